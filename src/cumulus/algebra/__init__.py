@@ -1,0 +1,1 @@
+"""Numbers, scalars and terms: what everything is computed with."""

@@ -1,0 +1,167 @@
+"""Which variables a term needs and which it binds, and renaming them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    children,
+    memoised,
+    rebuild,
+)
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """Return `names` without repetition, in first-seen order."""
+    return tuple(dict.fromkeys(names))
+
+
+@memoised
+def outputs(term: Term) -> tuple[str, ...]:
+    """Return the variables that `term` can bind, in order of appearance.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import *
+    >>> outputs(product_of([Relation("r", ("x", "y")), Lift("z", Var("x"))]))
+    ('x', 'y', 'z')
+    """
+    match term:
+        case Const() | Var() | Apply() | Cast() | Compare() | MapEnd():
+            return ()
+        case Relation(_, variables) | Batch(_, variables):
+            return ordered(variables)
+        case MapRead(_, _, keys):
+            return ordered(key.name for key in keys if isinstance(key, Var))
+        case Lift(variable, inner):
+            return ordered((*outputs(inner), variable))
+        case Exists(inner):
+            return outputs(inner)
+        case AggSum(group, inner):
+            bound = set(outputs(inner))
+            return tuple(name for name in group if name in bound)
+        case Sum(parts):
+            # A sum binds what each of its parts binds.
+            common = set.intersection(*(set(outputs(part)) for part in parts))
+            return tuple(name for name in outputs(parts[0]) if name in common)
+        case Product(parts):
+            return ordered(name for part in parts for name in outputs(part))
+        case _:
+            assert_never(term)
+
+
+@memoised
+def inputs(term: Term) -> frozenset[str]:
+    """Return the variables that must be bound from outside for `term` to have a value.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import *
+    >>> sorted(inputs(product_of([Relation("r", ("x",)), Compare("<", Var("x"), Var("y"))])))
+    ['y']
+    """
+    match term:
+        case Const() | Relation() | Batch():
+            return frozenset()
+        case Var(name):
+            return frozenset((name,))
+        case Apply() | Cast() | Compare() | MapEnd():
+            return frozenset(name for child in children(term) for name in variables_of(child))
+        case MapRead(_, _, keys):
+            return frozenset(name for key in keys if not isinstance(key, Var) for name in variables_of(key))
+        case Lift(_, inner) | Exists(inner):
+            return inputs(inner)
+        case AggSum(group, inner):
+            # A group variable that the inner term does not bind is an input of the whole.
+            return inputs(inner) | (frozenset(group) - frozenset(outputs(inner)))
+        case Sum(parts):
+            common = set(outputs(term))
+            needed = frozenset(name for part in parts for name in inputs(part))
+            # What only some parts bind, the others take from outside.
+            partial = frozenset(name for part in parts for name in outputs(part)) - common
+            return needed | partial
+        case Product(parts):
+            bound: set[str] = set()
+            free: set[str] = set()
+            for part in parts:
+                free |= inputs(part) - bound
+                bound |= set(outputs(part))
+            return frozenset(free)
+        case _:
+            assert_never(term)
+
+
+@memoised
+def variables_of(term: Term | Range) -> frozenset[str]:
+    """Return every variable that occurs in `term`, bound or free."""
+    own: tuple[str, ...] = ()
+    match term:
+        case Var(name):
+            own = (name,)
+        case Relation(_, variables) | Batch(_, variables):
+            own = variables
+        case Lift(variable, _):
+            own = (variable,)
+        case AggSum(group, _):
+            own = group
+        case _:
+            pass
+    return frozenset(own).union(*(variables_of(child) for child in children(term)))
+
+
+@memoised
+def relations_of(term: Term | Range) -> frozenset[str]:
+    """Return the names of the base relations in `term`."""
+    own = {term.name} if isinstance(term, Relation) else set()
+    return frozenset(own).union(*(relations_of(child) for child in children(term)))
+
+
+@memoised
+def maps_of(term: Term | Range) -> frozenset[str]:
+    """Return the names of the maps that `term` reads."""
+    own = {term.map} if isinstance(term, (MapRead, MapEnd)) else set()
+    return frozenset(own).union(*(maps_of(child) for child in children(term)))
+
+
+def rename(term: Term, names: Mapping[str, str]) -> Term:
+    """Return `term` with every occurrence of the variables in `names` renamed, binding places included."""
+    if not names or variables_of(term).isdisjoint(names):
+        return term
+    match term:
+        case Var(name):
+            return Var(names.get(name, name))
+        case Relation(relation, variables):
+            return Relation(relation, tuple(names.get(name, name) for name in variables))
+        case Batch(relation, variables):
+            return Batch(relation, tuple(names.get(name, name) for name in variables))
+        case Lift(variable, inner):
+            return Lift(names.get(variable, variable), rename(inner, names))
+        case AggSum(group, inner):
+            return AggSum(ordered(names.get(name, name) for name in group), rename(inner, names))
+        case _:
+            renamed: Term = rebuild(term, lambda child: _rename_child(child, names))
+            return renamed
+
+
+def _rename_child(child: Term | Range, names: Mapping[str, str]) -> Term | Range:
+    if isinstance(child, Range):
+        changed: Range = rebuild(child, lambda end: rename(end, names))
+        return changed
+    return rename(child, names)

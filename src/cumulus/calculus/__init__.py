@@ -1,0 +1,1 @@
+"""Deltas and simplification of calculus terms, and what they mean."""

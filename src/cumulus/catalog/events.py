@@ -1,0 +1,27 @@
+"""Events, and the total order they stand in: the first of the three waists."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+Row: TypeAlias = tuple[Any, ...]
+"""One row: plain Python values in the order of the relation's columns, None for NULL."""
+
+INSERT = 1
+DELETE = -1
+
+
+class Event(NamedTuple):
+    """One insertion (sign +1) or deletion (sign -1) of `row` in `relation`."""
+
+    sign: int
+    relation: str
+    row: Row
+
+
+class Version(NamedTuple):
+    """The place of an event in the total order; compares as a tuple (003 §4.1)."""
+
+    epoch: int
+    switch: int
+    sequence: int

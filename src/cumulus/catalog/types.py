@@ -1,0 +1,311 @@
+"""The SQL types, and how their values look in Python and in Arrow.
+
+A value of a type is one plain Python object everywhere above the native engine: `bool`, `int`, `float`,
+`Decimal`, `str`, `date`, `datetime` (no time zone), `Interval`, and `None` for NULL. Names and meanings are DuckDB's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Kind(StrEnum):
+    """The family of a type; integers and floats are told apart by width."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INTEGER = "INTEGER"
+    BIGINT = "BIGINT"
+    HUGEINT = "HUGEINT"
+    DECIMAL = "DECIMAL"
+    REAL = "REAL"
+    DOUBLE = "DOUBLE"
+    VARCHAR = "VARCHAR"
+    DATE = "DATE"
+    TIMESTAMP = "TIMESTAMP"
+    INTERVAL = "INTERVAL"
+    NULL = "NULL"
+
+
+class Interval(NamedTuple):
+    """A span of time; months and days have no fixed length, so they stay apart."""
+
+    months: int
+    days: int
+    micros: int
+
+
+INTEGER_BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGINT: 64, Kind.HUGEINT: 128}
+MAX_PRECISION = 38
+# Digits that an integer of the kind needs when it meets a decimal: DuckDB's own table.
+INTEGER_DIGITS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INTEGER: 10, Kind.BIGINT: 19, Kind.HUGEINT: 38}
+
+EXACT = Context(prec=400, traps=[Inexact, InvalidOperation, Overflow])
+"""The context of all decimal arithmetic: it never rounds, it raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A SQL type.
+
+    Parameters
+    ----------
+    kind
+        The family.
+    precision, scale
+        Digits in all and after the point, of DECIMAL only (1–38, 0–precision).
+
+    Examples
+    --------
+    >>> str(decimal(15, 2)), str(BIGINT)
+    ('DECIMAL(15,2)', 'BIGINT')
+    """
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"DECIMAL({self.precision},{self.scale})"
+        return self.kind.value
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are whole numbers of a fixed width."""
+        return self.kind in INTEGER_BITS
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether values are numbers that add without rounding."""
+        return self.is_integer or self.kind is Kind.DECIMAL
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are binary floating point."""
+        return self.kind in (Kind.REAL, Kind.DOUBLE)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values are numbers at all."""
+        return self.is_exact or self.is_float
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether values are points in time."""
+        return self.kind in (Kind.DATE, Kind.TIMESTAMP)
+
+
+BOOLEAN = SqlType(Kind.BOOLEAN)
+TINYINT = SqlType(Kind.TINYINT)
+SMALLINT = SqlType(Kind.SMALLINT)
+INTEGER = SqlType(Kind.INTEGER)
+BIGINT = SqlType(Kind.BIGINT)
+HUGEINT = SqlType(Kind.HUGEINT)
+REAL = SqlType(Kind.REAL)
+DOUBLE = SqlType(Kind.DOUBLE)
+VARCHAR = SqlType(Kind.VARCHAR)
+DATE = SqlType(Kind.DATE)
+TIMESTAMP = SqlType(Kind.TIMESTAMP)
+INTERVAL = SqlType(Kind.INTERVAL)
+NULL = SqlType(Kind.NULL)
+
+
+def decimal(precision: int, scale: int) -> SqlType:
+    """Return DECIMAL(precision, scale); precision is cut to 38."""
+    return SqlType(Kind.DECIMAL, min(precision, MAX_PRECISION), scale)
+
+
+_ALIASES = {
+    "BOOL": BOOLEAN,
+    "INT1": TINYINT,
+    "INT2": SMALLINT,
+    "INT": INTEGER,
+    "INT4": INTEGER,
+    "INT8": BIGINT,
+    "LONG": BIGINT,
+    "INT128": HUGEINT,
+    "FLOAT": REAL,
+    "FLOAT4": REAL,
+    "FLOAT8": DOUBLE,
+    "TEXT": VARCHAR,
+    "STRING": VARCHAR,
+    "CHAR": VARCHAR,
+    "BPCHAR": VARCHAR,
+    "DATETIME": TIMESTAMP,
+}
+
+
+def type_named(name: str, parameters: tuple[int, ...] = ()) -> SqlType | None:
+    """Return the type that SQL calls `name`, or None.
+
+    Parameters
+    ----------
+    name
+        In any case, without parameters.
+    parameters
+        Precision and scale of DECIMAL (18 and 3 when missing, as in DuckDB); the length of VARCHAR, ignored.
+
+    Examples
+    --------
+    >>> str(type_named("int")), str(type_named("numeric", (15, 2)))
+    ('INTEGER', 'DECIMAL(15,2)')
+    """
+    word = name.upper()
+    if word in ("DECIMAL", "NUMERIC", "DEC"):
+        precision = parameters[0] if parameters else 18
+        scale = parameters[1] if len(parameters) > 1 else (0 if parameters else 3)
+        if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
+            return None
+        return decimal(precision, scale)
+    if word in _ALIASES:
+        return _ALIASES[word]
+    return SqlType(Kind(word)) if word in Kind.__members__ else None
+
+
+def arrow_type(sql_type: SqlType) -> pa.DataType:
+    """Return the Arrow type in which values of `sql_type` are handed out."""
+    import pyarrow as pa
+
+    match sql_type.kind:
+        case Kind.BOOLEAN:
+            return pa.bool_()
+        case Kind.TINYINT:
+            return pa.int8()
+        case Kind.SMALLINT:
+            return pa.int16()
+        case Kind.INTEGER:
+            return pa.int32()
+        case Kind.BIGINT:
+            return pa.int64()
+        case Kind.HUGEINT:
+            return pa.decimal128(38, 0)
+        case Kind.DECIMAL:
+            return pa.decimal128(sql_type.precision, sql_type.scale)
+        case Kind.REAL:
+            return pa.float32()
+        case Kind.DOUBLE:
+            return pa.float64()
+        case Kind.VARCHAR:
+            return pa.string()
+        case Kind.DATE:
+            return pa.date32()
+        case Kind.TIMESTAMP:
+            return pa.timestamp("us")
+        case Kind.INTERVAL:
+            return pa.month_day_nano_interval()
+        case Kind.NULL:
+            return pa.null()
+
+
+def coerce(value: Any, sql_type: SqlType) -> Any:
+    """Return `value` as the plain Python object of `sql_type`, changing nothing but its representation.
+
+    Parameters
+    ----------
+    value
+        What a user handed in: Python, numpy or pandas scalars.
+    sql_type
+        The type of the column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the value is not of the type, or out of its range, or would have to be rounded.
+
+    Examples
+    --------
+    >>> coerce(7, decimal(15, 2)), coerce("1995-03-15", DATE)
+    (Decimal('7.00'), datetime.date(1995, 3, 15))
+    """
+    if value is None:
+        return None
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy scalar
+        value = value.item()
+    kind = sql_type.kind
+    if kind in INTEGER_BITS:
+        return _coerce_integer(value, INTEGER_BITS[kind])
+    match kind:
+        case Kind.VARCHAR:
+            if isinstance(value, str):
+                return value
+        case Kind.DECIMAL:
+            return _coerce_decimal(value, sql_type)
+        case Kind.DOUBLE | Kind.REAL:
+            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+                return float(value)
+        case Kind.DATE:
+            return _coerce_date(value)
+        case Kind.TIMESTAMP:
+            return _coerce_timestamp(value)
+        case Kind.BOOLEAN:
+            if isinstance(value, bool):
+                return value
+        case Kind.INTERVAL:
+            if isinstance(value, Interval):
+                return value
+            if isinstance(value, dt.timedelta):
+                return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+        case _:
+            pass
+    raise TypeError(f"{value!r} is not a {sql_type}")
+
+
+def _coerce_integer(value: Any, bits: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
+            value = int(value)  # pandas turns integers with NULLs into floats
+        else:
+            raise TypeError(f"{value!r} is not an integer")
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(f"{value} does not fit {bits} bits")
+    return int(value)
+
+
+def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise TypeError(f"{value!r} is not a {sql_type}")
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not number.is_finite():
+        raise ValueError(f"{value!r} is not a {sql_type}")
+    try:
+        scaled = number.quantize(Decimal(1).scaleb(-sql_type.scale), context=EXACT)
+    except (Inexact, InvalidOperation):
+        raise ValueError(f"{value} has more than {sql_type.scale} digits after the point") from None
+    if scaled.adjusted() + 1 > sql_type.precision - sql_type.scale and scaled:
+        raise ValueError(f"{value} does not fit {sql_type}")
+    return scaled
+
+
+def _coerce_date(value: Any) -> dt.date:
+    if isinstance(value, dt.datetime):
+        if value.time() == dt.time():
+            return value.date()
+    elif isinstance(value, dt.date):
+        return value
+    elif isinstance(value, str):
+        return dt.date.fromisoformat(value)
+    raise TypeError(f"{value!r} is not a DATE")
+
+
+def _coerce_timestamp(value: Any) -> dt.datetime:
+    if hasattr(value, "to_pydatetime"):
+        value = value.to_pydatetime()
+    if isinstance(value, dt.datetime) and value.tzinfo is None:
+        return value
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime(value.year, value.month, value.day)
+    if isinstance(value, str):
+        moment = dt.datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            return moment
+    raise TypeError(f"{value!r} is not a TIMESTAMP without time zone")

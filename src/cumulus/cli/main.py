@@ -1,0 +1,50 @@
+"""`cumulus`: the command line. One file per subcommand; this one puts them together and tells errors."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+from rich.console import Console
+
+from cumulus.errors import CumulusError, UsageError
+from cumulus.version import VERSION
+
+app = typer.Typer(
+    name="cumulus",
+    help="SQL aggregates kept exact while the data changes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"cumulus {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """SQL aggregates kept exact while the data changes."""
+
+
+def main() -> None:
+    """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors are one paragraph on stderr."""
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(1)
+    except CumulusError as problem:
+        Console(stderr=True, highlight=False, markup=False).print(f"error: {problem}", soft_wrap=True)
+        sys.exit(2 if isinstance(problem, UsageError) else 1)

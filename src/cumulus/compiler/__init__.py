@@ -1,0 +1,1 @@
+"""Calculus terms to M3 programs."""

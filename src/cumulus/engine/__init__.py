@@ -1,0 +1,1 @@
+"""M3 programs at work in one process."""

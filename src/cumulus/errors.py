@@ -1,0 +1,221 @@
+"""Every exception that Cumulus raises on purpose.
+
+Exceptions are for the world: bad SQL, bad rows, a lost disk. Our own mistakes are assertions. Each message
+names the place and ends with a way out (`hint`).
+
+::
+
+    CumulusError
+    ├── SourceTextError            somebody's text is wrong: carries line, column and the line itself
+    │   ├── SqlError
+    │   │   ├── SqlSyntaxError     not SQL
+    │   │   ├── BindError          unknown or ambiguous name, wrong type or arity in a query
+    │   │   └── UnsupportedError   SQL that does not compile (yet): carries `feature`
+    │   └── M3Error
+    │       ├── M3SyntaxError      not M3
+    │       └── ValidationError    scope, arity or types of an M3 program
+    ├── DataError                  an event is wrong: carries `relation` and `row`; nothing was applied
+    │   ├── ArityError             wrong number of columns
+    │   ├── ValueTypeError         a value that is not of the column's type
+    │   ├── NullError              NULL in a key or NOT NULL column
+    │   ├── DuplicateKeyError      a second row with one primary key
+    │   ├── AbsentRowError         a deletion of a row that is not there
+    │   ├── OrphanError            a child without its parent, or a parent removed before its children
+    │   └── StaticTableError       a change of a static table after it was loaded
+    ├── EvaluationError            division by zero, overflow, failed cast: carries `view` and `event`
+    ├── UsageError                 the API called wrongly
+    │   ├── UnknownNameError       no such table, view or map here
+    │   └── ThreadError            a second thread in a Warehouse
+    ├── LayoutError                no one-round layout, or a cyclic program where none may be
+    ├── InputError                 a source folder or file that is missing, truncated or of the wrong shape
+    ├── StoreError                 a snapshot, checkpoint or sink that cannot be read or written
+    │   ├── MismatchError          … belongs to another program or checkpoint
+    │   └── LockedError            … is in use by another run
+    └── MissingError       Java, pyspark or a package is missing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CumulusError(Exception):
+    """The root: a message, and a way out.
+
+    Parameters
+    ----------
+    message
+        What is wrong and where, in one sentence.
+    hint
+        What to do about it; appended to the message.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message}\n{hint}" if hint else message)
+
+
+class SourceTextError(CumulusError):
+    """A text is wrong at a place.
+
+    Parameters
+    ----------
+    line, column
+        1-based; 0 when the place is unknown.
+    text
+        The whole text, from which the offending line is quoted with a caret.
+    name
+        What to call the text, usually its file name.
+    """
+
+    def __init__(
+        self, message: str, *, line: int = 0, column: int = 0, text: str = "", name: str = "", hint: str = ""
+    ) -> None:
+        self.line = line
+        self.column = column
+        self.text = text
+        self.name = name
+        self.bare_message = message
+        super().__init__(_with_caret(message, line, column, text, name), hint=hint)
+
+    def located(self, *, text: str = "", name: str = "") -> SourceTextError:
+        """Return the same error told with the text and name of its source."""
+        return type(self)(
+            self.bare_message,
+            line=self.line,
+            column=self.column,
+            text=text or self.text,
+            name=name or self.name,
+            hint=self.hint,
+        )
+
+
+def _with_caret(message: str, line: int, column: int, text: str, name: str) -> str:
+    place = ":".join([*([name] if name else []), *([str(line), str(column)] if line else [])])
+    told = f"{place}: {message}" if place else message
+    lines = text.splitlines()
+    if 0 < line <= len(lines):
+        quoted = lines[line - 1].replace("\t", " ")
+        told += f"\n  {quoted}\n  {' ' * max(column - 1, 0)}^"
+    return told
+
+
+class SqlError(SourceTextError):
+    """SQL that Cumulus cannot take."""
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not SQL."""
+
+
+class BindError(SqlError):
+    """An unknown or ambiguous name, or a wrong type or arity, in SQL."""
+
+
+class UnsupportedError(SqlError):
+    """A construct that does not compile; `feature` names it."""
+
+    def __init__(self, message: str, *, feature: str = "", **place: Any) -> None:
+        self.feature = feature
+        super().__init__(message, **place)
+
+
+class M3Error(SourceTextError):
+    """An M3 text that Cumulus cannot take."""
+
+
+class M3SyntaxError(M3Error):
+    """The text is not M3."""
+
+
+class ValidationError(M3Error):
+    """Wrong scope, arity or types in an M3 program."""
+
+
+class DataError(CumulusError):
+    """An event is wrong; nothing of its transaction was applied.
+
+    Parameters
+    ----------
+    relation, row
+        The event's relation and row, as given.
+    """
+
+    def __init__(self, message: str, *, relation: str = "", row: object = None, hint: str = "") -> None:
+        self.relation = relation
+        self.row = row
+        super().__init__(message, hint=hint)
+
+
+class ArityError(DataError):
+    """A row with the wrong number of columns."""
+
+
+class ValueTypeError(DataError):
+    """A value that is not of its column's type."""
+
+
+class NullError(DataError):
+    """NULL in a key or a NOT NULL column."""
+
+
+class DuplicateKeyError(DataError):
+    """A second row with one primary key."""
+
+
+class AbsentRowError(DataError):
+    """A deletion of a row that is not there."""
+
+
+class OrphanError(DataError):
+    """A child without its parent, or a parent removed while it has children."""
+
+
+class StaticTableError(DataError):
+    """A change of a static table after the first event of another table."""
+
+
+class EvaluationError(CumulusError):
+    """A view cannot be computed for an event: division by zero, overflow, a failed cast."""
+
+    def __init__(self, message: str, *, view: str = "", event: object = None, hint: str = "") -> None:
+        self.view = view
+        self.event = event
+        super().__init__(message, hint=hint)
+
+
+class UsageError(CumulusError):
+    """The API was called wrongly."""
+
+
+class UnknownNameError(UsageError):
+    """No such table, view or map here."""
+
+
+class ThreadError(UsageError):
+    """A Warehouse belongs to one thread at a time."""
+
+
+class LayoutError(CumulusError):
+    """The program has no layout of the kind asked for."""
+
+
+class InputError(CumulusError):
+    """A source is missing, truncated or of the wrong shape."""
+
+
+class StoreError(CumulusError):
+    """A snapshot, checkpoint or sink cannot be read or written."""
+
+
+class MismatchError(StoreError):
+    """A snapshot, checkpoint or sink belongs to another program or run."""
+
+
+class LockedError(StoreError):
+    """A checkpoint or sink is in use by another run."""
+
+
+class MissingError(CumulusError):
+    """Something that must be installed is missing."""

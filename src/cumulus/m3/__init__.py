@@ -1,0 +1,1 @@
+"""M3, the language between the compiler and every host."""

@@ -1,0 +1,181 @@
+"""An M3 program: the waist between the compiler and every host.
+
+Plain, frozen data. `cumulus.m3.parse` reads it from text, `str(program)` prints it, `cumulus.m3.validate`
+checks it; hosts take it as it is. docs/m3.md is the reference of the language.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from cumulus.algebra.terms import Scalar, Term
+from cumulus.catalog.schema import Column, Relation
+
+
+class On(StrEnum):
+    """What fires a trigger."""
+
+    INSERT = "+"
+    DELETE = "-"
+    BATCH = "BATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class MapDef:
+    """A map from key tuples to one or more independent value columns.
+
+    Parameters
+    ----------
+    name, keys, values
+        Keys may be NULL; values are numbers.
+    count
+        The value column that decides whether an entry exists (it does iff ≠ 0). "" if there is none: then an entry
+        exists iff some value ≠ 0.
+    ordered
+        The key on which ranges and ends are read, or "".
+    definitions
+        One calculus term per value column, over the keys and base relations; empty in hand-written maps.
+    sql
+        The same as a SELECT over the base tables (keys, then values), or "".
+    declared
+        False for a map that a hand-written program uses without declaring it.
+    """
+
+    name: str
+    keys: tuple[Column, ...]
+    values: tuple[Column, ...]
+    count: str = ""
+    ordered: str = ""
+    definitions: tuple[Term, ...] = ()
+    sql: str = ""
+    declared: bool = True
+
+    def column_index(self, column: str) -> int:
+        """Return the position of a value column; "" means the only one. KeyError if there is none."""
+        if column == "" and len(self.values) == 1:
+            return 0
+        for index, value in enumerate(self.values):
+            if value.name == column:
+                return index
+        raise KeyError(column)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """One item of ORDER BY."""
+
+    expression: Scalar
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDef:
+    """How the rows of a view are made from map entries when it is read: the finishing step.
+
+    Parameters
+    ----------
+    columns
+        Names and types of the result, in order.
+    maps
+        The first map's entries are the rows; the others have the same keys and are looked up. A first map without keys
+        gives exactly one row, entry or not.
+    select
+        One scalar per column, over the names of the keys and of the value columns. A value column of the second and
+        further maps, or one whose name stands in several, is written `map.column`.
+    where
+        HAVING: rows for which it is TRUE; None keeps all.
+    repeat
+        Each row stands this many times (a bag); None means once.
+    order_by, limit, offset
+        Applied when the view is read.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    maps: tuple[str, ...]
+    select: tuple[Scalar, ...]
+    where: Scalar | None = None
+    repeat: Scalar | None = None
+    order_by: tuple[OrderItem, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`map[keys].column op term`.
+
+    A key that the trigger does not bind is a loop variable, bound by the term. `op` is "+=" (reads the state
+    before the event) or ":=" (replaces the whole map, after all "+=").
+    """
+
+    map: str
+    column: str
+    keys: tuple[str, ...]
+    op: str
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The statements that one kind of event fires. `variables` is empty for `ON BATCH`."""
+
+    on: On
+    relation: str
+    variables: tuple[str, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Relations, maps, views and triggers.
+
+    Parameters
+    ----------
+    kept
+        Relation name → map that keeps its rows (keys: all columns in order; one value: the multiplicity).
+    """
+
+    relations: tuple[Relation, ...] = ()
+    maps: tuple[MapDef, ...] = ()
+    views: tuple[ViewDef, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        from cumulus.m3.printer import print_program
+
+        return print_program(self)
+
+    def relation(self, name: str) -> Relation:
+        """Return the relation called `name`; KeyError if there is none."""
+        return _named(self.relations, name)
+
+    def map(self, name: str) -> MapDef:
+        """Return the map called `name`; KeyError if there is none."""
+        return _named(self.maps, name)
+
+    def view(self, name: str) -> ViewDef:
+        """Return the view called `name`; KeyError if there is none."""
+        return _named(self.views, name)
+
+    def trigger(self, on: On, relation: str) -> Trigger | None:
+        """Return the trigger for a kind of event, or None."""
+        for trigger in self.triggers:
+            if trigger.on is on and trigger.relation == relation:
+                return trigger
+        return None
+
+
+Named = TypeVar("Named", Relation, MapDef, ViewDef)
+
+
+def _named(items: tuple[Named, ...], name: str) -> Named:
+    """Return the item called `name`; KeyError if there is none."""
+    for item in items:
+        if item.name == name:
+            return item
+    raise KeyError(name)

@@ -1,0 +1,1 @@
+"""M3 programs as PySpark streaming queries."""

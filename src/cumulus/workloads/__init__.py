@@ -1,0 +1,1 @@
+"""Real and benchmark data as streams of events."""
