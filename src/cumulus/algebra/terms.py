@@ -167,7 +167,8 @@ class MapRead(Node):
     """A value column of a materialised map.
 
     A key is a scalar, or a `Range`. An unbound `Var` key loops over the slice and is bound by it; a range sums over the
-    entries that it holds. `column` "" means the map's only value column.
+    entries that it holds. `column` "" means the map's only value column; in a canonical program
+    (`cumulus.m3.canonical`, and what `cumulus.m3.parse` returns) it is always the column's name.
     """
 
     map: str
