@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import MapRead, Relation, Term, Var, number, product_of, rebuild
 from cumulus.algebra.terms import Batch as BatchAtom
+from cumulus.algebra.terms import MapRead, Relation, Term, Var, number, product_of, rebuild
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
@@ -50,13 +50,7 @@ def lower(
     kept
         Table → the group that keeps its rows.
     """
-    at: dict[Column, tuple[str, str, int]] = {}
-    depth: dict[Column, int] = {}
-    for group in groups:
-        for column in group.columns:
-            at[column] = (group.name, column.hint, len(group.columns))
-    for rule in rules:
-        depth.setdefault(rule.target, 0)
+    at = {column: (group.name, column.hint) for group in groups for column in group.columns}
     maps = tuple(_map(group, tables) for group in groups)
     triggers = []
     for table in tables.values():
@@ -94,7 +88,7 @@ def _map(group: Group, tables: Mapping[str, Table]) -> MapDef:
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
-    counts = [column for column in group.columns if _is_count(column) and column.skeleton_is(group)]
+    counts = [column for column in group.columns if _is_count(column) and column.skeleton == group.skeleton]
     # Definitions share the key names of the first column.
     definitions = []
     for column in group.columns:
@@ -103,8 +97,10 @@ def _map(group: Group, tables: Mapping[str, Table]) -> MapDef:
     return MapDef(
         name=group.name,
         keys=keys,
-        values=tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns),
-        count=counts[0].hint if counts and (len(group.columns) > 1 or group.counted) else "",
+        values=tuple(
+            NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns
+        ),
+        count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
         definitions=tuple(definitions),
         sql=definition_sql([column.hint for column in group.columns], first.keys, definitions, tables),
     )
@@ -132,23 +128,21 @@ def _read_before_written(rules: list[Rule]) -> list[Rule]:
     return sorted(rules, key=lambda rule: -degree(rule))
 
 
-def _statement(rule: Rule, at: Mapping[Column, tuple[str, str, int]]) -> Statement:
+def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
     sources = dict(rule.reads)
 
     def placed(term: Term) -> Term:
         match term:
             case MapRead(token, _, keys) if token in sources:
-                name, column, width = at[sources[token]]
-                return MapRead(name, column if width > 1 else "", keys)
+                return MapRead(*at[sources[token]], keys)
             case BatchAtom(name, variables):
                 return Relation(name, variables)
             case _:
                 changed: Term = rebuild(term, placed)
                 return changed
 
-    name, column, width = at[rule.target]
     term = product_of([number(rule.coefficient), *(placed(factor) for factor in rule.factors)])
-    return Statement(name, column if width > 1 else "", rule.keys, "+=", term)
+    return Statement(*at[rule.target], rule.keys, "+=", term)
 
 
 def finished(scalar: Term, names: Mapping[str, Term]) -> Term:

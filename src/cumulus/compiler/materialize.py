@@ -45,6 +45,7 @@ class Group:
     skeleton: str
     columns: list[Column] = field(default_factory=list)
     name: str = ""
+    of_view: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +67,7 @@ class Column:
     keys: tuple[str, ...]
     body: list[Monomial]
     type: SqlType
+    skeleton: str
     group: Group
     hint: str = ""
 
@@ -140,7 +142,7 @@ class Materializer:
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = _nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
-        column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), group, hint)
+        column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint)
         group.columns.append(column)
         self.columns.append(column)
         self._todo.append(column)
@@ -219,9 +221,7 @@ class Materializer:
     def _rule(self, column: Column, change: Change, keys: tuple[str, ...], monomial: Monomial) -> Rule:
         bound = self._bound(monomial, change)
         # A lifted key is the event's variable under another name.
-        alias = {
-            f.variable: f.term.name for f in monomial.factors if isinstance(f, Lift) and isinstance(f.term, Var)
-        }
+        alias = {f.variable: f.term.name for f in monomial.factors if isinstance(f, Lift) and isinstance(f.term, Var)}
         factors = [f for f in monomial.factors if not (isinstance(f, Lift) and isinstance(f.term, Var))]
         own: list[Term] = []
         inner: list[Term] = []
@@ -315,7 +315,10 @@ def _pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
     inner = [f for f in factors if not isinstance(f, MapRead) and variables_of(f) <= mine]
     rest = [factor for factor in factors if factor not in inner]
     needed = ordered(
-        name for factor in inner for name in outputs(factor) if name in keys or any(name in variables_of(f) for f in rest)
+        name
+        for factor in inner
+        for name in outputs(factor)
+        if name in keys or any(name in variables_of(f) for f in rest)
     )
     return [aggregate(needed, product_of(inner)), *rest]
 

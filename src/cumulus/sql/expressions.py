@@ -181,7 +181,7 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
         return tuple(expression_of(source, node) for node in nodes if node is not None)
 
     def part(node: Any) -> str:
-        written = node.name.upper()
+        written = str(node.name).upper()
         return _PART_NAMES.get(written, written.lower())
 
     match tree:
@@ -253,9 +253,9 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             return Call(name, sub(*tree.expressions), at)
         case exp.Func():
             # Year, Month, Upper, Floor, …: sqlglot knows them, and their arguments stand in order.
-            args = [value for value in tree.args.values() if isinstance(value, exp.Expression)]
+            given = [value for value in tree.args.values() if isinstance(value, exp.Expression)]
             name = _FUNCTION_NAMES.get(type(tree).__name__, tree.sql_name().lower())
-            return Call(name, sub(*args), at)
+            return Call(name, sub(*given), at)
         case _:
             raise _refuse(source, tree, tree.sql(dialect="duckdb"))
 

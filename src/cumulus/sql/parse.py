@@ -12,7 +12,7 @@ import re
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Query, Script, Statement
@@ -108,7 +108,7 @@ def _trees(source: Source, text: str) -> list[exp.Expression]:
         ) from None
     except TokenError as problem:
         raise SqlSyntaxError(str(problem).splitlines()[0], **source.place(-1)) from None
-    return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+    return [tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)]
 
 
 def _statement(

@@ -48,8 +48,8 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
             return SetOperation(
                 op=names[type(tree)],
                 all=not tree.args.get("distinct"),
-                left=query_of(source, tree.left),
-                right=query_of(source, tree.right),
+                left=query_of(source, tree.this),
+                right=query_of(source, tree.expression),
                 order_by=_order_by(source, tree),
                 limit=limit,
                 offset=offset,
