@@ -134,7 +134,11 @@ class Exists(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggSum(Node):
-    """Projects `term` to the variables of `group`, adding."""
+    """Projects `term` to the variables of `group`, adding.
+
+    A variable that is bound to the left of the aggregate is the same variable inside (a correlation); one that is bound
+    later, or nowhere else, only has the same name.
+    """
 
     group: tuple[str, ...]
     term: Term
