@@ -53,9 +53,9 @@ class Node(metaclass=_Interned):
     _memo: dict[Any, Any]
 
     def __str__(self) -> str:
-        from cumulus.algebra.text import print_term
+        from cumulus.algebra.text import print_node
 
-        return print_term(self)
+        return print_node(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,11 @@ class Exists(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggSum(Node):
-    """Projects `term` to the variables of `group`, adding."""
+    """Projects `term` to the variables of `group`, adding.
+
+    A variable that is bound to the left of the aggregate is the same variable inside (a correlation); one that is bound
+    later, or nowhere else, only has the same name.
+    """
 
     group: tuple[str, ...]
     term: Term
