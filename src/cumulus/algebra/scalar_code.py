@@ -171,9 +171,7 @@ class ScalarCoder:
         Gives the code of a node that is no scalar by itself (a map read, an aggregate); None refuses them.
     """
 
-    def __init__(
-        self, pool: Pool, lookup: Callable[[str], Code], leaf: Callable[[Term], Code] | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, lookup: Callable[[str], Code], leaf: Callable[[Term], Code] | None = None) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf
@@ -255,7 +253,8 @@ class ScalarCoder:
             return Code(f"{name}({', '.join(code.text for code in codes)})", None, True)
         if function not in FUNCTIONS:
             raise ValidationError(
-                f"there is no function {function}", hint="Functions of your own are given as functions={name: callable}."
+                f"there is no function {function}",
+                hint="Functions of your own are given as functions={name: callable}.",
             )
         types = [code.type for code in codes]
         if any(given is None for given in types):
@@ -270,9 +269,7 @@ class ScalarCoder:
             result = definition.result(types)
         except TypeError as problem:
             raise ValidationError(str(problem), hint="Cast the arguments.") from None
-        codes = [
-            self._as(code, target) for code, target in zip(codes, definition.arguments(types), strict=True)
-        ]
+        codes = [self._as(code, target) for code, target in zip(codes, definition.arguments(types), strict=True)]
         match function:
             case "case":
                 return self._case(codes, result)
@@ -284,14 +281,14 @@ class ScalarCoder:
             return Code(f"{name}({', '.join(code.text for code in codes)})", result, not definition.strict)
         tests, arguments = [], []
         for code in codes:
-            if not code.nullable or code.text == "None":
-                arguments.append(code.text)
-            elif code.text.isidentifier():
+            if not code.nullable or code.text == "None" or code.text.isidentifier():
                 arguments.append(code.text)
             else:
                 arguments.append(self._temporary())
             if code.nullable:
-                tests.append(f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None")
+                tests.append(
+                    f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None"
+                )
         return Code(f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))", result, True)
 
     def _as(self, code: Code, target: SqlType) -> Code:

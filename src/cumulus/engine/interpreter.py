@@ -47,9 +47,7 @@ class Interpreter:
         self._generate()
         self._float_columns = {
             relation.name: tuple(
-                place
-                for place, column in enumerate(relation.columns)
-                if column.type is None or column.type.is_float
+                place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
             )
             for relation in program.relations
         }
@@ -147,7 +145,7 @@ class Interpreter:
             return
         try:
             handler(*row)
-        except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+        except Exception as problem:  # a user's function may raise anything
             raise self._blamed(problem, (sign, relation, row)) from problem
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
@@ -172,7 +170,7 @@ class Interpreter:
             changes = _canonical_rows(changes)
         try:
             handler(changes)
-        except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+        except Exception as problem:  # a user's function may raise anything
             raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
 
     def _one_by_one(self, relation: str, changes: Mapping[Row, int]) -> None:
@@ -198,7 +196,7 @@ class Interpreter:
             store = self._stores[target]
             try:
                 store.replace(_assembled(store, columns, function()))
-            except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+            except Exception as problem:  # a user's function may raise anything
                 raise self._blamed(problem, None, target) from problem
             self._stale.discard(target)
 

@@ -76,18 +76,14 @@ class Store:
         if entry is None or (self.count is not None and not entry[self.count]):
             return None
         if self.floats:
-            return tuple(
-                cell_value(value) if index in self.floats else value for index, value in enumerate(entry)
-            )
+            return tuple(cell_value(value) if index in self.floats else value for index, value in enumerate(entry))
         return tuple(entry)
 
     def pack_values(self, values: tuple[Any, ...]) -> Any:
         """Return the packed entry of plain values; None if nothing is to be stored."""
         if self.flat:
             return exact(values[0]) or None
-        entry = tuple(
-            cell_of(value) if index in self.floats else exact(value) for index, value in enumerate(values)
-        )
+        entry = tuple(cell_of(value) if index in self.floats else exact(value) for index, value in enumerate(values))
         return None if self.is_gone(entry) else entry
 
     def is_gone(self, entry: tuple[Any, ...]) -> bool:

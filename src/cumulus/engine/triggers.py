@@ -283,9 +283,7 @@ class _StatementCoder:
 
         self._coder.run([statement.term], env, add)
 
-    def _add_point(
-        self, store: Store, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env
-    ) -> None:
+    def _add_point(self, store: Store, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env) -> None:
         """Write stage 3 for one entry, whose key the trigger binds."""
         deltas: dict[int, str] = {}
         for column, names in columns.items():
@@ -385,7 +383,7 @@ def _assignments(program: Program) -> dict[str, list[Statement]]:
             return
         if target in path:
             raise ValidationError(
-                f"the := maps {', '.join((*path[path.index(target):], target))} read each other",
+                f"the := maps {', '.join((*path[path.index(target) :], target))} read each other",
                 hint="A := map may read maps that += fills, and := maps before it.",
             )
         for statement in found[target]:

@@ -300,7 +300,9 @@ class TermCoder:
         }
         entry = self.writer.fresh("entry")
         if len(bound) == source.width:
-            self.writer.line(f"{entry} = {source.text}.get({source.key_text([bound[i].text for i in range(len(keys))])})")
+            self.writer.line(
+                f"{entry} = {source.text}.get({source.key_text([bound[i].text for i in range(len(keys))])})"
+            )
             with self._when(f"{entry} is not None"):
                 self._visit(source, entry, env, then)
             return
@@ -403,14 +405,17 @@ class TermCoder:
         self._added(term, env, add, True)
         kind = sums.finish()
         columns = tuple(
-            Column(variable, codes[variable].type, not codes[variable].nullable) if variable in codes else Column(variable)
+            Column(variable, codes[variable].type, not codes[variable].nullable)
+            if variable in codes
+            else Column(variable)
             for variable in free
         )
         return group_source(name, columns, kind, self)
 
     def is_shareable(self, term: Term) -> bool:
         """Whether `term` is worth evaluating once per firing: it needs no variable from outside, and it reads the batch or is
-        a mere number inside a loop."""
+        a mere number inside a loop.
+        """
         if inputs(term) or not isinstance(term, (AggSum, Sum)):
             return False
         return self._mentions_batch(term) or (self._loops > 0 and not outputs(term) and _reads(term))
