@@ -171,7 +171,8 @@ class MapRead(Node):
     """A value column of a materialised map.
 
     A key is a scalar, or a `Range`. An unbound `Var` key loops over the slice and is bound by it; a range sums over the
-    entries that it holds. `column` "" means the map's only value column.
+    entries that it holds. `column` "" means the map's only value column; in a canonical program
+    (`cumulus.m3.canonical`, and what `cumulus.m3.parse` returns) it is always the column's name.
     """
 
     map: str
@@ -286,6 +287,8 @@ def product_of(parts: Iterable[Term]) -> Term:
                 factor = multiply(factor, item.value)
             else:
                 rest.append(item)
+    if not factor:  # floats may underflow
+        return ZERO
     if factor != 1 or not rest:
         rest.insert(0, number(factor))
     return rest[0] if len(rest) == 1 else Product(tuple(rest))
