@@ -167,7 +167,7 @@ def _plain(value: Decimal) -> Decimal:
 
 def _round_float(value: float, digits: int) -> float:
     # DuckDB's arithmetic, step for step: it decides 2.675 (2.68) and 1.005 (1.0).
-    if digits == 0:
+    if digits == 0 or not math.isfinite(value):
         return _nearest(value)
     try:
         scale = math.pow(10.0, abs(digits))
