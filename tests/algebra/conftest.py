@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -95,6 +96,8 @@ def same(mine: Any, theirs: Any, result: SqlType) -> bool:
         if math.isnan(theirs):
             return math.isnan(mine)
         return math.isclose(mine, theirs, rel_tol=1e-12 if result.kind is Kind.DOUBLE else 1e-6, abs_tol=0.0)
+    if result.kind is Kind.DECIMAL and isinstance(mine, Decimal):
+        return bool(mine.as_tuple() == theirs.as_tuple())  # the scale too: it shows as text
     return type(mine) is type(theirs) and bool(mine == theirs)
 
 
@@ -204,8 +207,6 @@ class Oracle:
                 agreed = theirs is None and value is not None if isinstance(mine, EvaluationError) else None
                 if agreed is None:
                     agreed = same(mine, theirs, wanted)
-                    if agreed and wanted.kind is Kind.DECIMAL and mine is not None:
-                        agreed = mine.as_tuple() == theirs.as_tuple()
                 if not agreed:
                     wrong.append(f"CAST({value!r} AS {target}): {mine!r}, DuckDB {theirs!r}")
         assert not wrong, f"{len(wrong)} differ from {label}:\n" + "\n".join(wrong[:20])

@@ -85,7 +85,7 @@ def as_text(value: Any) -> str:
     if kind is bool:
         return "true" if value else "false"
     if kind is Decimal:
-        return f"{value:f}"
+        return f"{value if value else value.copy_abs():f}"
     if kind is Interval:
         return span_as_text(value)
     if kind is dt.datetime:
