@@ -53,9 +53,9 @@ class Node(metaclass=_Interned):
     _memo: dict[Any, Any]
 
     def __str__(self) -> str:
-        from cumulus.algebra.text import print_term
+        from cumulus.algebra.text import print_node
 
-        return print_term(self)
+        return print_node(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

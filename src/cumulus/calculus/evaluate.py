@@ -1,0 +1,202 @@
+"""The reference evaluator: what a term means, slowly and obviously.
+
+A term is evaluated on a database (relation → multiset of rows) under bindings of its input variables, to a multiset
+of bindings of its output variables. It shares no code with the engines: it is what they are checked against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, assert_never
+
+from cumulus.algebra.scalar import call, cast_value
+from cumulus.algebra.scope import outputs
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Number,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    add,
+    multiply,
+)
+from cumulus.catalog.events import Event, Row
+
+Database: TypeAlias = Mapping[str, Mapping[Row, int]]
+"""Relation → row → multiplicity."""
+
+Binding: TypeAlias = tuple[tuple[str, Any], ...]
+"""Variables with their values, sorted by name."""
+
+Multiset: TypeAlias = dict[Binding, Number]
+"""Bindings with multiplicities that are not 0."""
+
+
+def evaluate(
+    term: Term, database: Database, bound: Mapping[str, Any] | None = None, batch: Database | None = None
+) -> Multiset:
+    """Return the value of `term`: output bindings → number, zeros left out.
+
+    Parameters
+    ----------
+    term
+        A calculus term without map reads.
+    database
+        The base tables.
+    bound
+        Values of the input variables.
+    batch
+        What `Batch` atoms read.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import AggSum, Relation
+    >>> evaluate(AggSum(("a",), Relation("r", ("a", "b"))), {"r": {(1, 2): 1, (1, 3): 2}})
+    {(('a', 1),): 3}
+    """
+    return _Evaluator(database, batch or {}).value(term, dict(bound or {}))
+
+
+def value_of(term: Term, database: Database, bound: Mapping[str, Any] | None = None) -> Number:
+    """Return the number that a term without output variables denotes."""
+    return sum_numbers(evaluate(term, database, bound).values())
+
+
+def sum_numbers(numbers: Iterable[Number]) -> Number:
+    """Add numbers of any kinds, exactly where all are exact."""
+    total: Number = 0
+    for item in numbers:
+        total = add(total, item)
+    return total
+
+
+def apply_event(database: dict[str, dict[Row, int]], event: Event) -> None:
+    """Change `database` by one event."""
+    rows = database.setdefault(event.relation, {})
+    rows[event.row] = rows.get(event.row, 0) + event.sign
+    if not rows[event.row]:
+        del rows[event.row]
+
+
+class _Evaluator:
+    def __init__(self, database: Database, batch: Database) -> None:
+        self.database = database
+        self.batch = batch
+
+    def value(self, term: Term, bound: dict[str, Any]) -> Multiset:
+        """Evaluate in value context: NULL counts as 0."""
+        match term:
+            case Const() | Var() | Apply() | Cast():
+                number = self.scalar(term, bound)
+                return {(): number} if number else {}
+            case Compare(op, left, right):
+                holds = compare(op, self.scalar(left, bound), self.scalar(right, bound))
+                return {(): 1} if holds else {}
+            case Relation(name, variables):
+                return self._atom(self.database.get(name, {}), variables, bound)
+            case Batch(name, variables):
+                return self._atom(self.batch.get(name, {}), variables, bound)
+            case Lift(variable, inner):
+                return self._lift(variable, inner, bound)
+            case Exists(inner):
+                return dict.fromkeys(self.value(inner, bound), 1)
+            case AggSum(group, inner):
+                kept = {name for name in group if name in outputs(inner)}
+                return _gather(
+                    (tuple(pair for pair in binding if pair[0] in kept), number)
+                    for binding, number in self.value(inner, bound).items()
+                )
+            case Sum(parts):
+                return _gather(item for part in parts for item in self.value(part, bound).items())
+            case Product(parts):
+                return self._product(parts, bound)
+            case MapRead() | MapEnd():
+                raise TypeError(f"the reference evaluator has no maps: {term}")
+            case _:
+                assert_never(term)
+
+    def _atom(self, rows: Mapping[Row, int], variables: tuple[str, ...], bound: dict[str, Any]) -> Multiset:
+        result: list[tuple[Binding, Number]] = []
+        for row, multiplicity in rows.items():
+            seen = dict(bound)
+            if all(seen.setdefault(name, item) == item for name, item in zip(variables, row, strict=True)):
+                result.append((_binding({name: seen[name] for name in variables}), multiplicity))
+        return _gather(result)
+
+    def _lift(self, variable: str, inner: Term, bound: dict[str, Any]) -> Multiset:
+        """Bind `variable` to a scalar, or to the value of a nested term (0 where it has no tuple)."""
+        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd)):
+            cases: dict[Binding, Any] = {(): self.scalar(inner, bound)}
+        else:
+            cases = dict(self.value(inner, bound))
+            if not [name for name in outputs(inner) if name not in bound]:
+                cases = {(): sum_numbers(cases.values())}
+        return _gather(
+            (_binding({**dict(binding), variable: value}), 1)
+            for binding, value in cases.items()
+            if variable not in bound or bound[variable] == value
+        )
+
+    def _product(self, parts: tuple[Term, ...], bound: dict[str, Any]) -> Multiset:
+        partial: list[tuple[dict[str, Any], Number]] = [({}, 1)]
+        for part in parts:
+            following: list[tuple[dict[str, Any], Number]] = []
+            for binding, number in partial:
+                for more, factor in self.value(part, {**bound, **binding}).items():
+                    following.append(({**binding, **dict(more)}, multiply(number, factor)))
+            partial = following
+        return _gather((_binding(binding), number) for binding, number in partial)
+
+    def scalar(self, term: Term | Range, bound: dict[str, Any]) -> Any:
+        """Evaluate in scalar context: one SQL value."""
+        match term:
+            case Const(value, _):
+                return value
+            case Var(name):
+                return bound[name]
+            case Apply(function, args):
+                return call(function, tuple(self.scalar(arg, bound) for arg in args))
+            case Cast(arg, target):
+                return cast_value(self.scalar(arg, bound), target)
+            case Range() | MapEnd() | MapRead():
+                raise TypeError(f"the reference evaluator has no maps: {term}")
+            case _:
+                return sum_numbers(self.value(term, bound).values())
+
+
+def compare(op: str, left: Any, right: Any) -> bool:
+    """Compare as `Compare` does: NULL equals NULL only, and is in no order with anything."""
+    if op == "=":
+        return bool(left == right) and (left is None) == (right is None)
+    if op == "<>":
+        return not compare("=", left, right)
+    if left is None or right is None:
+        return False
+    return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op])
+
+
+def _binding(values: Mapping[str, Any]) -> Binding:
+    return tuple(sorted(values.items(), key=lambda pair: pair[0]))
+
+
+def _gather(items: Iterable[tuple[Binding, Number]]) -> Multiset:
+    result: Multiset = {}
+    for binding, number in items:
+        total = add(result.get(binding, 0), number)
+        if total:
+            result[binding] = total
+        else:
+            result.pop(binding, None)
+    return result

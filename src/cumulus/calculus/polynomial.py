@@ -1,0 +1,164 @@
+"""Terms as sums of monomials, and monomials as connected components.
+
+A monomial is a literal coefficient and a list of factors. A sum of bare scalars, such as `1 - discount`, is one
+factor as long as all its variables come from one place: taking it apart would double the maps for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cumulus.algebra.scope import outputs, variables_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Batch,
+    Lift,
+    MapRead,
+    Number,
+    Product,
+    Relation,
+    Sum,
+    Term,
+    multiply,
+    number,
+    product_of,
+    split_coefficient,
+    sum_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Monomial:
+    """`coefficient` times the product of `factors`, none of which is a literal or a product."""
+
+    coefficient: Number
+    factors: tuple[Term, ...]
+
+    def term(self) -> Term:
+        """Return the monomial as a term."""
+        return product_of([number(self.coefficient), *self.factors])
+
+
+def monomials(term: Term) -> list[Monomial]:
+    """Return `term` as a sum of monomials; products are distributed over sums that bind variables.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var, number, sum_of
+    >>> r, s = Relation("r", ("x",)), Relation("s", ("x",))
+    >>> scalar = sum_of([number(1), Var("x")])
+    >>> [str(m.term()) for m in monomials(product_of([sum_of([r, s]), scalar]))]
+    ['r(x) * (1 + x)', 's(x) * (1 + x)']
+    """
+    if isinstance(term, Sum) and not _is_scalar(term):
+        return [found for part in term.parts for found in monomials(part)]
+    coefficient, rest = split_coefficient(term)
+    if not coefficient:
+        return []
+    if rest is None:
+        return [Monomial(coefficient, ())]
+    partial = [Monomial(coefficient, ())]
+    for factor in rest.parts if isinstance(rest, Product) else (rest,):
+        choices = [Monomial(1, (factor,))]
+        if isinstance(factor, Sum) and not _is_scalar(factor):
+            choices = monomials(factor)
+        partial = [
+            Monomial(multiply(left.coefficient, right.coefficient), left.factors + right.factors)
+            for left in partial
+            for right in choices
+        ]
+    return partial
+
+
+def combined(terms: Iterable[Monomial]) -> list[Monomial]:
+    """Add equal monomials up; what cancels is gone."""
+    return monomials(sum_of(monomial.term() for monomial in terms))
+
+
+def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
+    """Distribute over scalar sums whose variables do not all come from one atom.
+
+    Parameters
+    ----------
+    bound
+        Variables with a value already: a sum over one of them and something else is split too.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var
+    >>> r, s = Relation("r", ("x",)), Relation("s", ("y",))
+    >>> both = Monomial(1, (r, s, sum_of([Var("x"), Var("y")])))
+    >>> [str(m.term()) for m in split_scalars(both, ())]
+    ['r(x) * s(y) * x', 'r(x) * s(y) * y']
+    """
+    known = frozenset(bound)
+    places = [frozenset(outputs(factor)) - known for factor in monomial.factors if is_atom(factor)]
+    for index, factor in enumerate(monomial.factors):
+        if not isinstance(factor, Sum):
+            continue
+        free = variables_of(factor) - known
+        together = any(free <= place for place in places) and not variables_of(factor) & known
+        if free and not together:
+            result: list[Monomial] = []
+            for part in factor.parts:
+                coefficient, rest = split_coefficient(part)
+                middle = () if rest is None else rest.parts if isinstance(rest, Product) else (rest,)
+                one = Monomial(
+                    multiply(monomial.coefficient, coefficient),
+                    monomial.factors[:index] + middle + monomial.factors[index + 1 :],
+                )
+                result += split_scalars(one, known)
+            return result
+    return [monomial]
+
+
+def is_atom(factor: Term) -> bool:
+    """Whether a factor binds variables from data: a relation, a batch, a map, or an aggregate of them."""
+    return isinstance(factor, (Relation, Batch, MapRead, AggSum)) and bool(outputs(factor) or _has_data(factor))
+
+
+def _has_data(factor: Term) -> bool:
+    return isinstance(factor, (Relation, Batch, MapRead)) or (
+        isinstance(factor, AggSum) and any(is_atom(part) for part in _parts(factor.term))
+    )
+
+
+def _parts(term: Term) -> tuple[Term, ...]:
+    return term.parts if isinstance(term, Product) else (term,)
+
+
+def _is_scalar(term: Sum) -> bool:
+    """Whether a sum is a number over variables that others bind."""
+    return not any(_binds(part) for part in term.parts)
+
+
+def _binds(term: Term) -> bool:
+    return any(isinstance(part, (Relation, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in _parts(term))
+
+
+def _nested(part: Term) -> bool:
+    return isinstance(part, (Sum, Product)) and any(_binds(inner) for inner in part.parts)
+
+
+def components(factors: Iterable[Term], bound: Iterable[str]) -> list[list[Term]]:
+    """Split factors into groups that share no unbound variable, each in its original order.
+
+    Examples
+    --------
+    >>> r, s, t = Relation("r", ("e", "x")), Relation("s", ("x",)), Relation("t", ("e", "y"))
+    >>> [[str(f) for f in group] for group in components([r, t, s], ["e"])]
+    [['r(e, x)', 's(x)'], ['t(e, y)']]
+    """
+    known = frozenset(bound)
+    groups: list[tuple[frozenset[str], list[tuple[int, Term]]]] = []
+    for index, factor in enumerate(factors):
+        free = variables_of(factor) - known
+        touching = [group for group in groups if group[0] & free]
+        merged = (
+            free.union(*(group[0] for group in touching)),
+            sorted([item for group in touching for item in group[1]] + [(index, factor)], key=lambda item: item[0]),
+        )
+        groups = [group for group in groups if group not in touching] + [merged]
+    groups.sort(key=lambda group: group[1][0][0])
+    return [[factor for _, factor in group[1]] for group in groups]

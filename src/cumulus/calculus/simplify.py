@@ -1,0 +1,195 @@
+"""Simplification: small passes, each of which keeps the value of the aggregate that it works inside.
+
+A pass gets a term, the variables that are aggregated to (`keys`) and those that are bound from outside (`bound`);
+`AggSum(keys, pass(term))` has the value of `AggSum(keys, term)`. `PASSES` is the order in which `simplify` applies
+them until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import localcontext
+from typing import TypeAlias
+
+from cumulus.algebra.scope import outputs, rename, variables_of
+from cumulus.algebra.terms import (
+    ONE,
+    ZERO,
+    AggSum,
+    Compare,
+    Const,
+    Exists,
+    Lift,
+    Product,
+    Sum,
+    Term,
+    Var,
+    product_of,
+    rebuild,
+    sum_of,
+)
+from cumulus.calculus.delta import aggregate
+from cumulus.calculus.evaluate import compare
+from cumulus.calculus.polynomial import combined, monomials
+from cumulus.catalog.types import EXACT
+
+Names: TypeAlias = frozenset[str]
+Pass: TypeAlias = Callable[[Term, Names, Names], Term]
+
+
+def distribute(term: Term, keys: Names, bound: Names) -> Term:
+    """Make the term a sum of products, and cancel.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation, negate
+    >>> r, s = Relation("r", ("x",)), Relation("s", ("x",))
+    >>> str(distribute(sum_of([product_of([sum_of([r, s]), r]), negate(product_of([s, r]))]), Names(), Names()))
+    'r(x) * r(x)'
+    """
+    return sum_of(monomial.term() for monomial in combined(monomials(term)))
+
+
+def unify(term: Term, keys: Names, bound: Names) -> Term:
+    """Put the value of a lift in the place of its variable.
+
+    A lifted key keeps its lift, since it is asked for outside.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation
+    >>> lifted = product_of([Lift("x", Var("e")), Relation("r", ("x", "y"))])
+    >>> str(unify(lifted, frozenset("y"), frozenset("e"))), str(unify(lifted, frozenset("xy"), frozenset("e")))
+    ('r(e, y)', '(x := e) * r(e, y)')
+    """
+    return _each_product(term, lambda parts: _unify(parts, keys, bound))
+
+
+def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
+    for index, part in enumerate(parts):
+        if not isinstance(part, Lift) or not isinstance(part.term, Var):
+            continue
+        variable, value = part.variable, part.term.name
+        others = parts[:index] + parts[index + 1 :]
+        if variable in bound or value not in bound:
+            if variable in bound and value in bound:
+                return product_of([*parts[:index], Compare("=", Var(variable), Var(value)), *parts[index + 1 :]])
+            continue
+        if not any(variable in variables_of(other) for other in others):
+            if variable in keys:
+                continue
+            return product_of(others)
+        renamed = [rename(other, {variable: value}) for other in others]
+        return product_of([part, *renamed] if variable in keys else renamed)
+    return product_of(parts)
+
+
+def filter_bound_lifts(term: Term, keys: Names, bound: Names) -> Term:
+    """Make a lift of a bound variable the comparison that it is.
+
+    Examples
+    --------
+    >>> str(filter_bound_lifts(Lift("e", number(3)), Names(), frozenset("e")))
+    '{e = 3}'
+    """
+
+    def change(parts: tuple[Term, ...]) -> Term:
+        return product_of(
+            Compare("=", Var(part.variable), part.term)
+            if isinstance(part, Lift) and part.variable in bound and not outputs(part.term)
+            else part
+            for part in parts
+        )
+
+    return _each_product(term, change)
+
+
+def fold(term: Term, keys: Names, bound: Names) -> Term:
+    """Decide comparisons of literals, and of a thing with itself.
+
+    Examples
+    --------
+    >>> str(fold(product_of([Compare("<", number(1), number(2)), Compare("=", Var("x"), Var("x"))]), Names(), Names()))
+    '1'
+    """
+
+    def change(part: Term) -> Term:
+        match part:
+            case Compare(op, Const(left), Const(right)):
+                with localcontext(EXACT):
+                    return ONE if compare(op, left, right) else ZERO
+            case Compare("=", left, right) if left is right:
+                return ONE
+            case Compare("<>" | "<" | ">", left, right) if left is right:
+                return ZERO
+            case Exists(Const(value)):
+                return ONE if value else ZERO
+            case Sum() | Product():
+                changed: Term = rebuild(part, change)
+                return changed
+            case _:
+                return part
+
+    return change(term)
+
+
+def flatten(term: Term, keys: Names, bound: Names) -> Term:
+    """Dissolve an aggregate that stands in a product of the outer one; its own variables get fresh names.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation
+    >>> inner = AggSum(("x",), Relation("r", ("x", "y")))
+    >>> str(flatten(product_of([inner, Relation("s", ("x", "y"))]), frozenset("x"), Names()))
+    'r(x, y_1) * s(x, y)'
+    """
+
+    def change(parts: tuple[Term, ...]) -> Term:
+        result: list[Term] = []
+        for index, part in enumerate(parts):
+            if not isinstance(part, AggSum):
+                result.append(part)
+                continue
+            others = frozenset[str]().union(*(variables_of(p) for p in parts[:index] + parts[index + 1 :]))
+            taken = others | keys | bound | variables_of(part)
+            hidden = [name for name in outputs(part.term) if name not in part.group and name in others | keys | bound]
+            fresh = {name: _fresh(name, taken) for name in hidden}
+            result.append(rename(part.term, fresh))
+        return product_of(result)
+
+    return _each_product(term, change)
+
+
+def _fresh(name: str, taken: Names) -> str:
+    count = 1
+    while f"{name}_{count}" in taken:
+        count += 1
+    return f"{name}_{count}"
+
+
+def _each_product(term: Term, change: Callable[[tuple[Term, ...]], Term]) -> Term:
+    if isinstance(term, Sum):
+        return sum_of(_each_product(part, change) for part in term.parts)
+    return change(term.parts if isinstance(term, Product) else (term,))
+
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("distribute", distribute),
+    ("flatten", flatten),
+    ("unify", unify),
+    ("filter bound lifts", filter_bound_lifts),
+    ("fold", fold),
+)
+
+MAX_ROUNDS = 1000
+
+
+def simplify(term: Term, keys: Names, bound: Names) -> Term:
+    """Apply the passes until nothing changes; `AggSum(keys, …)` keeps its value."""
+    for _ in range(MAX_ROUNDS):
+        before = term
+        for _, one in PASSES:
+            term = one(term, keys, bound)
+        if term is before:
+            return term
+    raise AssertionError(f"simplification does not end: {aggregate(tuple(sorted(keys)), term)}")

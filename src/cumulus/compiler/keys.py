@@ -1,0 +1,96 @@
+"""What trusted keys save: deltas that can only be zero, and joins that only look up a parent.
+
+`FOREIGN KEY … RELY` promises that a parent is inserted before its children, deleted after them and not changed
+while referenced (architecture.md, "RELY"). So when a parent comes or goes, no child that refers to it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from cumulus.algebra.scope import variables_of
+from cumulus.algebra.terms import NULL_VALUE, Batch, Compare, Relation, Term, Var
+from cumulus.calculus.delta import Change
+from cumulus.catalog.schema import ForeignKey
+from cumulus.catalog.schema import Relation as Table
+
+
+def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]) -> bool:
+    """Whether a monomial of a delta joins the changed parent with a child that trusts it.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> parent = Table("c", (Column("cid"),), key=("cid",))
+    >>> child = Table("o", (Column("oid"), Column("cid")), foreign_keys=(ForeignKey(("cid",), "c", ("cid",), True),))
+    >>> is_zero([Relation("o", ("x", "e"))], Change("c", +1, ("e",)), {"c": parent, "o": child})
+    True
+    """
+    parent = tables[change.relation]
+    parts = list(factors)
+    rows = [change.variables] if change.sign else [part.variables for part in parts if isinstance(part, Batch)]
+    parents = [{column: row[parent.position(column)] for column in parent.key} for row in rows]
+    return any(
+        _positions(atom, reference, tables) in parents
+        for atom in parts
+        if isinstance(atom, Relation)
+        for reference in _trusted(tables[atom.name], change.relation)
+    )
+
+
+def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[str, Table]) -> list[Term]:
+    """Drop atoms of trusted parents of which only the key is used: each row finds exactly one.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.types import INTEGER
+    >>> parent = Table("c", (Column("cid"), Column("n")), key=("cid",))
+    >>> reference = ForeignKey(("cid",), "c", ("cid",), True)
+    >>> child = Table("o", (Column("oid"), Column("cid", INTEGER, True)), foreign_keys=(reference,))
+    >>> atoms = [Relation("c", ("c", "n")), Relation("o", ("o", "c"))]
+    >>> [str(atom) for atom in without_lookups(["c"], atoms, {"c": parent, "o": child})]
+    ['o(o, c)']
+    """
+    wanted = frozenset(keys)
+    kept = list(factors)
+    for atom in factors:
+        if not isinstance(atom, Relation) or len(set(atom.variables)) != len(atom.variables):
+            continue
+        table = tables[atom.name]
+        own = {name for name, column in zip(atom.variables, table.columns, strict=True) if column.name not in table.key}
+        others = [factor for factor in kept if factor is not atom]
+        if not table.key or own & wanted or any(own & variables_of(factor) for factor in others):
+            continue
+        guard = _child_guard(atom, others, tables)
+        if guard is not None:
+            kept = others + [test for test in guard if test not in others]
+    return kept
+
+
+def _child_guard(atom: Relation, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
+    """Return the guards under which a child among `others` stands for `atom`; None if there is no such child."""
+    parent = tables[atom.name]
+    at = {column: atom.variables[parent.position(column)] for column in parent.key}
+    for other in others:
+        if not isinstance(other, Relation):
+            continue
+        child = tables[other.name]
+        for reference in _trusted(child, atom.name):
+            if _positions(other, reference, tables) == at:
+                nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
+                return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
+    return None
+
+
+def _trusted(child: Table, parent: str) -> Iterator[ForeignKey]:
+    return (reference for reference in child.foreign_keys if reference.rely and reference.parent == parent)
+
+
+def _positions(atom: Relation, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:
+    """Return the parent's key columns with the atom's variables that refer to them."""
+    child, parent = tables[atom.name], tables[reference.parent]
+    columns = reference.parent_columns or parent.key
+    return {
+        theirs: atom.variables[child.position(mine)] for mine, theirs in zip(reference.columns, columns, strict=True)
+    }

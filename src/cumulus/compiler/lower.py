@@ -1,0 +1,158 @@
+"""Columns and rules to an M3 program: names for maps, statements in order, views with their finishing step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.terms import Batch as BatchAtom
+from cumulus.algebra.terms import MapRead, Relation, Term, Var, number, product_of, rebuild
+from cumulus.catalog.schema import Column as NamedColumn
+from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import BIGINT
+from cumulus.compiler.materialize import Column, Group, Rule, variable_types
+from cumulus.compiler.share import is_value
+from cumulus.compiler.sqltext import definition_sql
+from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+
+
+class Names:
+    """Gives every group a map name and every column a name in it, each once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._count = 0
+
+    def map_name(self, group: Group) -> str:
+        """Return a name for a map: the view's, or m1, m2, … in order."""
+        if group.name:
+            return group.name
+        while True:
+            self._count += 1
+            name = f"m{self._count}"
+            if name not in self._taken:
+                return name
+
+
+def lower(
+    tables: Mapping[str, Table],
+    groups: list[Group],
+    rules: list[Rule],
+    views: tuple[ViewDef, ...],
+    kept: Mapping[str, Group],
+) -> Program:
+    """Return the program that groups of columns and their rules make.
+
+    Parameters
+    ----------
+    views
+        Their expressions are over the final names of keys and columns already.
+    kept
+        Table → the group that keeps its rows.
+    """
+    at = {column: (group.name, column.hint) for group in groups for column in group.columns}
+    maps = tuple(_map(group, tables) for group in groups)
+    triggers = []
+    for table in tables.values():
+        for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
+            mine = [rule for rule in rules if rule.change.relation == table.name and rule.change.sign == sign]
+            if mine:
+                statements = tuple(_statement(rule, at) for rule in _read_before_written(mine))
+                triggers.append(Trigger(on, table.name, mine[0].change.variables, statements))
+    return Program(
+        relations=tuple(tables.values()),
+        maps=maps,
+        views=views,
+        triggers=tuple(triggers),
+        kept=tuple((name, group.name) for name, group in kept.items()),
+    )
+
+
+def name_columns(group: Group) -> None:
+    """Give the columns of a group names that differ from each other and from its keys."""
+    taken = set(group.columns[0].keys)
+    for column in group.columns:
+        wanted = column.hint or ("n" if _is_count(column) else "v" if len(group.columns) == 1 else "s")
+        name, number_ = wanted, 2
+        while name in taken:
+            name, number_ = f"{wanted}{number_}", number_ + 1
+        taken.add(name)
+        column.hint = name
+
+
+def _is_count(column: Column) -> bool:
+    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
+
+
+def _map(group: Group, tables: Mapping[str, Table]) -> MapDef:
+    first = group.columns[0]
+    types = variable_types([f for m in first.body for f in m.factors], tables)
+    keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
+    counts = [column for column in group.columns if _is_count(column) and column.skeleton == group.skeleton]
+    # Definitions share the key names of the first column.
+    definitions = []
+    for column in group.columns:
+        names = _onto(column, first)
+        definitions.append(rename(column.definition, names))
+    return MapDef(
+        name=group.name,
+        keys=keys,
+        values=tuple(
+            NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns
+        ),
+        count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
+        definitions=tuple(definitions),
+        sql=definition_sql([column.hint for column in group.columns], first.keys, definitions, tables),
+    )
+
+
+def _onto(column: Column, first: Column) -> dict[str, str]:
+    """Return a renaming that gives a column the key names of another, keeping its other variables apart."""
+    names = dict(zip(column.keys, first.keys, strict=True))
+    inner = {n for m in column.body for f in m.factors for n in variables_of(f)} - set(column.keys)
+    for name in sorted(inner & set(first.keys)):
+        fresh, count = f"{name}_2", 2
+        while fresh in inner or fresh in first.keys:
+            count += 1
+            fresh = f"{name}_{count}"
+        names[name] = fresh
+    return {old: new for old, new in names.items() if old != new}
+
+
+def _read_before_written(rules: list[Rule]) -> list[Rule]:
+    """Order the statements of a trigger so that a map is read before it is written: by degree, highest first."""
+
+    def degree(rule: Rule) -> int:
+        return max(sum(isinstance(f, Relation) for f in m.factors) for m in rule.target.body)
+
+    return sorted(rules, key=lambda rule: -degree(rule))
+
+
+def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
+    sources = dict(rule.reads)
+
+    def placed(term: Term) -> Term:
+        match term:
+            case MapRead(token, _, keys) if token in sources:
+                return MapRead(*at[sources[token]], keys)
+            case BatchAtom(name, variables):
+                return Relation(name, variables)
+            case _:
+                changed: Term = rebuild(term, placed)
+                return changed
+
+    term = product_of([number(rule.coefficient), *(placed(factor) for factor in rule.factors)])
+    return Statement(*at[rule.target], rule.keys, "+=", term)
+
+
+def finished(scalar: Term, names: Mapping[str, Term]) -> Term:
+    """Return a scalar with its variables replaced."""
+    if isinstance(scalar, Var):
+        return names.get(scalar.name, scalar)
+    result: Term = rebuild(scalar, lambda child: finished(child, names))
+    return result
+
+
+def ordering(items: Iterable[OrderItem], names: Mapping[str, Term]) -> tuple[OrderItem, ...]:
+    """Return ORDER BY items with their variables replaced."""
+    return tuple(OrderItem(finished(i.expression, names), i.descending, i.nulls_first) for i in items)

@@ -1,0 +1,209 @@
+"""SQL to M3: the compiler as a visible row of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cumulus.algebra.terms import Relation, Term, Var, product_of
+from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.lower import finished, lower, name_columns, ordering
+from cumulus.compiler.materialize import Column, Group, Materializer
+from cumulus.compiler.options import PAPER, Options
+from cumulus.errors import BindError, InputError
+from cumulus.m3.program import Program, ViewDef
+from cumulus.sql.ast import CreateTable, CreateView, DropView, Script
+from cumulus.sql.parse import parse_script
+from cumulus.sql.translate import BoundView, bind_view
+
+
+def compile_sql(
+    text: str | Path, *, name: str = "", keep: str = "auto", rely: bool = True, form: str = "", batches: bool = True
+) -> Program:
+    """Compile a script of CREATE TABLE and CREATE VIEW statements to one M3 program.
+
+    Parameters
+    ----------
+    text
+        The script, or the path of a file with it.
+    name
+        What errors call the script; the file's name if `text` is a path.
+    keep
+        Which tables' rows are kept: "auto", "all" or "none"; a table's own `keep` wins.
+    rely
+        Whether the promises of `FOREIGN KEY … RELY` are used.
+    form
+        "paper" leaves out what the programs printed in the papers do not have.
+    batches
+        Whether `ON BATCH` triggers are written.
+
+    Raises
+    ------
+    SqlSyntaxError, BindError, UnsupportedError
+        With line, column and a way out.
+
+    Examples
+    --------
+    >>> program = compile_sql("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
+    >>> [m.name for m in program.maps], program.views[0].columns[1].name
+    (['v'], 'n')
+    """
+    if isinstance(text, Path):
+        name = name or text.name
+        try:
+            text = text.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
+    options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
+    return compile_script(parse_script(text, name), options)
+
+
+def compile_script(script: Script, options: Options) -> Program:
+    """Compile a parsed script: bind, materialise, lower."""
+    tables, views = declarations(script)
+    bound = [bind_view(view, tables, script.source) for view in views]
+    return compile_views(tables, bound, options)
+
+
+def declarations(script: Script) -> tuple[dict[str, Table], list[CreateView]]:
+    """Return the tables and the views that a script leaves behind, with their keys resolved."""
+    tables: dict[str, Table] = {}
+    views: dict[str, CreateView] = {}
+    for statement in script.statements:
+        place = script.source.place(statement.at)
+        match statement:
+            case CreateTable(relation, _):
+                if relation.name in tables or relation.name in views:
+                    raise BindError(f"{relation.name} is there already", hint="Give the table another name.", **place)
+                tables[relation.name] = relation
+            case CreateView(name):
+                if name in tables or (name in views and not statement.replace):
+                    raise BindError(f"{name} is there already", hint="Write CREATE OR REPLACE VIEW.", **place)
+                views[name] = statement
+            case DropView(name, if_exists, _):
+                if name not in views and not if_exists:
+                    raise BindError(f"no view {name} to drop", **place)
+                views.pop(name, None)
+    places = {s.relation.name: script.source.place(s.at) for s in script.statements if isinstance(s, CreateTable)}
+    return {name: _resolved(table, tables, places[name]) for name, table in tables.items()}, list(views.values())
+
+
+def _resolved(table: Table, tables: Mapping[str, Table], place: dict[str, Any]) -> Table:
+    """Fill in what a FOREIGN KEY leaves unsaid, and check that its parent is there."""
+    references = []
+    for reference in table.foreign_keys:
+        parent = tables.get(reference.parent)
+        if parent is None:
+            raise BindError(
+                f"{table.name} refers to {reference.parent}, which is not there", hint="Declare the parent.", **place
+            )
+        columns = reference.parent_columns or parent.key
+        if set(columns) != set(parent.key) or len(columns) != len(reference.columns):
+            raise BindError(
+                f"{table.name} must refer to the primary key of {parent.name}",
+                hint=f"Its primary key is ({', '.join(parent.key)})." if parent.key else "It has no primary key.",
+                **place,
+            )
+        references.append(replace(reference, parent_columns=columns))
+    return replace(table, foreign_keys=tuple(references))
+
+
+def compile_views(tables: Mapping[str, Table], views: Iterable[BoundView], options: Options) -> Program:
+    """Compile bound views, all together."""
+    materializer = Materializer(tables, options)
+    planned = [(view, _materialize(view, materializer, options)) for view in views]
+    kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
+    materializer.run()
+    _name(materializer.groups, planned, kept, tables)
+    definitions = tuple(_view(view, columns) for view, columns in planned)
+    return lower(tables, materializer.groups, materializer.rules, definitions, kept)
+
+
+Planned = dict[str, tuple[Column, tuple[str, ...]]]
+"""Name of a sum → its column, and the view's group variables in the order of the column's keys."""
+
+
+def _materialize(view: BoundView, materializer: Materializer, options: Options) -> Planned:
+    """Add the columns of one view: the count of rows first, the other sums in the same map."""
+    planned: Planned = {}
+    home: tuple[Group, tuple[str, ...]] | None = None
+    for summed in view.sums:
+        if summed.name == "n" and not options.counts and not _asked_for(view, "n"):
+            continue
+        body = monomials(product_of([view.body, summed.term]))
+        column, order = materializer.add(view.group, body, home=home if options.payloads else None, hint=summed.name)
+        if home is None:
+            home = (column.group, order)
+        column.group.of_view = options.counts
+        planned[summed.name] = (column, order)
+    return planned
+
+
+def _asked_for(view: BoundView, name: str) -> bool:
+    from cumulus.algebra.scope import variables_of
+
+    scalars = [*view.select, *([view.having] if view.having else []), *(item.expression for item in view.order_by)]
+    return view.repeat or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
+
+
+def keeps(table: Table, options: Options) -> bool:
+    """Whether a table's rows are kept (architecture.md, "Kept rows")."""
+    wanted = table.keep if table.keep != "auto" else options.keep
+    if wanted != "auto":
+        return wanted == "all"
+    return bool(table.key) and (options.upserts or not table.key_rely)
+
+
+def _keep(table: Table, materializer: Materializer) -> Group:
+    columns = tuple(column.name for column in table.columns)
+    body = [Monomial(1, (Relation(table.name, columns),))]
+    group = Group(len(columns), f"rows of {table.name}", name=f"{table.name}_rows", of_view=True)
+    materializer.groups.append(group)
+    materializer.add(columns, body, home=(group, columns), hint="n")
+    return group
+
+
+def _name(
+    groups: list[Group],
+    planned: list[tuple[BoundView, Planned]],
+    kept: Mapping[str, Group],
+    tables: Mapping[str, Table],
+) -> None:
+    taken = {*tables, *(view.name for view, _ in planned), *(group.name for group in kept.values())}
+    for view, columns in planned:
+        homes = list(dict.fromkeys(column.group for column, _ in columns.values()))
+        for index, group in enumerate(homes):
+            if not group.name:
+                group.name = view.name if index == 0 else f"{view.name}_{index + 1}"
+    number = 0
+    for group in groups:
+        while not group.name:
+            number += 1
+            if f"m{number}" not in taken:
+                group.name = f"m{number}"
+        name_columns(group)
+
+
+def _view(view: BoundView, planned: Planned) -> ViewDef:
+    """Return the finishing step over the names of keys and columns."""
+    first, order = next(iter(planned.values()))
+    keys = first.group.columns[0].keys
+    names: dict[str, Term] = {mine: Var(theirs) for mine, theirs in zip(order, keys, strict=True)}
+    maps = list(dict.fromkeys(column.group.name for column, _ in planned.values()))
+    for name, (column, _) in planned.items():
+        names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
+    select = tuple(finished(scalar, names) for scalar in view.select)
+    return ViewDef(
+        name=view.name,
+        columns=view.columns,
+        maps=tuple(maps),
+        select=select,
+        where=None if view.having is None else finished(view.having, names),
+        repeat=names["n"] if view.repeat else None,
+        order_by=ordering(view.order_by, names),
+        limit=view.limit,
+        offset=view.offset,
+    )

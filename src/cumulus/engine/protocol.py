@@ -1,0 +1,85 @@
+"""What a host may ask of an evaluator of M3 programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from cumulus.algebra.terms import Number
+from cumulus.catalog.events import Row
+from cumulus.m3.program import Program
+
+Key: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[Number, ...]
+Changes: TypeAlias = dict[str, dict[Key, tuple[Values | None, Values | None]]]
+"""Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more."""
+
+
+class Engine(Protocol):
+    """Holds the maps of one program and runs its triggers.
+
+    The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are
+    checked before they come here (`Relation.checked`).
+    """
+
+    program: Program
+
+    def begin(self) -> None:
+        """Open a transaction; they do not nest."""
+        ...
+
+    def commit(self) -> Changes:
+        """Run the `:=` statements and close the transaction; return what changed in the watched maps.
+
+        Raises
+        ------
+        EvaluationError
+            From a `:=` statement; the transaction is still open and must be rolled back.
+        """
+        ...
+
+    def rollback(self) -> None:
+        """Close the transaction and restore every entry as it was when it was opened, bit for bit."""
+        ...
+
+    def on_event(self, sign: int, relation: str, row: Row) -> None:
+        """Fire `ON +relation` or `ON -relation`, inside a transaction.
+
+        Raises
+        ------
+        EvaluationError
+            Naming view or map and the event. Nothing of this event is applied; the transaction goes on.
+        """
+        ...
+
+    def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
+        """Fire `ON BATCH relation` with net multiplicities (rows → a number that is not 0), inside a transaction."""
+        ...
+
+    def watch(self, map: str) -> None:
+        """Report the changes of a map at each commit from the next transaction on."""
+        ...
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        ...
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries, in no particular order."""
+        ...
+
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
+        ...
+
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents, outside a transaction."""
+        ...
+
+    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
+        """Keep an index of the map on these key positions, for `find`."""
+        ...
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`; needs `add_index` before."""
+        ...

@@ -1,0 +1,207 @@
+"""SQL as a tree of our own: what `parse` makes of sqlglot's, and what `bind` reads.
+
+Operators and functions are one node, `Call`, under the names of `cumulus.algebra.scalar`. `at` is the 0-based
+offset of the node in the script, from which errors are told; -1 if unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import SqlType
+from cumulus.sql.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant; `value` is None for NULL."""
+
+    value: Any
+    type: SqlType
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """`table.name`, or just `name`."""
+
+    name: str
+    table: str = ""
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*` or `table.*` in a select list."""
+
+    table: str = ""
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator. `distinct` and `where` (FILTER) belong to aggregates; COUNT(*) has no args."""
+
+    name: str
+    args: tuple[Expr, ...]
+    at: int = -1
+    distinct: bool = False
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CastTo:
+    """CAST(arg AS type)."""
+
+    arg: Expr
+    type: SqlType
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A query used as a value or condition.
+
+    `kind` is "scalar", "exists", "in", "any" or "all"; `left` and `op` are what the last three compare with.
+    """
+
+    query: Query
+    kind: str = "scalar"
+    left: Expr | None = None
+    op: str = ""
+    at: int = -1
+
+
+Expr: TypeAlias = Literal | ColumnRef | Star | Call | CastTo | Subquery
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """A table, view or CTE in FROM."""
+
+    name: str
+    alias: str
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A query in FROM."""
+
+    query: Query
+    alias: str
+    columns: tuple[str, ...] = ()
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """`left kind JOIN right`; `kind` is "inner", "left", "right", "full" or "cross"."""
+
+    left: FromItem
+    right: FromItem
+    kind: str = "inner"
+    on: Expr | None = None
+    using: tuple[str, ...] = ()
+    natural: bool = False
+    at: int = -1
+
+
+FromItem: TypeAlias = TableRef | Derived | Join
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """One item of a select list; `name` is its alias, or what DuckDB calls the expression."""
+
+    expr: Expr
+    name: str
+    aliased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBy:
+    """One item of ORDER BY."""
+
+    expr: Expr
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One SELECT. `group_by` is None where there is no GROUP BY; `grouping` names CUBE, ROLLUP or GROUPING SETS."""
+
+    items: tuple[SelectItem, ...]
+    sources: tuple[FromItem, ...] = ()
+    where: Expr | None = None
+    group_by: tuple[Expr, ...] | None = None
+    grouping_sets: tuple[tuple[Expr, ...], ...] | None = None
+    having: Expr | None = None
+    order_by: tuple[OrderBy, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    distinct: bool = False
+    ctes: tuple[tuple[str, Query], ...] = ()
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """`left op right`; `op` is "union", "intersect" or "except"."""
+
+    op: str
+    all: bool
+    left: Query
+    right: Query
+    order_by: tuple[OrderBy, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    ctes: tuple[tuple[str, Query], ...] = ()
+    at: int = -1
+
+
+Query: TypeAlias = Select | SetOperation
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE, already a catalog relation."""
+
+    relation: Relation
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE [STRICT] VIEW name [(columns)] AS query; `text` is the query as written."""
+
+    name: str
+    query: Query
+    text: str
+    columns: tuple[str, ...] = ()
+    strict: bool = False
+    replace: bool = False
+    at: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW name."""
+
+    name: str
+    if_exists: bool = False
+    at: int = -1
+
+
+Statement: TypeAlias = CreateTable | CreateView | DropView
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A parsed script: its statements, and the text they came from."""
+
+    statements: tuple[Statement, ...]
+    source: Source

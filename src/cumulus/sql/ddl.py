@@ -1,0 +1,129 @@
+"""CREATE TABLE to a catalog relation."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.catalog.types import SqlType, type_named
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.source import Source, identifier, offset_of
+
+_TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"}
+
+
+def sql_type(source: Source, node: exp.DataType) -> SqlType:
+    """Return the type that a type node names; UnsupportedError if Cumulus has none."""
+    name = node.this.name if hasattr(node.this, "name") else str(node.this)
+    written = node.sql(dialect="duckdb")
+    parameters = tuple(int(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam))
+    found = None if node.args.get("nested") else type_named(_TYPE_NAMES.get(name, name), parameters)
+    if found is None:
+        raise UnsupportedError(
+            f"the type {written} is not supported",
+            feature=written,
+            hint="Use BOOLEAN, TINYINT … HUGEINT, DECIMAL(p,s), REAL, DOUBLE, VARCHAR, DATE, TIMESTAMP or INTERVAL.",
+            **source.place(offset_of(node)),
+        )
+    return found
+
+
+def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str, int]]) -> Relation:
+    """Return the relation that a CREATE TABLE declares.
+
+    Parameters
+    ----------
+    options
+        The WITH clause: `static = true|false` and `keep = auto|all|none`, each with its offset.
+    """
+    at = offset_of(tree)
+    name = identifier(tree.this.this.this)
+    columns: list[Column] = []
+    key: tuple[str, ...] = ()
+    key_rely = False
+    foreign: list[ForeignKey] = []
+    for item in tree.this.expressions:
+        match item:
+            case exp.ColumnDef():
+                column = identifier(item.this)
+                not_null = False
+                for constraint in item.args.get("constraints") or ():
+                    kind = constraint.kind
+                    if isinstance(kind, exp.NotNullColumnConstraint):
+                        not_null = not kind.args.get("allow_null")
+                    elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                        key, key_rely = (column,), _relies(kind)
+                    elif isinstance(kind, exp.Reference):
+                        foreign.append(_reference((column,), kind))
+                    else:
+                        _refuse(source, constraint, kind)
+                if item.args.get("kind") is None:
+                    raise BindError(f"column {column} has no type", **source.place(offset_of(item)))
+                columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
+            case exp.PrimaryKey():
+                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(item)
+            case exp.ForeignKey():
+                parts = tuple(identifier(part) for part in item.expressions)
+                foreign.append(_reference(parts, item.args["reference"]))
+            case exp.Constraint():
+                for part in item.expressions:
+                    if isinstance(part, exp.PrimaryKey):
+                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(part)
+                    elif isinstance(part, exp.ForeignKey):
+                        foreign.append(
+                            _reference(tuple(identifier(c) for c in part.expressions), part.args["reference"])
+                        )
+                    else:
+                        _refuse(source, item, part)
+            case _:
+                _refuse(source, item, item)
+    names = [column.name for column in columns]
+    for column in names:
+        if names.count(column) > 1:
+            raise BindError(f"{name} has two columns called {column}", **source.place(at))
+    for column in (*key, *(part for reference in foreign for part in reference.columns)):
+        if column not in names:
+            raise BindError(
+                f"{name} has no column {column}", hint=f"Its columns are {', '.join(names)}.", **source.place(at)
+            )
+    keyed = tuple(Column(c.name, c.type, c.not_null or c.name in key) for c in columns)
+    static, keep = _options(source, options)
+    return Relation(name, keyed, key, key_rely, tuple(foreign), static, keep)
+
+
+def _relies(node: exp.Expression) -> bool:
+    return any(str(option).upper() == "RELY" for option in node.args.get("options") or ())
+
+
+def _reference(columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
+    target = node.this
+    if isinstance(target, exp.Schema):
+        parent = identifier(target.this.this)
+        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), _relies(node))
+    return ForeignKey(columns, identifier(target.this), (), _relies(node))
+
+
+def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:
+    written = kind.sql(dialect="duckdb")
+    raise UnsupportedError(
+        f"{written!r} in CREATE TABLE is not supported",
+        feature=written,
+        hint="A column takes NOT NULL, PRIMARY KEY and REFERENCES.",
+        **source.place(offset_of(node)),
+    )
+
+
+def _options(source: Source, options: dict[str, tuple[str, int]]) -> tuple[bool, str]:
+    static, keep = False, "auto"
+    for name, (value, at) in options.items():
+        if name == "static" and value in ("true", "false"):
+            static = value == "true"
+        elif name == "keep" and value in ("auto", "all", "none"):
+            keep = value
+        else:
+            raise BindError(
+                f"unknown table option {name} = {value}",
+                hint="The options are static = true|false and keep = auto|all|none.",
+                **source.place(at),
+            )
+    return static, keep

@@ -1,0 +1,329 @@
+"""Expressions of sqlglot's tree to `cumulus.sql.ast`: operators and functions become `Call`s by our names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from cumulus.catalog.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    VARCHAR,
+    Interval,
+    Kind,
+    decimal,
+)
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+from cumulus.sql.ddl import sql_type
+from cumulus.sql.source import Source, identifier, offset_of
+
+_BINARY: dict[type[exp.Expression], str] = {
+    exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
+    exp.NullSafeNEQ: "is_distinct", exp.And: "and", exp.Or: "or", exp.DPipe: "concat", exp.Like: "like",
+    exp.ILike: "ilike", exp.Pow: "power", exp.Nullif: "nullif", exp.StartsWith: "starts_with",
+    exp.Contains: "contains", exp.Left: "left", exp.Right: "right",
+}  # fmt: skip
+_AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Sum: "sum", exp.Avg: "avg", exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop", exp.Variance: "var_samp", exp.VariancePop: "var_pop",
+    exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.CountIf: "count_if",
+}  # fmt: skip
+_UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1, "DECADE": 120, "CENTURY": 1200}
+_UNIT_DAYS = {"WEEK": 7, "DAY": 1}
+_UNIT_MICROS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1000, "MICROSECOND": 1}
+_PART_NAMES = {"DOW": "dayofweek", "DOY": "dayofyear"}
+
+
+def expression_of(source: Source, tree: Any) -> Expr:
+    """Return the expression that `tree` is; UnsupportedError names what has no place here."""
+    at = offset_of(tree)
+    name = _BINARY.get(type(tree))
+    if name is not None:
+        args = (tree.this, tree.expression)
+        return Call(name, tuple(expression_of(source, arg) for arg in args), at)
+    if type(tree) in _AGGREGATES:
+        return _aggregate(source, tree, at)
+    match tree:
+        case exp.Paren():
+            return expression_of(source, tree.this)
+        case exp.Column():
+            if isinstance(tree.this, exp.Star):
+                return Star(identifier(tree.args["table"]), at)
+            if tree.args.get("db"):
+                raise _refuse(source, tree, "a schema in front of a column's table")
+            return ColumnRef(identifier(tree.this), identifier(tree.args["table"]) if tree.table else "", at)
+        case exp.Star():
+            return Star("", at)
+        case exp.Literal():
+            return _literal(source, tree, at)
+        case exp.Boolean():
+            return Literal(bool(tree.this), BOOLEAN, at)
+        case exp.Null():
+            return Literal(None, NULL, at)
+        case exp.Neg():
+            inner = expression_of(source, tree.this)
+            if isinstance(inner, Literal) and inner.type.is_numeric and inner.value is not None:
+                return Literal(-inner.value, inner.type, at)
+            return Call("neg", (inner,), at)
+        case exp.Cast():
+            return _cast(source, tree, at)
+        case exp.Interval():
+            return Literal(_interval(source, tree), INTERVAL, at)
+        case exp.Filter():
+            inner = expression_of(source, tree.this)
+            if not isinstance(inner, Call):
+                raise _refuse(source, tree, "FILTER")
+            return Call(inner.name, inner.args, at, inner.distinct, expression_of(source, tree.expression.this))
+        case _:
+            return _condition(source, tree, at)
+
+
+def _condition(source: Source, tree: Any, at: int) -> Expr:
+    def sub(node: Any) -> Expr:
+        return expression_of(source, node)
+
+    match tree:
+        case exp.Not():
+            return Call("not", (sub(tree.this),), at)
+        case exp.Is():
+            if isinstance(tree.expression, exp.Null):
+                return Call("is_null", (sub(tree.this),), at)
+            return Call("not", (Call("is_distinct", (sub(tree.this), sub(tree.expression)), at),), at)
+        case exp.NullSafeEQ():
+            return Call("not", (Call("is_distinct", (sub(tree.this), sub(tree.expression)), at),), at)
+        case exp.Between():
+            low = Call("ge", (sub(tree.this), sub(tree.args["low"])), at)
+            return Call("and", (low, Call("le", (sub(tree.this), sub(tree.args["high"])), at)), at)
+        case exp.In():
+            query = tree.args.get("query")
+            if query is not None:
+                return Subquery(_query(source, query), "in", sub(tree.this), "eq", at)
+            if tree.args.get("unnest") or tree.args.get("field"):
+                raise _refuse(source, tree, "IN over an array")
+            return Call("in", (sub(tree.this), *(sub(item) for item in tree.expressions)), at)
+        case exp.Escape():
+            inner = sub(tree.this)
+            if not isinstance(inner, Call):
+                raise _refuse(source, tree, "ESCAPE")
+            return Call(inner.name, (*inner.args, sub(tree.expression)), at)
+        case exp.Case():
+            return _case(source, tree, at)
+        case exp.If():
+            otherwise = tree.args.get("false")
+            last = Literal(None, NULL, at) if otherwise is None else sub(otherwise)
+            return Call("case", (sub(tree.this), sub(tree.args["true"]), last), at)
+        case exp.Exists():
+            return Subquery(_query(source, tree.this), "exists", at=at)
+        case exp.Subquery():
+            return Subquery(_query(source, tree), "scalar", at=at)
+        case _:
+            return _function(source, tree, at)
+
+
+def _query(source: Source, tree: Any) -> Any:
+    from cumulus.sql.queries import query_of  # the two modules call each other
+
+    return query_of(source, tree)
+
+
+def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} is not supported", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
+    )
+
+
+def _aggregate(source: Source, tree: Any, at: int) -> Expr:
+    name = _AGGREGATES[type(tree)]
+    inner = tree.this
+    if tree.expressions:
+        raise _refuse(source, tree, f"{name.upper()} of several columns")
+    if inner is None or isinstance(inner, exp.Star):
+        return Call(name, (), at)
+    if isinstance(inner, exp.Distinct):
+        if len(inner.expressions) != 1:
+            raise _refuse(source, tree, f"{name.upper()}(DISTINCT …) of several columns")
+        return Call(name, (expression_of(source, inner.expressions[0]),), at, distinct=True)
+    if isinstance(inner, (exp.Order, exp.Limit)):
+        raise _refuse(source, tree, f"ORDER BY inside {name.upper()}")
+    return Call(name, (expression_of(source, inner),), at)
+
+
+def _case(source: Source, tree: exp.Case, at: int) -> Expr:
+    parts: list[Expr] = []
+    subject = None if tree.this is None else expression_of(source, tree.this)
+    for branch in tree.args["ifs"]:
+        condition = expression_of(source, branch.this)
+        if subject is not None:
+            condition = Call("eq", (subject, condition), at)
+        parts += [condition, expression_of(source, branch.args["true"])]
+    default = tree.args.get("default")
+    parts.append(Literal(None, NULL, at) if default is None else expression_of(source, default))
+    return Call("case", tuple(parts), at)
+
+
+def _function(source: Source, tree: Any, at: int) -> Expr:
+    """Return the call that a function node stands for, by our names."""
+
+    def sub(*nodes: Any) -> tuple[Expr, ...]:
+        return tuple(expression_of(source, node) for node in nodes if node is not None)
+
+    def part(node: Any) -> str:
+        written = str(node.name).upper()
+        return _PART_NAMES.get(written, written.lower())
+
+    match tree:
+        case exp.Extract():
+            return Call(part(tree.this), sub(tree.expression), at)
+        case exp.TimestampTrunc() | exp.DateTrunc():
+            return Call("date_trunc", (Literal(part(tree.args["unit"]), VARCHAR, at), *sub(tree.this)), at)
+        case exp.DateDiff():
+            unit = Literal(part(tree.args["unit"]), VARCHAR, at)
+            return Call("date_diff", (unit, *sub(tree.expression, tree.this)), at)
+        case exp.DateAdd() | exp.DateSub():
+            name = "add" if isinstance(tree, exp.DateAdd) else "sub"
+            return Call(name, sub(tree.this, tree.expression), at)
+        case exp.Substring():
+            return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
+        case exp.Trim():
+            side = str(tree.args.get("position") or "").upper()
+            name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim")
+            return Call(name, sub(tree.this, tree.expression), at)
+        case exp.StrPosition():
+            return Call("strpos", sub(tree.this, tree.args.get("substr")), at)
+        case exp.Replace():
+            return Call("replace", sub(tree.this, tree.expression, tree.args.get("replacement")), at)
+        case exp.Pad():
+            name = "lpad" if tree.args.get("is_left") else "rpad"
+            return Call(name, sub(tree.this, tree.expression, tree.args.get("fill_pattern")), at)
+        case exp.Round():
+            return Call("round", sub(tree.this, tree.args.get("decimals")), at)
+        case exp.Coalesce() | exp.Least() | exp.Greatest():
+            return Call(type(tree).__name__.lower(), sub(tree.this, *tree.expressions), at)
+        case exp.Concat():
+            # CONCAT takes NULL for the empty string; `||` does not.
+            parts = [
+                Call("coalesce", (CastTo(arg, VARCHAR, at), Literal("", VARCHAR, at)), at)
+                for arg in sub(*tree.expressions)
+            ]
+            joined: Expr = parts[0]
+            for following in parts[1:]:
+                joined = Call("concat", (joined, following), at)
+            return joined
+        case exp.TimeToStr():
+            return Call("strftime", sub(tree.this, tree.args.get("format")), at)
+        case exp.TimeToUnix():
+            return Call("epoch", sub(tree.this), at)
+        case exp.DateFromParts():
+            return Call("make_date", sub(tree.args["year"], tree.args["month"], tree.args["day"]), at)
+        case exp.DayOfWeekIso():
+            return Call("isodow", sub(tree.this), at)
+        case exp.Log():
+            if tree.expression is None:
+                return Call("log10", sub(tree.this), at)
+            if tree.this.name == "10":
+                return Call("log10", sub(tree.expression), at)
+            raise _refuse(source, tree, "LOG with a base")
+        case exp.Window():
+            raise UnsupportedError(
+                "window functions do not compile",
+                feature="window function",
+                hint="Aggregate with GROUP BY in the view and apply the window in query().",
+                **source.place(at),
+            )
+        case exp.Anonymous():
+            name = str(tree.this).lower()
+            if name in ("date_part", "datepart"):
+                args = sub(*tree.expressions)
+                if len(args) == 2 and isinstance(args[0], Literal) and isinstance(args[0].value, str):
+                    unit_name = args[0].value.upper()
+                    return Call(_PART_NAMES.get(unit_name, unit_name.lower()), args[1:], at)
+            return Call(name, sub(*tree.expressions), at)
+        case exp.Func():
+            # Year, Month, Upper, Floor, …: sqlglot knows them, and their arguments stand in order.
+            given = [value for value in tree.args.values() if isinstance(value, exp.Expression)]
+            name = _FUNCTION_NAMES.get(type(tree).__name__, tree.sql_name().lower())
+            return Call(name, sub(*given), at)
+        case _:
+            raise _refuse(source, tree, tree.sql(dialect="duckdb"))
+
+
+_FUNCTION_NAMES = {
+    "DayOfWeek": "dayofweek", "DayOfYear": "dayofyear", "LastDay": "last_day", "Ceil": "ceil", "Length": "length",
+    "WeekOfYear": "week",
+}  # fmt: skip
+
+
+def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
+    if tree.is_string:
+        return Literal(str(tree.this), VARCHAR, at)
+    written = str(tree.this).replace("_", "")
+    if "e" in written.lower():
+        return Literal(float(written), DOUBLE, at)
+    if "." in written:
+        value = Decimal(written)
+        _, digits, exponent = value.as_tuple()
+        scale = -int(exponent)
+        precision = max(len(digits), scale, 1)
+        if precision > 38:
+            return Literal(float(written), DOUBLE, at)
+        return Literal(value, decimal(precision, scale), at)
+    try:
+        number = int(written)
+    except ValueError:
+        raise BindError(f"not a number: {written}", **source.place(at)) from None
+    if number < 1 << 31:
+        return Literal(number, INTEGER, at)
+    return Literal(number, BIGINT if number < 1 << 63 else HUGEINT, at)
+
+
+def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
+    if isinstance(tree, exp.TryCast):
+        raise _refuse(source, tree, "TRY_CAST")
+    target = sql_type(source, tree.to)
+    inner = expression_of(source, tree.this)
+    if isinstance(inner, Literal) and isinstance(inner.value, str):
+        try:
+            if target.kind is Kind.DATE:
+                return Literal(dt.date.fromisoformat(inner.value), DATE, at)
+            if target.kind is Kind.TIMESTAMP:
+                moment = dt.datetime.fromisoformat(inner.value)
+                if moment.tzinfo is None:
+                    return Literal(moment, TIMESTAMP, at)
+        except ValueError:
+            raise BindError(f"{inner.value!r} is not a {target}", **source.place(at)) from None
+    return CastTo(inner, target, at)
+
+
+def _interval(source: Source, tree: exp.Interval) -> Interval:
+    """Return INTERVAL '3' DAY, INTERVAL '1 year 2 months' and the like."""
+    at = offset_of(tree)
+    text = tree.this.name if tree.this is not None else ""
+    unit = tree.args.get("unit")
+    pieces = re.findall(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)", f"{text} {unit.name}" if unit is not None else text)
+    months = days = micros = 0
+    for amount, name in pieces:
+        word = name.upper().rstrip("S")
+        if word in _UNIT_MONTHS and "." not in amount:
+            months += int(amount) * _UNIT_MONTHS[word]
+        elif word in _UNIT_DAYS and "." not in amount:
+            days += int(amount) * _UNIT_DAYS[word]
+        elif word in _UNIT_MICROS:
+            micros += int(Decimal(amount) * _UNIT_MICROS[word])
+        else:
+            raise BindError(f"INTERVAL {text!r} is not understood", **source.place(at))
+    if not pieces:
+        raise BindError(f"INTERVAL {text!r} is not understood", **source.place(at))
+    return Interval(months, days, micros)

@@ -1,0 +1,240 @@
+"""SQL text to `cumulus.sql.ast`: the only module that imports sqlglot.
+
+sqlglot reads DuckDB's dialect; this module takes its tree apart, names every construct that has no place here, and
+keeps the place of everything. `WITH (…)` after CREATE TABLE and `STRICT` are ours: they are read from the tokens and
+blanked out before sqlglot sees the text, so that offsets stay true.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+
+from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.sql.ast import CreateTable, CreateView, DropView, Query, Script, Statement
+from cumulus.sql.ddl import create_table
+from cumulus.sql.queries import query_of
+from cumulus.sql.source import Source, identifier, offset_of
+
+DIALECT = "duckdb"
+
+
+def parse_script(text: str, name: str = "") -> Script:
+    """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
+
+    Parameters
+    ----------
+    text
+        Statements separated by semicolons.
+    name
+        What errors call the text, usually its file name.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text is not SQL.
+    UnsupportedError
+        A statement or construct that Cumulus does not take.
+
+    Examples
+    --------
+    >>> script = parse_script("CREATE TABLE r (a INT NOT NULL); CREATE VIEW v AS SELECT a FROM r")
+    >>> [type(statement).__name__ for statement in script.statements]
+    ['CreateTable', 'CreateView']
+    """
+    source = Source(text, name)
+    tokens = _tokens(source)
+    blanked, options, stricts = _own_clauses(source, tokens)
+    statements: list[Statement] = []
+    for tree in _trees(source, blanked):
+        statements.append(_statement(source, tree, options, stricts))
+    return Script(tuple(statements), source)
+
+
+def parse_query(text: str, name: str = "") -> tuple[Query, Source]:
+    """Parse one SELECT; the source that comes with it tells places."""
+    source = Source(text, name)
+    _tokens(source)
+    trees = _trees(source, text)
+    if len(trees) != 1 or not isinstance(trees[0], (exp.Select, exp.SetOperation, exp.Subquery)):
+        raise SqlSyntaxError("expected one SELECT", text=text, name=name, line=1, column=1)
+    return query_of(source, trees[0]), source
+
+
+def _tokens(source: Source) -> list[Token]:
+    try:
+        return list(sqlglot.tokenize(source.text, read=DIALECT))
+    except TokenError as problem:
+        at = _unterminated(source.text)
+        raise SqlSyntaxError(
+            f"cannot split the text into words: {str(problem).splitlines()[0]}",
+            hint="Look for a quote that is not closed.",
+            **source.place(at),
+        ) from None
+
+
+def _unterminated(text: str) -> int:
+    """Return where a quote opens that never closes, as far as a simple scan can tell."""
+    opened = -1
+    quote = ""
+    for index, char in enumerate(text):
+        if quote:
+            if char == quote:
+                quote = ""
+        elif char in "'\"":
+            quote, opened = char, index
+    return opened if quote else -1
+
+
+def _trees(source: Source, text: str) -> list[exp.Expression]:
+    try:
+        trees = sqlglot.parse(text, read=DIALECT)
+    except ParseError as problem:
+        first = problem.errors[0]
+        line, end = int(first["line"] or 0), int(first["col"] or 0)
+        found = str(first["highlight"] or "")
+        what = str(first["description"]).rstrip(".")
+        near = f" near {found!r}" if found else ""
+        raise SqlSyntaxError(
+            f"not valid SQL{near}: {what[:1].lower()}{what[1:]}",
+            line=line,
+            column=max(end - len(found) + 1, 1),
+            text=source.text,
+            name=source.name,
+        ) from None
+    except TokenError as problem:
+        raise SqlSyntaxError(str(problem).splitlines()[0], **source.place(-1)) from None
+    return [tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)]
+
+
+def _statement(
+    source: Source,
+    tree: exp.Expression,
+    options: dict[int, dict[str, tuple[str, int]]],
+    stricts: set[int],
+) -> Statement:
+    if isinstance(tree, exp.Create):
+        kind = str(tree.args.get("kind") or "").upper()
+        at = offset_of(tree)
+        if kind == "TABLE" and isinstance(tree.this, exp.Schema):
+            return CreateTable(create_table(source, tree, _clause_of(tree, options)), at)
+        if kind == "VIEW":
+            return _create_view(source, tree, at in stricts)
+        if kind == "TABLE":
+            raise UnsupportedError(
+                "CREATE TABLE … AS is not a declaration of a base table",
+                feature="CREATE TABLE AS",
+                hint="List the columns with their types; fill the table with insert().",
+                **source.place(at),
+            )
+    if isinstance(tree, exp.Drop) and str(tree.args.get("kind")).upper() == "VIEW":
+        return DropView(identifier(tree.this.this), bool(tree.args.get("exists")), offset_of(tree))
+    what = " ".join(tree.sql(dialect=DIALECT).split()[:3])
+    raise UnsupportedError(
+        f"a script declares tables and views; this is {what!r}",
+        feature=what,
+        hint="Use CREATE TABLE, CREATE VIEW and DROP VIEW; read views with query().",
+        **source.place(offset_of(tree)),
+    )
+
+
+def _clause_of(tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]) -> dict[str, tuple[str, int]]:
+    """Return the WITH options of a CREATE TABLE: the first clause after the table's last named thing."""
+    last = max((node.meta.get("end", -1) for node in tree.walk() if node.meta), default=-1)
+    begin = offset_of(tree)
+    for at in sorted(options):
+        if at > begin and at > last - 1:
+            following = [other for other in options if other < at and other > begin]
+            return options[min([at, *following])]
+    return {}
+
+
+def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
+    at = offset_of(tree)
+    target = tree.this
+    columns: tuple[str, ...] = ()
+    if isinstance(target, exp.Schema):
+        columns = tuple(
+            identifier(column.this if isinstance(column, exp.ColumnDef) else column) for column in target.expressions
+        )
+        target = target.this
+    body = tree.expression
+    if body is None:
+        raise SqlSyntaxError("CREATE VIEW needs AS SELECT …", **source.place(at))
+    begin = re.compile(r"\bAS\b", re.IGNORECASE).search(source.text, max(at, 0))
+    start = begin.end() if begin else at
+    end = source.statement_end(start)
+    return CreateView(
+        name=identifier(target.this),
+        query=query_of(source, body),
+        text=source.text[start:end].strip(),
+        columns=columns,
+        strict=strict,
+        replace=bool(tree.args.get("replace")),
+        at=at,
+    )
+
+
+def _own_clauses(source: Source, tokens: list[Token]) -> tuple[str, dict[int, dict[str, tuple[str, int]]], set[int]]:
+    """Find `WITH (…)` of CREATE TABLE and `STRICT` of CREATE VIEW; return the text with them blanked."""
+    blanked = list(source.text)
+    options: dict[int, dict[str, tuple[str, int]]] = {}
+    stricts: set[int] = set()
+
+    def blank(begin: int, end: int) -> None:
+        for index in range(begin, end):
+            if blanked[index] != "\n":
+                blanked[index] = " "
+
+    statement: list[Token] = []
+    for token in [*tokens, None]:
+        if token is not None and token.token_type is not TokenType.SEMICOLON:
+            statement.append(token)
+            continue
+        words = [item.text.upper() for item in statement]
+        if words[:1] == ["CREATE"]:
+            head = words[1:4]
+            if "STRICT" in head and "VIEW" in head:
+                strict = statement[1 + head.index("STRICT")]
+                blank(strict.start, strict.end + 1)
+                name = statement[2 + head.index("VIEW")] if len(statement) > 2 + head.index("VIEW") else strict
+                stricts.add(name.start)
+            elif "TABLE" in words[1:3]:
+                found = _with_clause(source, statement)
+                if found is not None:
+                    begin, end, values = found
+                    blank(begin, end)
+                    options[begin] = values
+        statement = []
+    return "".join(blanked), options, stricts
+
+
+def _with_clause(source: Source, statement: list[Token]) -> tuple[int, int, dict[str, tuple[str, int]]] | None:
+    depth = 0
+    for index, token in enumerate(statement):
+        if token.token_type is TokenType.L_PAREN:
+            depth += 1
+        elif token.token_type is TokenType.R_PAREN:
+            depth -= 1
+        elif depth == 0 and token.text.upper() == "WITH" and index > 2:
+            break
+    else:
+        return None
+    begin = statement[index].start
+    words = statement[index + 1 :]
+    if len(words) < 2 or words[0].token_type is not TokenType.L_PAREN or words[-1].token_type is not TokenType.R_PAREN:
+        raise SqlSyntaxError("WITH must be followed by (option = value, …)", **source.place(begin))
+    values: dict[str, tuple[str, int]] = {}
+    rest = words[1:-1]
+    while rest:
+        if len(rest) < 3 or rest[1].text != "=":
+            raise SqlSyntaxError("an option is written name = value", **source.place(rest[0].start))
+        values[rest[0].text.lower()] = (rest[2].text.lower(), rest[0].start)
+        if len(rest) > 3 and rest[3].token_type is not TokenType.COMMA:
+            raise SqlSyntaxError("options are separated by commas", **source.place(rest[3].start))
+        rest = rest[4:]
+    return begin, words[-1].end + 1, values

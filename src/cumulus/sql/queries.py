@@ -1,0 +1,234 @@
+"""SELECTs of sqlglot's tree to `cumulus.sql.ast`; expressions are in `expressions.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.ast import (
+    Call,
+    Derived,
+    Expr,
+    FromItem,
+    Join,
+    Literal,
+    OrderBy,
+    Query,
+    Select,
+    SelectItem,
+    SetOperation,
+    Star,
+    TableRef,
+)
+from cumulus.sql.expressions import expression_of
+from cumulus.sql.source import Source, identifier, offset_of
+
+# Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
+_TAKEN = {
+    "kind", "hint", "distinct", "expressions", "limit", "operation_modifiers", "from_", "joins", "where", "group",
+    "having", "order", "offset", "with_", "laterals", "pivots",
+}  # fmt: skip
+
+
+def query_of(source: Source, tree: exp.Expression) -> Query:
+    """Return the query that `tree` is; UnsupportedError names a clause that has no place here."""
+    match tree:
+        case exp.Subquery():
+            inner = query_of(source, tree.this)
+            if any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
+                _refuse(source, tree, "ORDER BY or LIMIT on a parenthesised query")
+            return inner
+        case exp.Select():
+            return _select(source, tree)
+        case exp.SetOperation():
+            names = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
+            limit, offset = _limits(source, tree)
+            return SetOperation(
+                op=names[type(tree)],
+                all=not tree.args.get("distinct"),
+                left=query_of(source, tree.this),
+                right=query_of(source, tree.expression),
+                order_by=_order_by(source, tree),
+                limit=limit,
+                offset=offset,
+                ctes=_ctes(source, tree),
+                at=offset_of(tree),
+            )
+        case _:
+            raise _refuse(source, tree, type(tree).__name__.upper())
+
+
+def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} is not supported in a view", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
+    )
+
+
+def _select(source: Source, tree: exp.Select) -> Select:
+    for clause, value in tree.args.items():
+        if value and clause not in _TAKEN:
+            raise _refuse(source, tree, clause.rstrip("_").upper())
+    for clause in ("laterals", "pivots", "operation_modifiers"):
+        if tree.args.get(clause):
+            raise _refuse(source, tree, clause.upper())
+    distinct = tree.args.get("distinct")
+    if distinct is not None and distinct.args.get("on"):
+        raise _refuse(source, tree, "DISTINCT ON")
+    sources: list[FromItem] = []
+    if tree.args.get("from_") is not None:
+        sources.append(_from_item(source, tree.args["from_"].this))
+    for join in tree.args.get("joins") or ():
+        _join(source, sources, join)
+    where = tree.args.get("where")
+    having = tree.args.get("having")
+    group_by, grouping_sets = _group_by(source, tree)
+    limit, offset = _limits(source, tree)
+    return Select(
+        items=tuple(_item(source, item) for item in tree.expressions),
+        sources=tuple(sources),
+        where=None if where is None else expression_of(source, where.this),
+        group_by=group_by,
+        grouping_sets=grouping_sets,
+        having=None if having is None else expression_of(source, having.this),
+        order_by=_order_by(source, tree),
+        limit=limit,
+        offset=offset,
+        distinct=distinct is not None,
+        ctes=_ctes(source, tree),
+        at=offset_of(tree),
+    )
+
+
+def _item(source: Source, item: exp.Expression) -> SelectItem:
+    if isinstance(item, exp.Alias):
+        return SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
+    expr = expression_of(source, item)
+    if isinstance(item, exp.Column) and not isinstance(expr, Star):
+        return SelectItem(expr, identifier(item.this))
+    return SelectItem(expr, _default_name(expr, item))
+
+
+def _default_name(expr: Expr, item: exp.Expression) -> str:
+    """Return a column name as DuckDB would make it up, as far as that is simple."""
+    if isinstance(expr, Call) and expr.name == "count" and not expr.args:
+        return "count_star()"
+    return item.sql(dialect="duckdb").lower()
+
+
+def _from_item(source: Source, tree: exp.Expression) -> FromItem:
+    match tree:
+        case exp.Table():
+            if tree.args.get("db") or tree.args.get("catalog"):
+                raise _refuse(source, tree, "a schema in front of a table's name")
+            name = identifier(tree.this)
+            item: FromItem = TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
+        case exp.Subquery():
+            columns = tree.args["alias"].columns if tree.args.get("alias") else []
+            item = Derived(
+                query_of(source, tree.this),
+                _alias(tree) if tree.args.get("alias") else "",
+                tuple(identifier(column) for column in columns),
+                offset_of(tree),
+            )
+        case exp.Paren():
+            item = _from_item(source, tree.this)
+        case _:
+            raise _refuse(source, tree, f"{type(tree).__name__} in FROM")
+    items: list[FromItem] = [item]
+    for join in tree.args.get("joins") or ():
+        _join(source, items, join)
+    if len(items) == 1:
+        return items[0]
+    joined = items[0]
+    for other in items[1:]:
+        joined = Join(joined, other, kind="cross", at=offset_of(tree))
+    return joined
+
+
+def _alias(tree: exp.Expression) -> str:
+    return identifier(tree.args["alias"].this)
+
+
+def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
+    """Add one join to `sources`: a comma starts a new item, JOIN extends the last one."""
+    right = _from_item(source, tree.this)
+    side = str(tree.args.get("side") or "").lower()
+    kind = str(tree.args.get("kind") or "").lower()
+    method = str(tree.args.get("method") or "").lower()
+    on = tree.args.get("on")
+    using = tuple(identifier(column) for column in tree.args.get("using") or ())
+    if kind in ("semi", "anti", "straight_join", "positional") or method in ("asof", "positional"):
+        raise _refuse(source, tree, f"{(method or kind).upper()} JOIN")
+    if not (side or kind or method or on is not None or using):
+        sources.append(right)
+        return
+    left = sources.pop()
+    sources.append(
+        Join(
+            left,
+            right,
+            kind=side or ("cross" if kind == "cross" else "inner"),
+            on=None if on is None else expression_of(source, on),
+            using=using,
+            natural=method == "natural",
+            at=offset_of(tree),
+        )
+    )
+
+
+def _group_by(source: Source, tree: exp.Select) -> tuple[tuple[Expr, ...] | None, tuple[tuple[Expr, ...], ...] | None]:
+    group = tree.args.get("group")
+    if group is None:
+        return None, None
+    for clause in ("cube", "rollup", "grouping_sets"):
+        if group.args.get(clause):
+            raise _refuse(source, group, clause.replace("_", " ").upper())
+    if group.args.get("all"):
+        raise _refuse(source, group, "GROUP BY ALL")
+    return tuple(expression_of(source, item) for item in group.expressions), None
+
+
+def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
+    order = tree.args.get("order")
+    if order is None:
+        return ()
+    return tuple(
+        OrderBy(
+            expression_of(source, item.this),
+            bool(item.args.get("desc")),
+            # DuckDB puts NULLs last unless told otherwise, in both directions.
+            _nulls_first(source, item),
+        )
+        for item in order.expressions
+    )
+
+
+def _nulls_first(source: Source, item: exp.Ordered) -> bool:
+    """Tell a written NULLS FIRST from the one that sqlglot adds on its own."""
+    written = source.text[max(offset_of(item), 0) :].upper()
+    return bool(item.args.get("nulls_first")) and "NULLS FIRST" in written
+
+
+def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
+    numbers: list[Any] = []
+    for clause in ("limit", "offset"):
+        node = tree.args.get(clause)
+        if node is None:
+            numbers.append(None if clause == "limit" else 0)
+            continue
+        value = expression_of(source, node.expression)
+        if not isinstance(value, Literal) or not isinstance(value.value, int) or value.value < 0:
+            raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
+        numbers.append(value.value)
+    return numbers[0], numbers[1]
+
+
+def _ctes(source: Source, tree: exp.Expression) -> tuple[tuple[str, Query], ...]:
+    clause = tree.args.get("with_")
+    if clause is None:
+        return ()
+    if clause.args.get("recursive"):
+        raise _refuse(source, tree, "WITH RECURSIVE")
+    return tuple((_alias(cte), query_of(source, cte.this)) for cte in clause.expressions)

@@ -1,0 +1,51 @@
+"""The text behind a parsed tree: places of nodes, and names as SQL folds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A SQL text and what errors call it."""
+
+    text: str
+    name: str = ""
+
+    def place(self, at: int) -> dict[str, Any]:
+        """Return line, column, text and name of an offset, as the keywords of a `SqlError`."""
+        if at < 0:
+            return {"text": self.text, "name": self.name}
+        line = self.text.count("\n", 0, at) + 1
+        return {"line": line, "column": at - self.text.rfind("\n", 0, at), "text": self.text, "name": self.name}
+
+    def statement_end(self, start: int) -> int:
+        """Return the offset of the semicolon that ends the statement around `start`, or the text's end."""
+        quote = ""
+        for index in range(start, len(self.text)):
+            char = self.text[index]
+            if quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"":
+                quote = char
+            elif char == ";":
+                return index
+        return len(self.text)
+
+
+def identifier(node: Any) -> str:
+    """Return a name as DuckDB compares it: lower case, as written inside double quotes."""
+    if isinstance(node, exp.Identifier):
+        return str(node.this) if node.args.get("quoted") else str(node.this).lower()
+    if isinstance(node, exp.Expression) and isinstance(node.this, (exp.Expression, str)):
+        return identifier(node.this)
+    return str(node).lower()
+
+
+def offset_of(node: exp.Expression) -> int:
+    """Return the offset of the first placed thing in a tree, -1 if there is none."""
+    starts = [child.meta["start"] for child in node.walk() if child.meta and "start" in child.meta]
+    return min(starts, default=-1)

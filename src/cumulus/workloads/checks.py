@@ -1,0 +1,293 @@
+"""The oracle: DuckDB recomputes a view from whole tables, and two results are compared row by row.
+
+`statements` and `declared` read a workload's SQL file without the SQL front end, so that what they say is
+independent of it. Used by the demo, the benchmarks and the tests of every host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cumulus.errors import InputError, UnknownNameError
+
+RELATIVE = 1e-9
+"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
+
+_TAKEN = ("i", "u")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A table as its CREATE TABLE declares it: Arrow schema and primary key."""
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+
+
+def statements(sql: str) -> list[str]:
+    """Return the statements of `sql` in order, without comments and semicolons.
+
+    Parameters
+    ----------
+    sql
+        Statements ended by ``;``; ``--`` comments and quoted strings may hold semicolons.
+
+    Examples
+    --------
+    >>> statements("SELECT ';' -- one; two" + chr(10) + ";  SELECT 2;")
+    ["SELECT ';'", 'SELECT 2']
+    """
+    found: list[str] = []
+    text: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(sql):
+        character = sql[position]
+        if not quote and sql.startswith("--", position):
+            end = sql.find("\n", position)
+            position = len(sql) if end < 0 else end
+            continue
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        if character == ";" and not quote:
+            found.append("".join(text).strip())
+            text = []
+        else:
+            text.append(character)
+        position += 1
+    found.append("".join(text).strip())
+    return [statement for statement in found if statement]
+
+
+def views(sql: str) -> dict[str, str]:
+    """Return name → SELECT of every ``CREATE VIEW name AS SELECT …`` in `sql`, in order.
+
+    Examples
+    --------
+    >>> views("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT SUM(a) FROM r;")
+    {'v': 'SELECT SUM(a) FROM r'}
+    """
+    found = {}
+    for statement in statements(sql):
+        words = statement.split(None, 4)
+        if [word.upper() for word in words[:2]] == ["CREATE", "VIEW"] and words[3].upper() == "AS":
+            found[words[2]] = words[4]
+    return found
+
+
+def declared(sql: str) -> dict[str, Declared]:
+    """Return name → columns and key of every CREATE TABLE in `sql`, as DuckDB understands them.
+
+    Raises
+    ------
+    InputError
+        DuckDB does not take the declarations (it does not know RELY, for one).
+    """
+    creations = [text for text in statements(sql) if text.upper().startswith("CREATE TABLE")]
+    with duckdb.connect() as connection:
+        try:
+            for creation in creations:
+                connection.execute(creation)
+        except duckdb.Error as problem:
+            raise InputError(f"the tables cannot be declared: {problem}", hint="Write them as DuckDB does.") from None
+        keys = {
+            str(name): tuple(columns)
+            for name, columns in connection.execute(
+                "SELECT table_name, constraint_column_names FROM duckdb_constraints() "
+                "WHERE constraint_type = 'PRIMARY KEY'"
+            ).fetchall()
+        }
+        names = [str(name) for (name,) in connection.execute("SHOW TABLES").fetchall()]
+        return {
+            name: Declared(connection.sql(f'SELECT * FROM "{name}"').to_arrow_table().schema, keys.get(name, ()))
+            for name in names
+        }
+
+
+def recompute(select: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Return the result of `select` over `tables`, computed by DuckDB from nothing.
+
+    Parameters
+    ----------
+    select
+        A SELECT in DuckDB's dialect: a view's, or any other.
+    tables
+        Name → rows; columns named `op` and `seq` are ordinary columns here.
+
+    Raises
+    ------
+    InputError
+        DuckDB refuses the query; its own words are in the message.
+    """
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        try:
+            return connection.sql(select).to_arrow_table()
+        except duckdb.Error as problem:
+            raise InputError(f"DuckDB cannot recompute the view: {problem}", hint=f"The query is: {select}") from None
+
+
+def replay(changes: Iterable[Mapping[str, pa.Table]], keys: Mapping[str, tuple[str, ...]]) -> dict[str, pa.Table]:
+    """Return the tables that a stream of changes leaves behind.
+
+    Within a primary key, changes count in the order of `seq`; an insertion of a key that is there is left out, as
+    the quarantine does.
+
+    Parameters
+    ----------
+    changes
+        One mapping per epoch: table → rows with the columns `op` (``i``, ``u`` or ``d``) and `seq` first.
+    keys
+        Table → primary key, for every table of the stream.
+
+    Returns
+    -------
+    dict
+        Table → its rows without `op` and `seq`, in the order of their keys' last change.
+    """
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    for epoch in changes:
+        for name, rows in epoch.items():
+            parts[name].append(rows)
+    return {name: _last_rows(pa.concat_tables(pieces), keys[name]) for name, pieces in parts.items()}
+
+
+def _last_rows(changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    columns = ", ".join(f'"{name}"' for name in key)
+    taken = ", ".join(f"'{op}'" for op in _TAKEN)
+    return recompute(
+        f"""
+        WITH told AS (
+          SELECT *, lag(op) OVER (PARTITION BY {columns} ORDER BY seq) AS op_before FROM changes
+        ), valid AS (
+          SELECT * FROM told WHERE NOT (op = 'i' AND COALESCE(op_before, 'd') IN ({taken}))
+        ), last AS (
+          SELECT * FROM valid QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY seq DESC) = 1
+        )
+        SELECT * EXCLUDE (op, seq, op_before) FROM last WHERE op <> 'd' ORDER BY seq
+        """,
+        {"changes": changes},
+    )
+
+
+def differences(
+    expected: pa.Table,
+    actual: pa.Table,
+    *,
+    magnitudes: Mapping[str, float] | None = None,
+    limit: int = 20,
+) -> list[str]:
+    """Compare two results as bags; return what differs, one readable line each, or nothing.
+
+    Parameters
+    ----------
+    expected, actual
+        The oracle's rows and the host's. Order does not count; column names, types and order do.
+    magnitudes
+        Column → Σ|x| of the summed values, for float columns whose terms cancel; elsewhere the magnitude
+        of a float is the larger of the two.
+    limit
+        Lines to return at most; a last line tells how many more there are.
+
+    Examples
+    --------
+    >>> differences(pa.table({"a": [1, 2]}), pa.table({"a": [2, 3]}))
+    ['missing: (a=1)', 'unexpected: (a=3)']
+    >>> differences(pa.table({"a": [0.3]}), pa.table({"a": [0.1 + 0.2]}))
+    []
+    """
+    if expected.schema.names != actual.schema.names:
+        return [f"columns: expected {expected.schema.names}, got {actual.schema.names}"]
+    found = [
+        f"column {name}: expected {_plain(wanted)}, got {_plain(given)}"
+        for name, wanted, given in zip(expected.schema.names, expected.schema.types, actual.schema.types, strict=True)
+        if _plain(wanted) != _plain(given)
+    ]
+    found.extend(_row_differences(expected, actual, magnitudes or {}))
+    if len(found) > limit:
+        found = [*found[:limit], f"… and {len(found) - limit} more"]
+    return found
+
+
+def _plain(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the type without what is only layout: views, large offsets, dictionaries."""
+    if pa.types.is_dictionary(arrow_type):
+        return _plain(arrow_type.value_type)
+    if pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
+        return pa.string()
+    return arrow_type
+
+
+def _row_differences(expected: pa.Table, actual: pa.Table, magnitudes: Mapping[str, float]) -> Iterator[str]:
+    names = expected.schema.names
+    unknown = sorted(set(magnitudes) - set(names))
+    if unknown:
+        raise UnknownNameError(f"magnitudes names no column: {unknown[0]!r}", hint=f"Columns: {', '.join(names)}.")
+    floats = [
+        index
+        for index in range(len(names))
+        if pa.types.is_floating(expected.schema.types[index]) or pa.types.is_floating(actual.schema.types[index])
+    ]
+    exact = [index for index in range(len(names)) if index not in floats]
+    sizes = [magnitudes.get(names[index], 0.0) for index in floats]
+
+    def told(key: tuple[Any, ...], numbers: tuple[Any, ...]) -> str:
+        values = dict(zip(exact, key, strict=True)) | dict(zip(floats, numbers, strict=True))
+        return "(" + ", ".join(f"{names[index]}={values[index]}" for index in range(len(names))) + ")"
+
+    wanted, given = _grouped(expected, exact, floats), _grouped(actual, exact, floats)
+    for key in [*wanted, *(key for key in given if key not in wanted)]:
+        missing, extra = _unmatched(wanted.get(key, Counter()), given.get(key, Counter()), sizes)
+        if len(missing) == len(extra) == 1:
+            yield f"differs: expected {told(key, missing[0])}, got {told(key, extra[0])}"
+            continue
+        yield from (f"missing: {told(key, numbers)}" for numbers in missing)
+        yield from (f"unexpected: {told(key, numbers)}" for numbers in extra)
+
+
+Floats = Counter[tuple[Any, ...]]
+
+
+def _grouped(table: pa.Table, exact: list[int], floats: list[int]) -> dict[tuple[Any, ...], Floats]:
+    """Return exact values → how often each combination of float values stands beside them."""
+    columns = [column.to_pylist() for column in table.columns]
+    rows: Iterable[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter(())
+    grouped: dict[tuple[Any, ...], Floats] = defaultdict(Counter)
+    for row in rows:
+        grouped[tuple(row[index] for index in exact)][tuple(row[index] for index in floats)] += 1
+    return grouped
+
+
+def _unmatched(
+    wanted: Floats, given: Floats, sizes: list[float]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Match equal rows, then close ones, greedily; return what is left on either side."""
+    missing = list((wanted - given).elements())
+    extra = list((given - wanted).elements())
+    left: list[tuple[Any, ...]] = []
+    for numbers in missing:
+        for index, candidate in enumerate(extra):
+            if all(_close(a, b, size) for a, b, size in zip(numbers, candidate, sizes, strict=True)):
+                del extra[index]
+                break
+        else:
+            left.append(numbers)
+    return left, extra
+
+
+def _close(a: float | None, b: float | None, magnitude: float) -> bool:
+    if a is None or b is None:
+        return a is b
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return abs(a - b) <= RELATIVE * max(abs(a), abs(b), magnitude)
