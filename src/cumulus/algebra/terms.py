@@ -134,7 +134,11 @@ class Exists(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggSum(Node):
-    """Projects `term` to the variables of `group`, adding."""
+    """Projects `term` to the variables of `group`, adding.
+
+    A variable that is bound to the left of the aggregate is the same variable inside (a correlation); one that is bound
+    later, or nowhere else, only has the same name.
+    """
 
     group: tuple[str, ...]
     term: Term
@@ -167,7 +171,8 @@ class MapRead(Node):
     """A value column of a materialised map.
 
     A key is a scalar, or a `Range`. An unbound `Var` key loops over the slice and is bound by it; a range sums over the
-    entries that it holds. `column` "" means the map's only value column.
+    entries that it holds. `column` "" means the map's only value column; in a canonical program
+    (`cumulus.m3.canonical`, and what `cumulus.m3.parse` returns) it is always the column's name.
     """
 
     map: str

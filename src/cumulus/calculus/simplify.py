@@ -89,6 +89,7 @@ def filter_bound_lifts(term: Term, keys: Names, bound: Names) -> Term:
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import number
     >>> str(filter_bound_lifts(Lift("e", number(3)), Names(), frozenset("e")))
     '{e = 3}'
     """
@@ -109,6 +110,7 @@ def fold(term: Term, keys: Names, bound: Names) -> Term:
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import number
     >>> str(fold(product_of([Compare("<", number(1), number(2)), Compare("=", Var("x"), Var("x"))]), Names(), Names()))
     '1'
     """
@@ -134,7 +136,7 @@ def fold(term: Term, keys: Names, bound: Names) -> Term:
 
 
 def flatten(term: Term, keys: Names, bound: Names) -> Term:
-    """Dissolve an aggregate that stands in a product of the outer one; its own variables get fresh names.
+    """Dissolve an aggregate that stands in a product of the outer one; variables of its own get fresh names.
 
     Examples
     --------
@@ -152,7 +154,9 @@ def flatten(term: Term, keys: Names, bound: Names) -> Term:
                 continue
             others = frozenset[str]().union(*(variables_of(p) for p in parts[:index] + parts[index + 1 :]))
             taken = others | keys | bound | variables_of(part)
-            hidden = [name for name in outputs(part.term) if name not in part.group and name in others | keys | bound]
+            # What is bound to the left is the same variable inside; what is bound later only has the same name.
+            known = bound.union(*(outputs(p) for p in parts[:index]), part.group)
+            hidden = [name for name in outputs(part.term) if name not in known and name in others | keys]
             fresh = {name: _fresh(name, taken) for name in hidden}
             result.append(rename(part.term, fresh))
         return product_of(result)

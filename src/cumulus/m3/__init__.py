@@ -1,1 +1,26 @@
-"""M3, the language between the compiler and every host."""
+"""M3, the language between the compiler and every host.
+
+`parse` reads a program, `str(program)` prints it, docs/m3.md is the reference.
+"""
+
+from cumulus.m3.infer import canonical
+from cumulus.m3.parser import parse, parse_with_places
+from cumulus.m3.places import Places
+from cumulus.m3.printer import print_program, print_statement
+from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+
+__all__ = [
+    "MapDef",
+    "On",
+    "OrderItem",
+    "Places",
+    "Program",
+    "Statement",
+    "Trigger",
+    "ViewDef",
+    "canonical",
+    "parse",
+    "parse_with_places",
+    "print_program",
+    "print_statement",
+]

@@ -108,6 +108,9 @@ class ViewDef:
 class Statement:
     """`map[keys].column op term`.
 
+    `column` "" means the map's only value column. `parse` and `canonical` always put its name, here and in every
+    `MapRead`; hosts take either (`MapDef.column_index`).
+
     A key that the trigger does not bind is a loop variable, bound by the term. `op` is "+=" (reads the state
     before the event) or ":=" (replaces the whole map, after all "+=").
     """

@@ -37,9 +37,11 @@ def conjuncts(scalar: Scalar) -> list[Scalar]:
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import Var, number
+    >>> from cumulus.algebra.text import print_scalar
     >>> a, b, c = (Apply("eq", (Var(name), number(1))) for name in "abc")
     >>> both = Apply("or", (Apply("and", (a, b)), Apply("and", (a, c))))
-    >>> [str(part) for part in conjuncts(both)]
+    >>> [print_scalar(part) for part in conjuncts(both)]
     ['a = 1', 'b = 1 OR c = 1']
     """
     if isinstance(scalar, Apply) and scalar.function == "and":
@@ -89,6 +91,7 @@ def condition(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import Var
     >>> from cumulus.catalog.types import INTEGER
     >>> maybe = {"a": Typed(INTEGER, True), "b": Typed(INTEGER, True)}
     >>> str(condition(Apply("eq", (Var("a"), Var("b"))), maybe))
@@ -137,6 +140,7 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import Var, number
     >>> from cumulus.catalog.types import decimal
     >>> money = {"price": Typed(decimal(15, 2), False), "discount": Typed(decimal(15, 2), False)}
     >>> net = Apply("mul", (Var("price"), Apply("sub", (number(1), Var("discount")))))

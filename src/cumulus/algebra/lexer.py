@@ -1,0 +1,206 @@
+"""Tokens of M3 text, with their places.
+
+Layout means nothing but where a line begins (the papers separate statements by line breaks); `--` starts a comment.
+Words are kept as written: a name is case-sensitive, a keyword is not.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple, NoReturn
+
+from cumulus.errors import M3SyntaxError
+
+
+class TokenKind(Enum):
+    """What a token is."""
+
+    NAME = "name"
+    QUOTED = "quoted name"
+    NUMBER = "number"
+    STRING = "string"
+    SIGN = "sign"
+    END = "end of the text"
+
+
+class Token(NamedTuple):
+    """A token: `text` without quotes, and its 1-based place."""
+
+    kind: TokenKind
+    text: str
+    line: int
+    column: int
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can be a name, quoted or not."""
+        return self.kind in (TokenKind.NAME, TokenKind.QUOTED)
+
+    def is_sign(self, *signs: str) -> bool:
+        """Whether it is one of `signs`."""
+        return self.kind is TokenKind.SIGN and self.text in signs
+
+    def is_word(self, *words: str) -> bool:
+        """Whether it is one of the keywords `words` (given in upper case), in any case."""
+        return self.kind is TokenKind.NAME and self.text.upper() in words
+
+    def told(self) -> str:
+        """Return the token as an error message names it."""
+        match self.kind:
+            case TokenKind.END:
+                return "the end of the text"
+            case TokenKind.STRING:
+                return f"the string '{self.text}'"
+            case _:
+                return f"'{self.text}'"
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[^\S\n]+|--[^\n]*|\ufeff)
+    | (?P<line>\n)
+    | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    | (?P<name>[^\W\d]\w*)
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<string>'(?:[^']|'')*')
+    | (?P<sign>\.\.\.|\.\.|\+=|:=|<=|>=|<>|!=|==|\|\||//|[-+*/%<>=()\[\]{},;:.])
+    """,
+    re.VERBOSE,
+)
+
+_KINDS = {
+    "number": TokenKind.NUMBER,
+    "name": TokenKind.NAME,
+    "quoted": TokenKind.QUOTED,
+    "string": TokenKind.STRING,
+    "sign": TokenKind.SIGN,
+}
+
+_SYNONYMS = {"!=": "<>", "==": "="}
+
+
+def tokenize(text: str, name: str = "") -> list[Token]:
+    """Return the tokens of `text`, the last one of kind END.
+
+    Raises
+    ------
+    M3SyntaxError
+        At a character that begins no token, or a string that never ends.
+
+    Examples
+    --------
+    >>> [token.text for token in tokenize("q[x] += 2 -- a comment")]
+    ['q', '[', 'x', ']', '+=', '2', '']
+    """
+    tokens: list[Token] = []
+    at, line, line_start = 0, 1, 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            what = "a string or quoted name that never ends" if text[at] in "'\"" else f"the character {text[at]!r}"
+            raise M3SyntaxError(
+                f"{what} cannot stand here",
+                line=line,
+                column=at - line_start + 1,
+                text=text,
+                name=name,
+                hint="A quote inside quotes is doubled." if text[at] in "'\"" else "Put odd names in double quotes.",
+            )
+        kind, raw = found.lastgroup, found.group()
+        if kind in _KINDS:
+            tokens.append(Token(_KINDS[kind], _content(kind, raw), line, at - line_start + 1))
+        if "\n" in raw:
+            line += raw.count("\n")
+            line_start = at + raw.rindex("\n") + 1
+        at = found.end()
+    tokens.append(Token(TokenKind.END, "", line, at - line_start + 1))
+    return tokens
+
+
+def _content(kind: str, raw: str) -> str:
+    if kind == "string":
+        return raw[1:-1].replace("''", "'")
+    if kind == "quoted":
+        return raw[1:-1].replace('""', '"')
+    return _SYNONYMS.get(raw, raw)
+
+
+class TokenStream:
+    """The tokens of a text, read from left to right with as much look-ahead as wanted."""
+
+    def __init__(self, text: str, name: str = "") -> None:
+        self.text = text
+        self.name = name
+        self._tokens = tokenize(text, name)
+        self._at = 0
+
+    @property
+    def position(self) -> int:
+        """Return the index of the next token."""
+        return self._at
+
+    def peek(self, ahead: int = 0) -> Token:
+        """Return the next token, or one further ahead, without taking it."""
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def all(self) -> list[Token]:
+        """Return every token of the text, taken or not."""
+        return self._tokens
+
+    def take(self) -> Token:
+        """Take the next token."""
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def at_sign(self, *signs: str) -> bool:
+        """Whether one of `signs` comes next."""
+        return self.peek().is_sign(*signs)
+
+    def at_word(self, *words: str) -> bool:
+        """Whether one of the keywords `words` comes next."""
+        return self.peek().is_word(*words)
+
+    def accept(self, *signs: str) -> bool:
+        """Take the next token if it is one of `signs`; say whether it was."""
+        if self.peek().is_sign(*signs):
+            self._at += 1
+            return True
+        return False
+
+    def accept_word(self, *words: str) -> bool:
+        """Take the next token if it is one of the keywords `words`; say whether it was."""
+        if self.peek().is_word(*words):
+            self._at += 1
+            return True
+        return False
+
+    def expect(self, sign: str, where: str = "") -> Token:
+        """Take `sign`, or fail."""
+        if not self.peek().is_sign(sign):
+            self.fail(f"expected '{sign}'{f' {where}' if where else ''}")
+        return self.take()
+
+    def expect_word(self, word: str) -> Token:
+        """Take the keyword `word`, or fail."""
+        if not self.peek().is_word(word):
+            self.fail(f"expected {word}")
+        return self.take()
+
+    def expect_end(self) -> None:
+        """Fail unless all is read."""
+        if self.peek().kind is not TokenKind.END:
+            self.fail("expected the end of the text")
+
+    def fail(self, message: str, token: Token | None = None, hint: str = "") -> NoReturn:
+        """Raise `M3SyntaxError` at the next token, or at `token`, saying what was found there."""
+        found = token or self.peek()
+        raise M3SyntaxError(
+            f"{message}, found {found.told()}",
+            line=found.line,
+            column=found.column,
+            text=self.text,
+            name=self.name,
+            hint=hint,
+        )

@@ -1,0 +1,172 @@
+"""What hand-written programs leave out: undeclared maps, and the names of value columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from cumulus.algebra.scope import outputs, relations_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    children,
+    product_of,
+    rebuild,
+)
+from cumulus.catalog.schema import Column
+from cumulus.catalog.schema import Relation as RelationDef
+from cumulus.m3.program import MapDef, OrderItem, Program, Statement, Trigger, ViewDef
+
+
+def complete(program: Program) -> Program:
+    """Return `program` with its undeclared relations and maps declared, in canonical form.
+
+    An undeclared relation that a definition or a batch reads has untyped columns k1, k2, …; so has the key of an
+    undeclared map, which has one value column `v` (or those that are named) and ``declared=False``.
+    """
+    maps = [
+        replace(item, definitions=tuple(_with_relations(term, frozenset()) for term in item.definitions))
+        for item in program.maps
+    ]
+    program = replace(program, maps=tuple(maps))
+    known = {relation.name for relation in program.relations}
+    relations = [*program.relations]
+    for term in _terms(program):
+        for name in sorted(relations_of(term) - known):
+            known.add(name)
+            arity = next(
+                len(node.variables) for node in nodes(term) if isinstance(node, Relation) and node.name == name
+            )
+            relations.append(RelationDef(name, _columns(arity)))
+    for trigger in program.triggers:
+        if trigger.relation not in known:
+            known.add(trigger.relation)
+            relations.append(RelationDef(trigger.relation, _columns(len(trigger.variables))))
+    completed = replace(program, relations=tuple(relations))
+    return canonical(replace(completed, maps=(*program.maps, *_undeclared(completed))))
+
+
+def _with_relations(term: Term, bound: frozenset[str]) -> Term:
+    """Take a call on variables that nothing to its left binds for an undeclared relation: a function needs values."""
+    match term:
+        case Apply(name, args) if not all(isinstance(arg, Var) and arg.name in bound for arg in args):
+            variables = tuple(arg.name for arg in args if isinstance(arg, Var))
+            return Relation(name, variables) if len(variables) == len(args) else term
+        case Product(parts):
+            read: list[Term] = []
+            for part in parts:
+                read.append(_with_relations(part, bound))
+                bound |= set(outputs(read[-1]))
+            return product_of(read)
+        case Sum() | AggSum() | Exists() | Lift():
+            changed: Term = rebuild(term, lambda part: _with_relations(part, bound))
+            return changed
+        case _:
+            return term
+
+
+def canonical(program: Program) -> Program:
+    """Return `program` with the name of the value column in every statement and map read.
+
+    This is the form that `parse` gives. A column "" is understood everywhere as the map's only one; it becomes that
+    one's name here, and stays "" where the map is unknown or has several.
+    """
+    only = {definition.name: definition.values[0].name for definition in program.maps if len(definition.values) == 1}
+
+    def named(node: Any) -> Any:
+        changed = rebuild(node, named)
+        if isinstance(changed, MapRead) and changed.column == "" and changed.map in only:
+            return MapRead(changed.map, only[changed.map], changed.keys)
+        return changed
+
+    def statement(item: Statement) -> Statement:
+        column = item.column or only.get(item.map, "")
+        return replace(item, column=column, term=_unless_same(item.term, named))
+
+    def trigger(item: Trigger) -> Trigger:
+        return replace(item, statements=tuple(statement(each) for each in item.statements))
+
+    maps = tuple(
+        replace(definition, definitions=tuple(_unless_same(term, named) for term in definition.definitions))
+        for definition in program.maps
+    )
+    views = tuple(_view(view, lambda term: _unless_same(term, named)) for view in program.views)
+    return replace(program, maps=maps, views=views, triggers=tuple(trigger(item) for item in program.triggers))
+
+
+def _unless_same(term: Term, change: Callable[[Any], Any]) -> Term:
+    """Rebuild only where a map is read: building anew would retype literals that stand alone."""
+    if not any(isinstance(node, MapRead) and node.column == "" for node in nodes(term)):
+        return term
+    changed: Term = change(term)
+    return changed
+
+
+def _view(view: ViewDef, change: Callable[[Term], Term]) -> ViewDef:
+    return replace(
+        view,
+        select=tuple(change(item) for item in view.select),
+        where=None if view.where is None else change(view.where),
+        repeat=None if view.repeat is None else change(view.repeat),
+        order_by=tuple(OrderItem(change(item.expression), item.descending, item.nulls_first) for item in view.order_by),
+    )
+
+
+def _columns(arity: int) -> tuple[Column, ...]:
+    return tuple(Column(f"k{position}") for position in range(1, arity + 1))
+
+
+def nodes(node: Term | Range) -> Iterator[Term | Range]:
+    """Yield `node` and all nodes below it, from left to right."""
+    yield node
+    for child in children(node):
+        yield from nodes(child)
+
+
+def _terms(program: Program) -> Iterator[Term]:
+    for definition in program.maps:
+        yield from definition.definitions
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            yield statement.term
+    for view in program.views:
+        yield from view.select
+        yield from (term for term in (view.where, view.repeat) if term is not None)
+        yield from (item.expression for item in view.order_by)
+
+
+def _undeclared(program: Program) -> list[MapDef]:
+    declared = {definition.name for definition in program.maps}
+    arity: dict[str, int] = {}
+    columns: dict[str, dict[str, None]] = {}
+
+    def seen(name: str, keys: int, column: str) -> None:
+        if name not in declared:
+            arity.setdefault(name, keys)
+            columns.setdefault(name, {})
+            if column:
+                columns[name][column] = None
+
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            seen(statement.map, len(statement.keys), statement.column)
+            for node in nodes(statement.term):
+                if isinstance(node, MapRead):
+                    seen(node.map, len(node.keys), node.column)
+                elif isinstance(node, MapEnd):
+                    seen(node.map, len(node.keys), "")
+    return [
+        MapDef(name, _columns(keys), tuple(Column(value) for value in columns[name] or ["v"]), declared=False)
+        for name, keys in arity.items()
+    ]

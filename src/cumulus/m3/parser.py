@@ -1,0 +1,366 @@
+"""M3 programs from text.
+
+docs/m3.md is the reference of the grammar. Here is what the text says; `cumulus.m3.rules` makes triggers of rules in
+the spellings of the papers, and `cumulus.m3.infer` adds what hand-written programs leave undeclared.
+"""
+
+from __future__ import annotations
+
+from cumulus.algebra.lexer import Token, TokenKind, TokenStream
+from cumulus.algebra.parse import TermReader
+from cumulus.algebra.terms import Lift, Scalar, Term, Var, product_of
+from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.m3.infer import complete
+from cumulus.m3.places import Places
+from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, ViewDef
+from cumulus.m3.rules import Domain, Rule, RuleStatement, make_triggers
+
+
+def parse(text: str, name: str = "") -> Program:
+    """Read a program.
+
+    Undeclared relations and maps are inferred, bare map names are resolved, and every read and statement names its
+    value column (`cumulus.m3.infer.canonical`), so that ``parse(str(program)) == program`` for canonical programs.
+
+    Parameters
+    ----------
+    text
+        The program.
+    name
+        What to call the text in errors, usually its file name.
+
+    Raises
+    ------
+    M3SyntaxError
+        With line, column, and what was expected. What the program means is checked by `cumulus.m3.validate`.
+
+    Examples
+    --------
+    >>> program = parse("ON +R(a) { m1[] += m2[a]; m2[a] += 1 }")
+    >>> [definition.name for definition in program.maps]
+    ['m1', 'm2']
+    """
+    return parse_with_places(text, name)[0]
+
+
+def parse_with_places(text: str, name: str = "") -> tuple[Program, Places]:
+    """Read a program, and say where its parts stand, for `cumulus.m3.validate`."""
+    return _ProgramReader(text, name).program()
+
+
+class _ProgramReader:
+    def __init__(self, text: str, name: str) -> None:
+        self.tokens = TokenStream(text, name)
+        self.places = Places(text, name, self.tokens.all())
+        _mark_rules(self.tokens.all())
+        declared, known = _relations_ahead(self.tokens.all())
+        self._declared = declared
+        self.terms = TermReader(self.tokens, known.__contains__)
+        self.relations: list[Relation] = []
+        self.kept: list[tuple[str, str]] = []
+        self.maps: list[MapDef] = []
+        self.views: list[ViewDef] = []
+        self.rules: list[Rule] = []
+
+    def program(self) -> tuple[Program, Places]:
+        tokens = self.tokens
+        while tokens.peek().kind is not TokenKind.END:
+            start = tokens.position
+            if tokens.accept(";"):
+                continue
+            if tokens.accept_word("RELATION"):
+                part = ("relation", self._relation())
+            elif tokens.accept_word("MAP"):
+                part = ("map", self._map())
+            elif tokens.accept_word("VIEW"):
+                part = ("view", self._view())
+            elif tokens.at_word("ON"):
+                self.rules.append(self._rule(start))
+                continue
+            else:
+                tokens.fail("expected RELATION, MAP, VIEW or ON")
+            self.places.spans.setdefault(part, (start, tokens.position))
+            if tokens.peek().kind is not TokenKind.END:
+                tokens.expect(";", "after the declaration")
+        relations, maps, triggers = make_triggers(self.rules, self.relations, self.maps, tokens, self.places)
+        program = Program(relations, maps, tuple(self.views), triggers, tuple(self.kept))
+        return complete(program), self.places
+
+    # ---------------------------------------------------------------- declarations
+
+    def _relation(self) -> str:
+        tokens = self.tokens
+        name = self.terms.call_name("a relation")
+        columns = self._columns("(", ")")
+        key: tuple[str, ...] = ()
+        key_rely = static = False
+        keep = "auto"
+        foreign: list[ForeignKey] = []
+        while not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
+            if tokens.accept_word("KEY"):
+                key, key_rely = self.terms.variables("(", ")"), tokens.accept_word("RELY")
+            elif tokens.accept_word("FOREIGN"):
+                foreign.append(self._foreign_key())
+            elif tokens.accept_word("STATIC"):
+                static = True
+            elif tokens.accept_word("KEPT"):
+                self.kept.append((name, self.terms.call_name("a map")))
+            elif tokens.accept_word("KEEP"):
+                if not tokens.at_word("ALL", "NONE", "AUTO"):
+                    tokens.fail("expected ALL, NONE or AUTO")
+                keep = tokens.take().text.lower()
+            else:
+                tokens.fail("expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT or ';'")
+        self.relations.append(Relation(name, columns, key, key_rely, tuple(foreign), static, keep))
+        return name
+
+    def _foreign_key(self) -> ForeignKey:
+        self.tokens.expect_word("KEY")
+        columns = self.terms.variables("(", ")")
+        self.tokens.expect_word("REFERENCES")
+        parent = self.terms.call_name("a relation")
+        parent_columns = self.terms.variables("(", ")")
+        return ForeignKey(columns, parent, parent_columns, self.tokens.accept_word("RELY"))
+
+    def _columns(self, opening: str, closing: str) -> tuple[Column, ...]:
+        tokens = self.tokens
+        tokens.expect(opening)
+        columns: list[Column] = []
+        while not tokens.accept(closing):
+            if columns:
+                tokens.expect(",", f"or '{closing}'")
+            name = self.terms.variable("a column")
+            typed = tokens.peek().is_name and not tokens.at_word("NOT")
+            column_type = self.terms.type() if typed else None
+            not_null = tokens.accept_word("NOT")
+            if not_null:
+                tokens.expect_word("NULL")
+            columns.append(Column(name, column_type, not_null))
+        return tuple(columns)
+
+    def _map(self) -> str:
+        tokens = self.tokens
+        name = self.terms.call_name("a map")
+        keys, values = self._columns("[", "]"), self._columns("(", ")")
+        count = self.terms.variable() if tokens.accept_word("COUNT") else ""
+        ordered = self.terms.variable() if tokens.accept_word("ORDERED") else ""
+        definitions: list[Term] = []
+        if tokens.accept("="):
+            definitions.append(self.terms.value())
+            while tokens.accept(","):
+                definitions.append(self.terms.value())
+        sql = ""
+        if tokens.accept_word("AS"):
+            if tokens.peek().kind is not TokenKind.STRING:
+                tokens.fail("expected the definition in SQL, in quotes")
+            sql = tokens.take().text
+        if not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
+            tokens.fail("expected COUNT, ORDERED, a definition, AS or ';'")
+        self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql))
+        return name
+
+    def _view(self) -> str:
+        tokens = self.tokens
+        name = self.terms.call_name("a view")
+        columns = self._columns("(", ")")
+        tokens.expect_word("FROM")
+        maps = [self.terms.call_name("a map")]
+        while tokens.accept(","):
+            maps.append(self.terms.call_name("a map"))
+        tokens.expect_word("SELECT")
+        select = [self.terms.scalar()]
+        while tokens.accept(","):
+            select.append(self.terms.scalar())
+        where = self.terms.scalar() if tokens.accept_word("WHERE") else None
+        repeat = self.terms.scalar() if tokens.accept_word("REPEAT") else None
+        order: list[OrderItem] = []
+        if tokens.accept_word("ORDER"):
+            tokens.expect_word("BY")
+            order.append(self._order_item())
+            while tokens.accept(","):
+                order.append(self._order_item())
+        limit = self._count() if tokens.accept_word("LIMIT") else None
+        offset = self._count() if tokens.accept_word("OFFSET") else 0
+        self.views.append(
+            ViewDef(name, columns, tuple(maps), tuple(select), where, repeat, tuple(order), limit, offset)
+        )
+        return name
+
+    def _order_item(self) -> OrderItem:
+        expression: Scalar = self.terms.scalar()
+        descending = self.tokens.accept_word("DESC")
+        if not descending:
+            self.tokens.accept_word("ASC")
+        nulls_first = False
+        if self.tokens.accept_word("NULLS"):
+            if not self.tokens.at_word("FIRST", "LAST"):
+                self.tokens.fail("expected FIRST or LAST")
+            nulls_first = self.tokens.take().is_word("FIRST")
+        return OrderItem(expression, descending, nulls_first)
+
+    def _count(self) -> int:
+        token = self.tokens.peek()
+        if token.kind is not TokenKind.NUMBER or not token.text.isdigit():
+            self.tokens.fail("expected a whole number")
+        return int(self.tokens.take().text)
+
+    # ---------------------------------------------------------------- rules
+
+    def _rule(self, start: int) -> Rule:
+        tokens = self.tokens
+        tokens.expect_word("ON")
+        on, relation = self._event()
+        variables, open_ended = ([], False) if on is On.BATCH else self._event_variables()
+        rule = Rule(on, relation, variables, open_ended, [], (start, tokens.position))
+        tokens.accept_word("DO")
+        colon = tokens.accept(":")
+        if tokens.at_sign("{"):
+            tokens.take()
+            while not tokens.accept("}"):
+                rule.statements.append(self._statement())
+                if not tokens.accept(";") and not tokens.accept(",") and not self._statement_ahead():
+                    tokens.expect("}", "or ';' after the statement")
+                    break
+        elif colon:
+            rule.statements.append(self._statement())
+            while tokens.accept(";") or self._statement_ahead():
+                if self._statement_ahead():
+                    rule.statements.append(self._statement())
+        else:
+            tokens.fail("expected '{' before the statements")
+        return rule
+
+    def _event(self) -> tuple[On, str]:
+        tokens = self.tokens
+        if tokens.at_sign("+", "-"):
+            on = On.INSERT if tokens.take().text == "+" else On.DELETE
+            return on, self.terms.call_name("a relation")
+        if tokens.at_word("BATCH") and tokens.peek(1).is_name:
+            tokens.take()
+            return On.BATCH, self.terms.call_name("a relation")
+        if tokens.at_word("INSERT", "DELETE") and tokens.peek(1).is_word("INTO", "FROM"):
+            on = On.INSERT if tokens.take().is_word("INSERT") else On.DELETE
+            tokens.expect_word("INTO" if on is On.INSERT else "FROM")
+            return on, self.terms.call_name("a relation")
+        if not tokens.peek().is_name:
+            tokens.fail("expected an event: +r(…), -r(…), BATCH r or insert into r(…)")
+        return _named_event(self.tokens.take().text, self._declared)
+
+    def _event_variables(self) -> tuple[list[str], bool]:
+        tokens, variables = self.tokens, list[str]()
+        tokens.expect("(", "before the event variables")
+        while not tokens.accept(")"):
+            if variables:
+                tokens.expect(",", "or ')'")
+            if tokens.accept("..."):
+                tokens.expect(")", "after '...'")
+                return variables, True
+            if tokens.peek().kind is TokenKind.NUMBER:
+                tokens.fail("expected an event variable", hint="An event with values is data, not a part of a program.")
+            variables.append(self.terms.variable("an event variable"))
+        return variables, False
+
+    def _statement_ahead(self) -> bool:
+        tokens = self.tokens
+        if tokens.at_sign("("):
+            return True
+        if not tokens.peek().is_name:
+            return False
+        if tokens.at_word("MAP") and tokens.peek(1).is_name:
+            ahead = 2
+            if tokens.peek(ahead).is_sign("["):
+                while not tokens.peek(ahead).is_sign("]") and tokens.peek(ahead).kind is not TokenKind.END:
+                    ahead += 1
+                ahead += 1
+            return tokens.peek(ahead).is_sign("+=", ":=", ".")
+        return tokens.peek(1).is_sign("[", "+=", ":=", ".")
+
+    def _statement(self) -> RuleStatement:
+        tokens, start = self.tokens, self.tokens.position
+        domains = self._domains() if tokens.at_sign("(") else []
+        if tokens.at_word("MAP") and tokens.peek(1).is_name:
+            tokens.take()
+        name = self.terms.call_name("the map to change")
+        keys: list[str] = []
+        fixed: list[Term] = []
+        if tokens.accept("["):
+            while not tokens.accept("]"):
+                if keys:
+                    tokens.expect(",", "between keys")
+                key = self.terms.scalar()
+                if not isinstance(key, Var):
+                    # A key that is no variable is one that the term binds.
+                    fixed.append(Lift(f"key_{len(keys) + 1}", key))
+                    key = Var(f"key_{len(keys) + 1}")
+                keys.append(key.name)
+        column = self.terms.column()
+        if not tokens.at_sign("+=", ":="):
+            tokens.fail("expected '+=' or ':='")
+        op = tokens.take().text
+        term = self.terms.value()
+        term = product_of([*fixed, term]) if fixed else term
+        return RuleStatement(Statement(name, column, tuple(keys), op, term), domains, (start, tokens.position))
+
+    def _domains(self) -> list[Domain]:
+        """Read ``(x: R.c, y: S.d)`` or ``((x, y): R)``: what loop variables range over, as 002 writes it."""
+        tokens, domains = self.tokens, list[Domain]()
+        tokens.expect("(")
+        while not tokens.accept(")"):
+            if domains:
+                tokens.expect(",", "or ')'")
+            place = tokens.peek()
+            whole = tokens.at_sign("(")
+            variables = self.terms.variables("(", ")") if whole else (self.terms.variable(),)
+            tokens.expect(":", "and the relation that the variables range over")
+            relation, column = tokens.peek().text, ""
+            self.terms.call_name("a relation")
+            if not whole:
+                tokens.expect(".", "and a column")
+                column = self.terms.variable("a column")
+            domains.append(Domain(variables, relation, column, place))
+        return domains
+
+
+def _named_event(name: str, declared: set[str]) -> tuple[On, str]:
+    """Return the event that 003 calls ``Insert_R``, ``Delete_R`` or just ``R``."""
+    for prefix, on in (("insert_", On.INSERT), ("delete_", On.DELETE)):
+        if name.lower().startswith(prefix) and len(name) > len(prefix) and name not in declared:
+            return on, name[len(prefix) :]
+    return On.INSERT, name
+
+
+def _mark_rules(tokens: list[Token]) -> None:
+    """Put an ON before rules that begin with a mere sign, as in 000, lest it be taken for the sign of a sum."""
+    for at in range(len(tokens) - 2, -1, -1):
+        signed = tokens[at].is_sign("+", "-") and tokens[at + 1].is_name and _heads_rule(tokens, at + 2)
+        if signed and not (at and tokens[at - 1].is_word("ON")):
+            tokens.insert(at, tokens[at]._replace(kind=TokenKind.NAME, text="ON"))
+
+
+def _relations_ahead(tokens: list[Token]) -> tuple[set[str], set[str]]:
+    """Return the relations that the text declares, and those together with the relations of its rules' heads."""
+    declared: set[str] = set()
+    heads: list[str] = []
+    for index, token in enumerate(tokens[:-2]):
+        after, next_but_one = tokens[index + 1], tokens[index + 2]
+        if not after.is_name:
+            continue
+        if token.is_word("RELATION") and next_but_one.is_sign("("):
+            declared.add(after.text)
+        elif (
+            (token.is_word("ON") and next_but_one.is_sign("("))
+            or token.is_word("BATCH", "INTO")
+            or (token.is_word("FROM") and tokens[index - 1].is_word("DELETE"))
+            or (token.is_sign("+", "-") and tokens[index - 1].is_word("ON"))
+        ):
+            heads.append(after.text)
+    return declared, declared | {_named_event(name, declared)[1] for name in heads}
+
+
+def _heads_rule(tokens: list[Token], at: int) -> bool:
+    """Whether a bracketed list from `at` on is followed by what begins the body of a rule."""
+    if not tokens[at].is_sign("("):
+        return False
+    while not tokens[at].is_sign(")") and tokens[at].kind is not TokenKind.END:
+        at += 1
+    return tokens[at].kind is not TokenKind.END and (tokens[at + 1].is_sign("{", ":") or tokens[at + 1].is_word("DO"))

@@ -1,0 +1,43 @@
+"""Where the parts of a program stand in the text that it was read from.
+
+Programs are plain data without places; whoever read one from text may hand its `Places` to `validate`, so that an
+error names line and column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cumulus.algebra.lexer import Token
+
+Part: TypeAlias = tuple[str | int, ...]
+"""What is placed: ("relation" | "map" | "view", name), ("trigger", i) or ("statement", i, j)."""
+
+
+@dataclass(slots=True)
+class Places:
+    """The places of a program's parts.
+
+    Parameters
+    ----------
+    text, name
+        The text, and what it is called.
+    tokens
+        All of its tokens.
+    spans
+        For each part, the indices of its first token and of the one behind its last.
+    """
+
+    text: str
+    name: str
+    tokens: list[Token]
+    spans: dict[Part, tuple[int, int]] = field(default_factory=dict)
+
+    def find(self, part: Part, word: str = "") -> tuple[int, int]:
+        """Return line and column of the first `word` inside `part`, or of the part; (0, 0) if it is not there."""
+        if part not in self.spans:
+            return 0, 0
+        start, stop = self.spans[part]
+        found = next((token for token in self.tokens[start:stop] if word and token.text == word), self.tokens[start])
+        return found.line, found.column
