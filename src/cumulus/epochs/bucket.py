@@ -1,7 +1,7 @@
 """A bucket: one engine and everything that decides which changes reach it.
 
-A bucket is a function of its state and the packed payloads of an epoch, nothing else: replaying a log of payloads gives the same
-maps, the same quarantine and the same waiting rows. Both hosts rely on that.
+A bucket is a function of its state and the packed payloads of an epoch, nothing else: replaying a log of payloads
+gives the same maps, the same quarantine and the same waiting rows. Both hosts rely on that.
 """
 
 from __future__ import annotations
@@ -252,7 +252,11 @@ class Bucket:
         found = []
         for child in self.program.relations:
             for key in child.foreign_keys:
-                if child.name in self._kept and key.parent in self._kept and self._visible(child, key.columns, key.parent, key.parent_columns):
+                if (
+                    child.name in self._kept
+                    and key.parent in self._kept
+                    and self._visible(child, key.columns, key.parent, key.parent_columns)
+                ):
                     found.append(reference(child, key, self.program.relation(key.parent)))
         return found
 
@@ -262,7 +266,7 @@ class Bucket:
         parent_column = self.plan.partitioned.get(parent)
         if child_column is None and parent_column is None:
             return True
-        return (child_column, parent_column) in zip(columns, parent_columns, strict=True)
+        return (child_column, parent_column) in list(zip(columns, parent_columns, strict=True))
 
     def _index_rows(self) -> None:
         """Build the look-ups over kept rows from the engine's maps."""
@@ -285,7 +289,8 @@ class Bucket:
         """Return the whole state, compressed; `load` reads it back."""
         maps = {each.name: list(self.engine.items(each.name)) for each in self.program.maps}
         data = pickle.dumps((maps, self._last, self._waiting), protocol=5)
-        return len(data).to_bytes(8, "little") + pa.compress(data, codec="lz4", asbytes=True)
+        compressed: bytes = pa.compress(data, codec="lz4", asbytes=True)
+        return len(data).to_bytes(8, "little") + compressed
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""

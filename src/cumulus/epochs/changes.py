@@ -132,9 +132,7 @@ def keyed_moves(
     return moves, refused
 
 
-def _follow(
-    relation: Relation, group: list[Change], before: Row | None, owns: Any
-) -> tuple[Row | None, list[Refused]]:
+def _follow(relation: Relation, group: list[Change], before: Row | None, owns: Any) -> tuple[Row | None, list[Refused]]:
     row = before
     refused: list[Refused] = []
     for change in group:
@@ -183,7 +181,9 @@ def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple
             short = -(count_of(row) + count)
             if short > 0:
                 deletions = [change for change in cause[row] if change.op == DELETE]
-                refused.extend(Refused(change, "absent row: there is nothing to delete") for change in deletions[-short:])
+                refused.extend(
+                    Refused(change, "absent row: there is nothing to delete") for change in deletions[-short:]
+                )
                 count += short
         if count > 0:
             moves.append(Move(relation.name, None, row, cause[row][-1], count))

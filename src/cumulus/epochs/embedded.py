@@ -1,7 +1,7 @@
 """The same epochs without Spark: one process, the same folders, the same output, resumable.
 
-The checkpoint holds a snapshot per bucket and the packed payloads of the epochs since. An epoch is committed when its manifest is
-there; what a crash left beyond the last manifest is not looked at.
+The checkpoint holds a snapshot per bucket and the packed payloads of the epochs since. An epoch is committed when
+its manifest is there; what a crash left beyond the last manifest is not looked at.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges, write_outputs
 from cumulus.epochs.reading import read_file
 from cumulus.epochs.sink import Sink, write_durably
-from cumulus.epochs.sources import FolderSource, Progress, file_path, next_files
+from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 
@@ -39,7 +39,8 @@ class EmbeddedRun:
     make_engine
         Gives an empty engine for a program.
     layout, buckets, files_per_epoch, late_epochs, keep
-        As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but comparison.
+        As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
+        comparison.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class EmbeddedRun:
         self._limit = files_per_epoch
         self._keep = keep
         self.out = Path(out).absolute()
-        self._checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "embedded")
+        self._checkpoint = Checkpoint(
+            Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "embedded"
+        )
         self._sink: Sink | None = None
         try:
             self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
@@ -91,7 +94,9 @@ class EmbeddedRun:
 
     def _restore(self) -> None:
         """Load the newest snapshots and replay the log up to the last committed epoch."""
-        bases = [int(path.name) for path in self._state.glob("[0-9]*") if path.is_dir() and int(path.name) <= self.epoch]
+        bases = [
+            int(path.name) for path in self._state.glob("[0-9]*") if path.is_dir() and int(path.name) <= self.epoch
+        ]
         self._base = max(bases, default=0)
         for bucket in self._buckets:
             if self._base:
@@ -134,8 +139,8 @@ class EmbeddedRun:
                 relation = self._program.relation(source.relation)
                 reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
                 faults.reach("after-read")
-                for bucket, payload in enumerate(pack([reading], self.identity.plan)):
-                    packed[bucket].append(payload)
+                for index, payload in enumerate(pack([reading], self.identity.plan)):
+                    packed[index].append(payload)
         read = time.perf_counter()
         attempt = os.urandom(4).hex()
         written = []
@@ -156,7 +161,8 @@ class EmbeddedRun:
         self._compact()
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
-        return Epoch(epoch, manifest.counts, manifest.totals, ended - started, parts, False, ("kept",))
+        left = files_left(self._sources, done)
+        return Epoch(epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",))
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

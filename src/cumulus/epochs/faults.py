@@ -1,6 +1,7 @@
 """Named points at which a test may kill the process, to prove that nothing is lost or doubled.
 
-`CUMULUS_CRASH=point:n` kills the process that comes to `point` for the n-th time; the times are counted across processes and
+`CUMULUS_CRASH=point:n` kills the process that comes to `point` for the n-th time; the times are counted across
+processes and
 restarts in the folder `CUMULUS_CRASH_DIR`, so a fault strikes once. Without the variable a point costs one look-up.
 """
 

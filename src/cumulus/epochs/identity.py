@@ -102,9 +102,11 @@ class Checkpoint:
                     hint=f"Run with --host {found['host']}, or start with new folders.",
                 )
             if found["program"] != now:
+                change = _difference(found["text"], program)
                 raise MismatchError(
-                    f"{self.path}: the program has changed since this checkpoint was made: {_difference(found['text'], program)}",
-                    hint="State of one program is not that of another: start with a new --out and --checkpoint, or run the old SQL.",
+                    f"{self.path}: the program has changed since this checkpoint was made: {change}",
+                    hint="State of one program is not that of another: start with a new --out and --checkpoint, "
+                    "or run the old SQL.",
                 )
             return Identity(found["checkpoint"], now, Plan(**found["plan"]), False)
         plan = choose()

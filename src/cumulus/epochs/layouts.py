@@ -12,8 +12,8 @@ LAYOUTS = ("auto", "one-bucket", "one-round")
 def sound(program: Program) -> Program:
     """Return `program` if it may run in epochs.
 
-    An epoch applies its tables in an order of its own. That is right for maps that are functions of the base tables, so every map
-    needs a definition.
+    An epoch applies its tables in an order of its own. That is right for maps that are functions of the base
+    tables, so every map needs a definition.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """One binary payload per bucket and file: what crosses the shuffle, and what the state's log holds.
 
-A payload is a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing happens in
-the task that reads the file, so that Spark moves a few big values instead of millions of rows.
+A payload is a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing
+happens in the task that reads the file, so that Spark moves a few big values instead of millions of rows.
 """
 
 from __future__ import annotations
@@ -118,4 +118,6 @@ def _frames(payload: bytes) -> Iterator[Chunk]:
 
 def _rejected_table(rejected: Iterable[Rejected]) -> pa.Table:
     columns = zip(*(astuple(item) for item in rejected), strict=True)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _REJECTED, strict=True)], schema=_REJECTED)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, _REJECTED, strict=True)], schema=_REJECTED
+    )

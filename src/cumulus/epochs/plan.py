@@ -64,7 +64,10 @@ def parents_first(program: Program) -> tuple[Relation, ...]:
         ready = [
             relation
             for relation in waiting
-            if all(key.parent in done or key.parent == relation.name or key.parent not in names for key in relation.foreign_keys)
+            if all(
+                key.parent in done or key.parent == relation.name or key.parent not in names
+                for key in relation.foreign_keys
+            )
         ]
         placed.extend(ready or waiting)
         waiting = [relation for relation in waiting if relation not in ready] if ready else []

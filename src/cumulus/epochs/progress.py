@@ -20,6 +20,8 @@ class Epoch:
         From the commit before (or the start) to this one.
     parts
         Where the time went, in seconds; of several buckets the slowest.
+    files_left
+        Files that are there and not read yet: how far behind the sources the views are.
     replayed
         The epoch had been committed before an interruption; nothing was written again.
     how
@@ -31,6 +33,7 @@ class Epoch:
     totals: Mapping[str, int]
     seconds: float
     parts: Mapping[str, float]
+    files_left: int = 0
     replayed: bool = False
     how: Sequence[str] = ()
 

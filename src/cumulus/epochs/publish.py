@@ -1,6 +1,7 @@
 """From the maps of buckets to the files of views.
 
-With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its share of the view's
+With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its
+share of the view's
 maps, and the driver adds the shares up and finishes them. A share replaces the one before it, so a replay is harmless.
 """
 

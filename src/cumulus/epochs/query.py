@@ -57,7 +57,7 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
             _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
         else:
             connection.register("quarantine", QUARANTINE_SCHEMA.empty_table())
-        return connection.execute(sql).to_arrow_table()
+        return connection.sql(sql).to_arrow_table()
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:

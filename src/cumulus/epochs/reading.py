@@ -1,6 +1,7 @@
 """From one file or frame to typed rows with operations and positions; what does not fit is told, not lost.
 
-A file that cannot be read at all is an InputError and stops the run; a row that does not fit its table becomes a `Rejected`.
+A file that cannot be read at all is an InputError and stops the run; a row that does not fit its table becomes a
+`Rejected`.
 """
 
 from __future__ import annotations
@@ -189,7 +190,8 @@ def _typed_rows(source: FolderSource, relation: Relation, raw: Raw) -> Reading:
     for name in relation.column_names:
         if name not in raw.columns:
             raise InputError(
-                f"{raw.place}: table {relation.name!r} needs a column {name!r}; found: {', '.join(raw.columns) or 'none'}",
+                f"{raw.place}: table {relation.name!r} needs a column {name!r}; "
+                f"found: {', '.join(raw.columns) or 'none'}",
                 hint="Rename the column in the file, or correct CREATE TABLE.",
             )
     problems: dict[int, str] = {}
@@ -262,23 +264,23 @@ def _unchunked(values: Any) -> Any:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _may_become(found: pa.DataType, wanted: SqlType) -> bool:
+def _may_become(found: Any, wanted: SqlType) -> bool:
     is_text = pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
     if pa.types.is_null(found):
         return True
     if wanted.is_numeric:
         is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
-        return is_number or is_text
+        return bool(is_number or is_text)
     match wanted.kind:
         case Kind.VARCHAR:
-            return is_text
+            return bool(is_text)
         case Kind.BOOLEAN:
-            return pa.types.is_boolean(found) or is_text
+            return bool(pa.types.is_boolean(found) or is_text)
         case Kind.DATE | Kind.TIMESTAMP:
             is_time = pa.types.is_date(found) or (pa.types.is_timestamp(found) and found.tz in (None, "UTC"))
-            return is_time or is_text
+            return bool(is_time or is_text)
         case Kind.INTERVAL:
-            return pa.types.is_duration(found) or pa.types.is_interval(found)
+            return bool(pa.types.is_duration(found) or pa.types.is_interval(found))
         case _:
             return False
 

@@ -50,8 +50,8 @@ def reference(child: Relation, key: ForeignKey, parent: Relation) -> Reference:
 def violations(references: Iterable[Reference], moves: list[Move]) -> tuple[list[Move], dict[int, str]]:
     """Split moves into those that may go and those that may not, with the reasons.
 
-    Deletions go first, children before parents, then insertions, parents before children. What one refusal brings down with
-    it is refused too.
+    Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
+    down with it is refused too.
 
     Returns
     -------

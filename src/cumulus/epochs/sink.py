@@ -3,14 +3,14 @@
 ::
 
     OUT/cumulus.json             which checkpoint and program the folder belongs to
-    OUT/epochs/N.json            the manifest of epoch N: created once, never changed; the epoch is committed when it exists
-    OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
+    OUT/epochs/N.json the manifest of epoch N: created once, never changed; the epoch is committed when it exists
+    exists OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
     OUT/data/quarantine/…        rows that were refused
     OUT/views/VIEW/N/…           links to the files of one epoch
     OUT/latest/VIEW              a symbolic link to the newest of them
 
-A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other manifest. Whoever
-finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
+A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other
+manifest. Whoever finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class Sink:
             self._lock = (self.path / ".lock").open("w")
         except OSError as problem:
             raise StoreError(
-                f"{self.path}: the output folder cannot be written: {problem.strerror}", hint="Check the path and its permissions."
+                f"{self.path}: the output folder cannot be written: {problem.strerror}",
+                hint="Check the path and its permissions.",
             ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,7 +201,9 @@ class Sink:
         try:
             created = create_durably(place, json.dumps(asdict(manifest)).encode())
         except OSError as problem:
-            raise StoreError(f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes.") from None
+            raise StoreError(
+                f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
+            ) from None
         assert created, f"{place} appeared under our lock"
         faults.reach("after-manifest")
         self.show(manifest)

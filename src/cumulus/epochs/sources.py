@@ -62,7 +62,8 @@ def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, 
     Parameters
     ----------
     texts
-        `DIR` (a folder or a file per table inside it) or `NAME=PATH[,format=…][,op=…][,key=a+b][,order=…]`; a later one wins.
+        `DIR` (a folder or a file per table inside it) or `NAME=PATH[,format=…][,op=…][,key=a+b][,order=…]`; a later
+        one wins.
     program
         Says which tables there are.
 
@@ -202,7 +203,7 @@ def next_files(
         taken = [name for name in names if name <= state["last"]]
         if len(taken) > state["count"]:
             raise InputError(
-                f"{source.path}: {len(taken)} files sort up to {state['last']!r}, but only {state['count']} were taken: "
+                f"{source.path}: {len(taken)} files sort up to {state['last']!r}, but only {state['count']} are in: "
                 f"a file came late under an earlier name",
                 hint="Files are read in the order of their names; rename the late one to sort after the last.",
             )
@@ -213,3 +214,9 @@ def next_files(
             files[source.relation] = new
         after[source.relation] = {"last": new[-1], "count": state["count"] + len(new)} if new else dict(state)
     return files, after
+
+
+def files_left(sources: Iterable[FolderSource], done: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return how many files are there beyond the progress `done`."""
+    files, _ = next_files(sources, done, 0)
+    return sum(map(len, files.values()))

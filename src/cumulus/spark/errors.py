@@ -1,6 +1,7 @@
 """Our errors on their way through Spark: marked in the worker, found again in the driver.
 
-A task's exception reaches the driver as text inside a Java exception; a mark in that text carries the class and the message.
+A task's exception reaches the driver as text inside a Java exception; a mark in that text carries the class and the
+message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Folders as a Spark source: tasks read the files themselves and hand over one packed row per bucket.
 
-Moving rows from the JVM to Python was 45 % of a trigger, so the rows never enter the JVM. An offset lists the files of its epoch,
-so Spark's own offset log makes a replay read the same ones.
+Moving rows from the JVM to Python was 45 % of a trigger, so the rows never enter the JVM. An offset lists the files
+of its epoch, so Spark's own offset log makes a replay read the same ones.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""
 
 _LIVE: dict[tuple[str, int], Live] = {}
-"""Live buckets of this worker process, by checkpoint and bucket. Only `Store.revive` decides whether one may be used."""
+"""Live buckets of this worker process, by checkpoint and bucket. Only `Store.revive` decides whether one may be
+used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ class BucketProcessor(StatefulProcessor):
         self._store = Store(handle)
 
     def handleInputRows(  # noqa: N802 (Spark's name)
-        self, key: Any, rows: Iterator[Any], timerValues: Any  # noqa: N803
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Do one bucket's share of an epoch."""
         import pandas as pd
@@ -80,7 +84,11 @@ class BucketProcessor(StatefulProcessor):
         assert context is not None
         epoch = int(context.getLocalProperty("streaming.sql.batchId") or -1) + 1
         started = time.perf_counter()
-        packed = sorted((str(source), bytes(payload)) for frame in rows for source, payload in zip(frame["source"], frame["payload"], strict=True))
+        packed = sorted(
+            (str(source), bytes(payload))
+            for frame in rows
+            for source, payload in zip(frame["source"], frame["payload"], strict=True)
+        )
         payloads = [payload for _, payload in packed]
         received = time.perf_counter()
         work, identity = self._work, (self._work.checkpoint, index)

@@ -1,6 +1,7 @@
 """`maintain`: the views of a program, kept up to date by a Structured Streaming query.
 
-sources → packed rows (one per bucket and file) → shuffle → `transformWithStateInPandas` (a bucket per key) → reports → manifest.
+sources → packed rows (one per bucket and file) → shuffle → `transformWithStateInPandas` (a bucket per key) →
+reports → manifest.
 """
 
 from __future__ import annotations
@@ -12,24 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
 from cumulus.epochs.identity import Checkpoint, Identity
+from cumulus.epochs.interrupt import Interrupt
 from cumulus.epochs.layouts import choose_plan, sound
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges
 from cumulus.epochs.sink import Manifest, Sink, Written
+from cumulus.epochs.sources import FolderSource, files_left
+from cumulus.epochs.trigger import Trigger, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.session import log_file
 from cumulus.spark.spread import spread_keys
-from cumulus.spark.streams import Source, as_sources
+from cumulus.spark.streams import Frame, Source, as_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,8 @@ def maintain(
     program
         Compiled without RELY: Spark gives the tables of an epoch no common order.
     sources
-        A folder with one folder per table, or table → path, `FolderSource`, or streaming or static DataFrame (`Frame` for one
-        with options).
+        A folder with one folder per table, or table → path, `FolderSource`, or streaming or static DataFrame
+        (`Frame` for one with options).
     out
         The output folder (docs/spark.md, "The output folder").
     checkpoint
@@ -75,10 +81,12 @@ def maintain(
     wait
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
-        The fields of `Options`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch, until all is
-        read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto", "one-bucket" or
-        "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how long a row waits
-        for its parent. `keep`: epochs to keep in `out`.
+        The fields of `Options`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
+        until all is
+        read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto",
+        "one-bucket" or
+        "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
+        long a row waits for its parent. `keep`: epochs to keep in `out`.
 
     Returns
     -------
@@ -99,7 +107,7 @@ def maintain(
     >>> run = cumulus.spark.maintain(spark, program, "data/", "out/")  # doctest: +SKIP
     """
     if make_engine is None:
-        from cumulus.engine import Interpreter as make_engine
+        make_engine = Interpreter
     run = Run(spark, program, out, checkpoint, Options(**options), on_epoch)
     try:
         run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
@@ -126,9 +134,11 @@ class Run:
         self._spark = spark
         self._program = sound(program)
         self._options = options
+        self._trigger = parse_trigger(options.trigger)
         self._on_epoch = on_epoch
         self._error: BaseException | None = None
         self._done = 0
+        self._seen = -1
         self._stopping = False
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
@@ -137,7 +147,7 @@ class Run:
         self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
         self.newest: Manifest | None = None
 
-    def start(self, sources: Sequence[Any], make_engine: Callable[[Program], Engine]) -> None:
+    def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[[Program], Engine]) -> None:
         """Bind the folders and start the query."""
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
@@ -162,22 +172,21 @@ class Run:
             keys,
         )
         with _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)):
-            reports = packed.groupBy("bucket").transformWithStateInPandas(BucketProcessor(work), REPORTS, "append", "None")
+            reports = packed.groupBy("bucket").transformWithStateInPandas(
+                BucketProcessor(work), REPORTS, "append", "None"
+            )
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
-            self._query = _triggered(writer, options.trigger).start()
+            self._query = _triggered(writer, self._trigger).start()
 
-    def _packed(self, sources: Sequence[Any], identity: Identity) -> DataFrame:
-        once = self._options.trigger == "once"
-        folders = tuple(each for each in sources if not hasattr(each, "frame"))
+    def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
+        folders = self._folders = tuple(each for each in sources if isinstance(each, FolderSource))
         keys = spread_keys(identity.plan.buckets)
         text = str(self._program)
-        frames = [packed_frame(each, text, identity.plan, keys) for each in sources if hasattr(each, "frame")]
+        frames = [packed_frame(each, text, identity.plan, keys) for each in sources if isinstance(each, Frame)]
         if folders:
-            limit = 0 if once else self._options.files_per_epoch
+            limit = 0 if self._trigger.once else self._options.files_per_epoch
             name = f"cumulus-{identity.checkpoint}"
-            self._spark.dataSource.register(
-                folder_source(name, Settings(folders, text, identity.plan, limit, keys))
-            )
+            self._spark.dataSource.register(folder_source(name, Settings(folders, text, identity.plan, limit, keys)))
             frames.insert(0, self._spark.readStream.format(name).load())
         if not frames:
             raise UsageError("there is no source to read")
@@ -206,15 +215,16 @@ class Run:
             seconds = {part: max((row["seconds"][part] for row in rows), default=0.0) for part in _parts(rows)}
             seconds["commit"] = now - collected
             how = sorted({row["how"] for row in rows})
-            epoch = Epoch(manifest.epoch, manifest.counts, manifest.totals, now - self._started, seconds, not made, how)
+            left = self._left(manifest)
+            epoch = Epoch(
+                manifest.epoch, manifest.counts, manifest.totals, now - self._started, seconds, left, not made, how
+            )
             self._started = now
             try:
                 self._on_epoch(epoch)
             except BaseException as problem:
                 self._error = self._error or problem
                 raise
-        if self._options.epochs and self._done >= self._options.epochs:
-            self._stopping = True
 
     def _offsets(self, batch: int) -> Any:
         """Return what Spark logged as the sources' ends for `batch`: text, for people to read."""
@@ -223,6 +233,11 @@ class Run:
             return [json.loads(line) if line.startswith("{") else line for line in file.read_text().splitlines()[2:]]
         except OSError:
             return None
+
+    def _left(self, manifest: Manifest) -> int:
+        if not self._folders or not manifest.offsets:
+            return 0
+        return files_left(self._folders, json.loads(manifest.offsets[0]["done"]))
 
     def stop(self) -> None:
         """End after the running epoch."""
@@ -240,23 +255,24 @@ class Run:
         query = self._query
         assert query is not None
         try:
-            while True:
-                try:
-                    if query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
+            with Interrupt() as interrupt:
+                while not query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
+                    if self._enough():
                         break
-                    if self._stopping and not query.status["isTriggerActive"]:
+                    if (interrupt.wished or self._stopping) and not self._busy(query):
                         break
-                    if self._stopping and self._enough():
-                        break
-                except KeyboardInterrupt:
-                    self._stopping = True
             query.stop()
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
             raise self._told(problem) from None
         finally:
             self.close()
         if self._error is not None:
             raise self._told(self._error) from None
+
+    def _busy(self, query: StreamingQuery) -> bool:
+        """Whether an epoch is running; when one has ended since the last look, none is: the next one may be cut off."""
+        since, self._seen = self._seen, self._done
+        return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
 
     def _enough(self) -> bool:
         return bool(self._options.epochs) and self._done >= self._options.epochs
@@ -271,7 +287,7 @@ class Run:
         first = str(problem).strip().splitlines()
         return StoreError(
             f"the Spark query ended: {first[0] if first else type(problem).__name__}",
-            hint="Run again: it resumes after the last committed epoch.",
+            hint=f"Spark's own words are in {log_file()}. Run again: it resumes after the last committed epoch.",
         )
 
     def close(self) -> None:
@@ -287,14 +303,10 @@ def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(rows[0]["seconds"]) if rows else []
 
 
-def _triggered(writer: Any, trigger: str) -> Any:
-    if trigger in ("once", "available-now"):
+def _triggered(writer: Any, trigger: Trigger) -> Any:
+    if trigger.every_s is None:
         return writer.trigger(availableNow=True)
-    number, unit = trigger[:-1], trigger[-1:]
-    if unit not in ("s", "m") or not number.replace(".", "", 1).isdigit():
-        raise UsageError(f"unknown trigger {trigger!r}", hint="Use once, available-now, or a time such as 5s.")
-    seconds = float(number) * (60 if unit == "m" else 1)
-    return writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds")
+    return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")
 
 
 class _setting:  # noqa: N801 (used like a function)

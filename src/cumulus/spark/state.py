@@ -1,8 +1,9 @@
 """A bucket in Spark's state store: snapshot pages, and a log of the packed payloads since.
 
-What is stored is small and sequential: one log entry per epoch, never an entry per key. The live bucket stays in the worker's memory,
-stamped with the epoch and a nonce of the attempt that made it. It is used only if the store has the same stamp; a bucket that is
-merely behind catches up from the log, any other is rebuilt from the pages and the log.
+What is stored is small and sequential: one log entry per epoch, never an entry per key. The live bucket stays in
+the worker's memory,
+stamped with the epoch and a nonce of the attempt that made it. It is used only if the store has the same stamp; a
+bucket that is merely behind catches up from the log, any other is rebuilt from the pages and the log.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4 << 20
 LEAST_LOG_BYTES = 4 << 20
-"""The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the input."""
+"""The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the
+input."""
 
 BUDGET_BYTES = 16 << 20
 """Pages written in one epoch, at most: compaction must not stop the stream."""
@@ -84,7 +86,9 @@ class Store:
         return None if found is None else Head(*found)
 
     def revive(self, head: Head | None, live: Live | None, fresh: Callable[[], Bucket]) -> tuple[Live, str]:
-        """Return a live bucket that is exactly what the store says, and how it came: "kept", "caught up", "rebuilt" or "new"."""
+        """Return a live bucket that is exactly what the store says, and how it came: "kept", "caught up", "rebuilt"
+        or "new".
+        """
         if head is None:
             return Live(fresh(), 0, ""), "new"
         if live is not None and (live.epoch, live.nonce) == (head.epoch, head.nonce):
@@ -114,7 +118,9 @@ class Store:
         live.epoch, live.nonce = epoch, secrets.token_hex(8)
         before = head or Head(0, "")
         self._log.updateValue((epoch,), (live.nonce, payload))
-        after = Head(**{**asdict(before), "epoch": epoch, "nonce": live.nonce, "log_bytes": before.log_bytes + len(payload)})
+        after = Head(
+            **{**asdict(before), "epoch": epoch, "nonce": live.nonce, "log_bytes": before.log_bytes + len(payload)}
+        )
         if live.pending is None and after.log_bytes > max(LEAST_LOG_BYTES, after.base_bytes):
             data = live.bucket.dump()
             live.pending = [data[at : at + PAGE_BYTES] for at in range(0, len(data), PAGE_BYTES)]
@@ -138,11 +144,11 @@ class Store:
         if live.written < len(pages):
             return head
         # Also pages of an attempt that was given up, should there be any.
-        for generation, page in [(int(key[0]), int(key[1])) for key in self._pages.keys()]:
+        for generation, page in [(int(key[0]), int(key[1])) for key in self._pages.keys()]:  # noqa: SIM118 (no dict)
             if generation != head.generation + 1 or page >= len(pages):
                 self._pages.removeKey((generation, page))
         dropped = 0
-        for epoch in [int(key[0]) for key in self._log.keys()]:
+        for epoch in [int(key[0]) for key in self._log.keys()]:  # noqa: SIM118
             if epoch <= live.pending_epoch:
                 entry = self._log.getValue((epoch,))
                 dropped += len(entry[1]) if entry is not None and epoch > head.base else 0
@@ -158,4 +164,3 @@ class Store:
             sum(map(len, pages)),
             head.log_bytes - dropped,
         )
-

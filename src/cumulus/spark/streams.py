@@ -37,7 +37,8 @@ def as_sources(
 ) -> tuple[FolderSource | Frame, ...]:
     """Return one source per table.
 
-    A static DataFrame is written once below `checkpoint`, and read as one epoch: a streaming query cannot read it twice alike.
+    A static DataFrame is written once below `checkpoint`, and read as one epoch: a streaming query cannot read it
+    twice alike.
 
     Raises
     ------
