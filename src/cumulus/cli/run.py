@@ -69,9 +69,9 @@ def _on_spark(
 
     folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
     teller.say(f"using {find_java()}")
-    from cumulus.spark.session import session
+    from cumulus.spark.session import local_session
 
-    spark = session()
+    spark = local_session()
     from cumulus.spark.pipeline import maintain
 
     running = maintain(spark, program, folders, out, checkpoint or "", on_epoch=teller.epoch, wait=False, **settings)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cumulus.spark.pipeline import Run, maintain
-    from cumulus.spark.session import session
+    from cumulus.spark.session import local_session
     from cumulus.spark.streams import Frame
 
-__all__ = ["Frame", "Run", "maintain", "session"]
+__all__ = ["Frame", "Run", "local_session", "maintain"]
 
-_PLACES = {"Frame": "streams", "Run": "pipeline", "maintain": "pipeline", "session": "session"}
+_PLACES = {"Frame": "streams", "Run": "pipeline", "local_session": "session", "maintain": "pipeline"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STATE_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def session(
+def local_session(
     *, cores: int = 0, memory: str = "", name: str = "cumulus", settings: dict[str, str] | None = None
 ) -> SparkSession:
     """Return a local Spark session that is right for `maintain`; an existing session is returned as it is.
