@@ -12,11 +12,6 @@ from cumulus.errors import InputError, UnknownNameError
 from cumulus.workloads import checks
 
 
-def changes(*rows: tuple[str, int, int, str]) -> pa.Table:
-    ops, seqs, keys, names = zip(*rows, strict=True)
-    return pa.table({"op": ops, "seq": seqs, "k": keys, "name": names})
-
-
 def test_equal_bags_in_another_order_do_not_differ() -> None:
     a = pa.table({"k": [1, 1, 2, None], "x": [0.1 + 0.2, 7.0, None, float("nan")]})
     b = pa.table({"k": [None, 2, 1, 1], "x": [float("nan"), None, 7.0, 0.3]})
@@ -75,13 +70,6 @@ def test_recompute_speaks_cumulus_types() -> None:
 def test_recompute_passes_on_what_the_oracle_refuses() -> None:
     with pytest.raises(InputError, match="nowhere"):
         checks.recompute("SELECT * FROM nowhere", {})
-
-
-def test_replay_follows_each_key_in_its_own_order() -> None:
-    first = changes(("i", 0, 1, "one"), ("i", 1, 2, "two"), ("u", 3, 1, "uno"), ("i", 2, 3, "three"))
-    second = changes(("d", 4, 2, "two"), ("i", 6, 3, "a duplicate"), ("i", 5, 2, "due"), ("d", 7, 1, "uno"))
-    left = checks.replay([{"r": first}, {"r": second}], {"r": ("k",)})
-    assert left["r"].to_pylist() == [{"k": 3, "name": "three"}, {"k": 2, "name": "due"}]
 
 
 def test_statements_do_not_trip_over_quotes_and_comments() -> None:

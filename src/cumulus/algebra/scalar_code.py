@@ -1,9 +1,9 @@
 """Scalars as Python source: how the interpreter and the views run the terms of `cumulus.algebra.terms`.
 
-A scalar term becomes one Python expression. What can be decided from the types is decided here, once: a comparison of two
-NOT NULL integers is `a < b`; only where NULLs, floats or unknown types may turn up does the code call a function of
-this module or of `cumulus.algebra.scalar`. AND, OR, CASE and COALESCE evaluate no more than they need, so that a guard protects
-what stands behind it.
+A scalar term becomes one Python expression. What can be decided from the types is decided here, once: a comparison
+of two NOT NULL integers is `a < b`; only where NULLs, floats or unknown types may turn up does the code call a function
+of this module or of `cumulus.algebra.scalar`. AND, OR, CASE and COALESCE evaluate no more than they need, so that a
+guard protects what stands behind it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from cumulus.algebra.scalar import FUNCTIONS, call, cast_value
+from cumulus.algebra.casts import cast_value
+from cumulus.algebra.scalar import FUNCTIONS, call, result_type
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var, children
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import ValidationError
@@ -23,7 +24,7 @@ NAN = float("nan")
 
 COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _PYTHON_OPS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-TOTAL_FUNCTIONS = frozenset((*COMPARISONS, "and", "or", "not", "is_null", "case", "coalesce"))
+TOTAL_FUNCTIONS = frozenset((*COMPARISONS, "and", "or", "not", "is_null", "case", "if", "coalesce"))
 
 
 class Code(NamedTuple):
@@ -171,9 +172,7 @@ class ScalarCoder:
         Gives the code of a node that is no scalar by itself (a map read, an aggregate); None refuses them.
     """
 
-    def __init__(
-        self, pool: Pool, lookup: Callable[[str], Code], leaf: Callable[[Term], Code] | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, lookup: Callable[[str], Code], leaf: Callable[[Term], Code] | None = None) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf
@@ -202,7 +201,7 @@ class ScalarCoder:
                 text = f"{self.pool.bind(cast_value, 'cast')}({inner.text}, {kind})"
                 return Code(text, target, inner.nullable)
             case Compare(op, left, right):
-                return Code(f"int({self.compare(op, self.code(left), self.code(right))})", None, False)
+                return Code(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:
                 if self._leaf is None:
                     raise ValidationError(f"{term} is not a scalar", hint="Bind it with (name := term) first.")
@@ -219,6 +218,9 @@ class ScalarCoder:
 
     def compare(self, op: str, left: Code, right: Code) -> str:
         """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
+        if op in ("=", "<>") and "None" in (left.text, right.text):
+            other = right if left.text == "None" else left
+            return f"({other.text} is {'' if op == '=' else 'not '}None)"
         if _plain(left.type, right.type):
             if op in ("=", "<>") or not (left.nullable or right.nullable):
                 return f"({left.text} {_PYTHON_OPS[op]} {right.text})"
@@ -255,26 +257,26 @@ class ScalarCoder:
             return Code(f"{name}({', '.join(code.text for code in codes)})", None, True)
         if function not in FUNCTIONS:
             raise ValidationError(
-                f"there is no function {function}", hint="Functions of your own are given as functions={name: callable}."
+                f"there is no function {function}",
+                hint="Functions of your own are given as functions={name: callable}.",
             )
         types = [code.type for code in codes]
         if any(given is None for given in types):
             name = self.pool.bind(call, "call")
             return Code(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
-        return self._typed(function, codes, tuple(given for given in types if given is not None))
+        literals = [arg.value if isinstance(arg, Const) else None for arg in args]
+        return self._typed(function, codes, tuple(given for given in types if given is not None), literals)
 
-    def _typed(self, function: str, codes: list[Code], types: tuple[SqlType, ...]) -> Code:
+    def _typed(self, function: str, codes: list[Code], types: tuple[SqlType, ...], literals: list[Any]) -> Code:
         """Call a function of the dialect on arguments whose types are known."""
         definition = FUNCTIONS[function]
         try:
-            result = definition.result(types)
+            result = result_type(function, types, literals)
         except TypeError as problem:
             raise ValidationError(str(problem), hint="Cast the arguments.") from None
-        codes = [
-            self._as(code, target) for code, target in zip(codes, definition.arguments(types), strict=True)
-        ]
+        codes = [self._as(code, target) for code, target in zip(codes, definition.arguments(types), strict=True)]
         match function:
-            case "case":
+            case "case" | "if":
                 return self._case(codes, result)
             case "coalesce":
                 return self._coalesce(codes, result)
@@ -284,14 +286,14 @@ class ScalarCoder:
             return Code(f"{name}({', '.join(code.text for code in codes)})", result, not definition.strict)
         tests, arguments = [], []
         for code in codes:
-            if not code.nullable or code.text == "None":
-                arguments.append(code.text)
-            elif code.text.isidentifier():
+            if not code.nullable or code.text == "None" or code.text.isidentifier():
                 arguments.append(code.text)
             else:
                 arguments.append(self._temporary())
             if code.nullable:
-                tests.append(f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None")
+                tests.append(
+                    f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None"
+                )
         return Code(f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))", result, True)
 
     def _as(self, code: Code, target: SqlType) -> Code:
@@ -301,7 +303,10 @@ class ScalarCoder:
         return Code(f"{self.pool.bind(cast_value, 'cast')}({code.text}, {kind})", target, code.nullable)
 
     def _connective(self, function: str, args: tuple[Term, ...]) -> Code:
-        codes = [self.code(arg) for arg in args]
+        codes = [self._as(self.code(arg), BOOLEAN) for arg in args]
+        if any(code.type is None for code in codes):  # truth of a user's function
+            name = self.pool.bind(call, "call")
+            return Code(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", BOOLEAN, True)
         if not any(code.nullable for code in codes):
             return Code(f"({f' {function} '.join(code.text for code in codes)})", BOOLEAN, False)
         decided, other = ("False", "True") if function == "and" else ("True", "False")
@@ -350,7 +355,7 @@ def _plain(left: SqlType | None, right: SqlType | None) -> bool:
     return left.kind is right.kind and not left.is_float and left.kind is not Kind.INTERVAL
 
 
-def may_raise(term: Term | Range, functions: frozenset[str] = frozenset()) -> bool:
+def may_raise(term: Term | Range) -> bool:
     """Whether evaluating `term` can fail: it holds a cast or a function that is not total."""
     if isinstance(term, Cast) or (isinstance(term, Apply) and term.function not in TOTAL_FUNCTIONS):
         return True

@@ -287,6 +287,8 @@ def product_of(parts: Iterable[Term]) -> Term:
                 factor = multiply(factor, item.value)
             else:
                 rest.append(item)
+    if not factor:  # floats may underflow
+        return ZERO
     if factor != 1 or not rest:
         rest.insert(0, number(factor))
     return rest[0] if len(rest) == 1 else Product(tuple(rest))

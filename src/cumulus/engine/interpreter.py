@@ -1,4 +1,7 @@
-"""The interpreter: M3 programs as generated Python over dicts. It runs all of M3, and the other evaluators are tested against it."""
+"""The interpreter: M3 programs as generated Python over dicts.
+
+It runs all of M3, and the other evaluators are tested against it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 from cumulus.algebra.scalar_code import Pool, canonical
 from cumulus.algebra.scope import maps_of
 from cumulus.catalog.events import Row
-from cumulus.engine.floats import cell_of, exact, ring
+from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite
 from cumulus.engine.protocol import Changes, Key, Values
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
@@ -47,9 +50,7 @@ class Interpreter:
         self._generate()
         self._float_columns = {
             relation.name: tuple(
-                place
-                for place, column in enumerate(relation.columns)
-                if column.type is None or column.type.is_float
+                place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
             )
             for relation in program.relations
         }
@@ -147,7 +148,7 @@ class Interpreter:
             return
         try:
             handler(*row)
-        except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+        except Exception as problem:  # a user's function may raise anything
             raise self._blamed(problem, (sign, relation, row)) from problem
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
@@ -172,7 +173,7 @@ class Interpreter:
             changes = _canonical_rows(changes)
         try:
             handler(changes)
-        except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+        except Exception as problem:  # a user's function may raise anything
             raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
 
     def _one_by_one(self, relation: str, changes: Mapping[Row, int]) -> None:
@@ -198,7 +199,7 @@ class Interpreter:
             store = self._stores[target]
             try:
                 store.replace(_assembled(store, columns, function()))
-            except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+            except Exception as problem:  # a user's function may raise anything
                 raise self._blamed(problem, None, target) from problem
             self._stale.discard(target)
 
@@ -341,5 +342,5 @@ def _assembled(store: Store, columns: tuple[int, ...], groups: tuple[dict[Any, A
     for column, sums in zip(columns, groups, strict=True):
         for key, number in sums.items():
             entry = contents.setdefault(key, list(store.zero))
-            entry[column] = cell_of(ring(number)) if column in store.floats else exact(number)
+            entry[column] = add_to_cell(ZERO_CELL, finite(number)) if column in store.floats else exact(number)
     return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}

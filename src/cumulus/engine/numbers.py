@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from cumulus.algebra import terms
 from cumulus.algebra.scalar_code import Code, Pool
 from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
 from cumulus.engine import floats
@@ -19,7 +20,6 @@ class NumberKind(IntEnum):
     INT = 0
     DEC = 1
     FLOAT = 2
-    """A finite float or a `Special`."""
     ANY = 3
 
 
@@ -62,11 +62,6 @@ def number_of(code: Code, pool: Pool) -> Value:
     assert code.type is not None, "a kind other than ANY comes from a type"
     if code.type.kind is Kind.BOOLEAN:
         return Value(f"int({text} or 0)" if code.nullable else f"int({text})", kind)
-    if kind is NumberKind.FLOAT:
-        if code.nullable or not text.isidentifier():
-            return Value(f"{pool.bind(floats.ring, 'ring')}({text})", kind)
-        ring = pool.bind(floats.ring, "ring")
-        return Value(f"({text} if {bounds(text, pool)} else {ring}({text}))", kind)
     return Value(f"({text} or 0)" if code.nullable else text, kind, code.type)
 
 
@@ -78,15 +73,9 @@ def scalar_of(value: Value, pool: Pool) -> Code:
         case NumberKind.DEC:
             return Code(value.text, value.type, False)
         case NumberKind.FLOAT:
-            return Code(f"{pool.bind(floats.plain, 'plain')}({value.text})", DOUBLE, False)
+            return Code(f"{pool.bind(floats.finite, 'finite')}({value.text})", DOUBLE, False)
         case NumberKind.ANY:
-            return Code(f"{pool.bind(floats.plain, 'plain')}({value.text})", None, False)
-
-
-def bounds(text: str, pool: Pool) -> str:
-    """Return the test that a float is finite."""
-    pool.names.setdefault("_INF", floats.INF)
-    return f"-_INF < {text} < _INF"
+            return Code(value.text, None, False)
 
 
 def product(values: Sequence[Value], pool: Pool) -> Value:
@@ -97,7 +86,7 @@ def product(values: Sequence[Value], pool: Pool) -> Value:
         return values[0]
     kind = max(value.kind for value in values)
     if kind is NumberKind.ANY:
-        times = pool.bind(floats.times, "times")
+        times = pool.bind(terms.multiply, "multiply")
         text = values[0].text
         for value in values[1:]:
             text = f"{times}({text}, {value.text})"

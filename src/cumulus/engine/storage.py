@@ -6,8 +6,8 @@ transaction began (None: no entry), and rolling back puts the same objects back.
 Keys are *packed*: `()` for no key column, the bare value for one, a tuple for more. Entries are packed, too: the bare
 number where the only value column is exact (*flat*), else a tuple, with a cell of `cumulus.engine.floats` for a DOUBLE.
 
-An entry whose COUNT is 0 while other numbers are not does not exist for readers, but it stays stored, and statements see its
-numbers: it is what a deletion that came before its insertion left, and the late insertion heals it.
+An entry whose COUNT is 0 while other numbers are not does not exist for readers, but it stays stored, and statements
+see its numbers: it is what a deletion that came before its insertion left, and the late insertion heals it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cumulus.algebra.scalar_code import canonical
-from cumulus.engine.floats import ZERO_CELL, cell_of, cell_value, exact, is_rest
+from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef
 
@@ -76,9 +76,7 @@ class Store:
         if entry is None or (self.count is not None and not entry[self.count]):
             return None
         if self.floats:
-            return tuple(
-                cell_value(value) if index in self.floats else value for index, value in enumerate(entry)
-            )
+            return tuple(read_cell(value) if index in self.floats else value for index, value in enumerate(entry))
         return tuple(entry)
 
     def pack_values(self, values: tuple[Any, ...]) -> Any:
@@ -86,7 +84,8 @@ class Store:
         if self.flat:
             return exact(values[0]) or None
         entry = tuple(
-            cell_of(value) if index in self.floats else exact(value) for index, value in enumerate(values)
+            add_to_cell(ZERO_CELL, finite(value)) if index in self.floats else exact(value)
+            for index, value in enumerate(values)
         )
         return None if self.is_gone(entry) else entry
 

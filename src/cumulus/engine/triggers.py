@@ -1,6 +1,7 @@
 """A whole program as one Python module: a function per trigger, per `:=` map and per indexed map.
 
-A trigger's function works in stages, so that every `+=` reads the state before the event and a failure leaves nothing behind:
+A trigger's function works in stages, so that every `+=` reads the state before the event and a failure leaves nothing
+behind:
 
 1. what the statements add is computed, into variables (all keys bound) or dicts (loops);
 2. statements that loop, cannot fail, and write a map that no statement still to be computed reads, add while they loop;
@@ -12,15 +13,17 @@ Only stage 1 can raise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cumulus.algebra import terms
 from cumulus.algebra.scalar_code import Code, Pool, canonical, may_raise
 from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Apply, Cast, Range, Term, children
 from cumulus.catalog.schema import Column
 from cumulus.engine import floats
-from cumulus.engine.numbers import NumberKind, Value, bounds, product
+from cumulus.engine.hidden import separated
+from cumulus.engine.numbers import NumberKind, Value, product
 from cumulus.engine.sources import CHANGES, Shared
 from cumulus.engine.storage import Store
 from cumulus.engine.values import Env, Setting, TermCoder
@@ -139,7 +142,7 @@ class ModuleCoder:
                     writer.line(f"{text} = {self._pool.bind(canonical, 'canonical')}({text})")
             head = f"def {name}({', '.join(env[variable].text for variable in trigger.variables)}):"
         coder = _StatementCoder(TermCoder(setting, writer), _all_exact(columns))
-        coder.write([statement for statement in trigger.statements if statement.op == "+="], env)
+        coder.write([_separated(s, env) for s in trigger.statements if s.op == "+="], env)
         for shared_head, shared in setting.shared.functions:
             module.lines += [(shared_head, None), *shared.written(), ("", None)]
         module.lines += [(head, None), *writer.written(), ("", None)]
@@ -151,7 +154,7 @@ class ModuleCoder:
         coder = TermCoder(setting, writer)
         store = coder.store(target)
         columns, groups = [], []
-        for statement in statements:
+        for statement in (_separated(statement, {}) for statement in statements):
             writer.about = statement
             columns.append(store.definition.column_index(statement.column))
             groups.append(writer.fresh(statement.column or "groups"))
@@ -247,9 +250,10 @@ class _StatementCoder:
     def _checked(self, statement: Statement, value: Value) -> str:
         store = self._coder.store(statement.map)
         if self._column(statement) in store.floats:
-            check = f"{self._pool.bind(floats.float_delta, 'float_delta')}({value.text})"
+            check = f"{self._pool.bind(floats.finite, 'finite')}({value.text})"
             if value.kind is NumberKind.FLOAT:
-                return f"{value.text} if {bounds(value.text, self._pool)} else {check}"
+                self._pool.names.setdefault("_INF", floats.INF)
+                return f"{value.text} if -_INF < {value.text} < _INF else {check}"
             return check
         if value.kind is NumberKind.FLOAT:
             raise ValidationError(
@@ -278,20 +282,19 @@ class _StatementCoder:
         def add(bound: Env, values: list[Value]) -> None:
             delta = self._writer.fresh("delta")
             self._writer.line(f"{delta} = {product(values, self._pool).text}")
-            key = self._key(store, [bound[name].text for name in statement.keys])
-            self._add(store, key, {self._column(statement): delta})
+            with self._writer.block(f"if {delta}:"):
+                key = self._key(store, [bound[name].text for name in statement.keys])
+                self._add(store, key, {self._column(statement): delta})
 
         self._coder.run([statement.term], env, add)
 
-    def _add_point(
-        self, store: Store, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env
-    ) -> None:
+    def _add_point(self, store: Store, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env) -> None:
         """Write stage 3 for one entry, whose key the trigger binds."""
         deltas: dict[int, str] = {}
         for column, names in columns.items():
             deltas[column] = names[0]
             for name in names[1:]:
-                plus = self._pool.bind(floats.plus, "plus")
+                plus = self._pool.bind(terms.add, "add")
                 self._writer.line(f"{names[0]} = {plus}({names[0]}, {name})")
         with self._writer.block(f"if {' or '.join(deltas.values())}:"):
             key = self._key(store, [env[name].text for name in keys])
@@ -362,6 +365,10 @@ class _StatementCoder:
         return " or ".join(tests), f"({', '.join(names)},)"
 
 
+def _separated(statement: Statement, env: Env) -> Statement:
+    return replace(statement, term=separated(statement.term, frozenset(env)))
+
+
 def _all_exact(columns: tuple[Column, ...]) -> bool:
     return all(column.type is not None and not column.type.is_float for column in columns)
 
@@ -385,7 +392,7 @@ def _assignments(program: Program) -> dict[str, list[Statement]]:
             return
         if target in path:
             raise ValidationError(
-                f"the := maps {', '.join((*path[path.index(target):], target))} read each other",
+                f"the := maps {', '.join((*path[path.index(target) :], target))} read each other",
                 hint="A := map may read maps that += fills, and := maps before it.",
             )
         for statement in found[target]:

@@ -1,8 +1,8 @@
 """Value context as Python source: the loops, look-ups and conditions of one term.
 
-A product is a join. Its factors are put in an order in which every one finds its inputs bound: conditions and look-ups as early
-as possible, then the net change of a batch, then slices of maps, whole maps last. What can fail (a division, a cast) never
-moves before a factor that stood left of it. Innermost stands the continuation, usually "add the product".
+A product is a join. Its factors are put in an order in which every one finds its inputs bound: conditions and look-ups
+as early as possible, then the net change of a batch, then slices of maps, whole maps last. What can fail (a division, a
+cast) never moves before a factor that stood left of it. Innermost stands the continuation, usually "add the product".
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from cumulus.algebra import scalar_code
+from cumulus.algebra import scalar_code, terms
 from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder
-from cumulus.algebra.scope import inputs, outputs
+from cumulus.algebra.scope import inputs, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -35,7 +35,6 @@ from cumulus.algebra.terms import (
     children,
 )
 from cumulus.catalog.schema import Column
-from cumulus.engine import floats
 from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
 from cumulus.engine.sources import Shared, Source, batch_source, group_source, map_source
 from cumulus.engine.storage import Store
@@ -155,7 +154,13 @@ class TermCoder:
         place, term = candidate
         if not inputs(term) <= env.keys():
             return False
-        return place == pending[0][0] or not scalar_code.may_raise(term)
+        if place == pending[0][0]:
+            return True
+        if _has_lift(term):  # it holds for every value of a variable, so what restricts the variable goes first
+            mine = set(outputs(term)) - env.keys()
+            if any(earlier < place and not mine.isdisjoint(outputs(other)) for earlier, other in pending):
+                return False
+        return not scalar_code.may_raise(term)
 
     def _cost(self, term: Term, env: Env) -> tuple[int, int]:
         """Rank a factor that is ready: cheap and selective first."""
@@ -213,9 +218,9 @@ class TermCoder:
                 assert_never(term)
 
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
-        """An inner sum: once per firing if it may be shared, in place if it stands last, else into a variable or a dict."""
+        """Write an inner sum: shared, in place if it stands last, else into a variable or a dict."""
         free = [name for name in outputs(term) if name not in env]
-        if self.is_shareable(term):
+        if self.is_shareable(term, env):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -227,17 +232,17 @@ class TermCoder:
             self._scan(self._grouped(term, free, env), tuple(map(Var, free)), env, then)
 
     def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
+        """Write an inner sum where it stands: its bindings are added one by one."""
         if isinstance(term, Sum):
             for part in term.parts:
                 self.run([part], env, then)
             return
-        hidden = set(outputs(term.term)) - set(term.group) - inputs(term.term)
+        group = term.group
 
         def outside(bound: Env, values: list[Value]) -> None:
-            visible = {name: code for name, code in bound.items() if name not in hidden}
-            then(visible | {name: env[name] for name in hidden if name in env}, values)
+            then({name: code for name, code in bound.items() if name in env or name in group}, values)
 
-        self.run([term.term], {name: code for name, code in env.items() if name not in hidden}, outside)
+        self.run([term.term], env, outside)
 
     def _lift(self, variable: str, inner: Term, env: Env, then: Then) -> None:
         free = [name for name in outputs(inner) if name not in env]
@@ -300,7 +305,9 @@ class TermCoder:
         }
         entry = self.writer.fresh("entry")
         if len(bound) == source.width:
-            self.writer.line(f"{entry} = {source.text}.get({source.key_text([bound[i].text for i in range(len(keys))])})")
+            self.writer.line(
+                f"{entry} = {source.text}.get({source.key_text([bound[i].text for i in range(len(keys))])})"
+            )
             with self._when(f"{entry} is not None"):
                 self._visit(source, entry, env, then)
             return
@@ -392,10 +399,12 @@ class TermCoder:
 
         def add(bound: Env, values: list[Value]) -> None:
             for variable in free:
-                known = codes.get(variable)
+                before = codes.get(variable)
                 here = bound[variable]
-                same = known is None or known.type == here.type
-                codes[variable] = Code("", here.type if same else None, here.nullable or bool(known and known.nullable))
+                same = before is None or before.type == here.type
+                codes[variable] = Code(
+                    "", here.type if same else None, here.nullable or bool(before and before.nullable)
+                )
             texts = [bound[variable].text for variable in free]
             keys.append(texts[0] if len(texts) == 1 else f"({', '.join(texts)})")
             sums.add(product(values, self.pool))
@@ -403,15 +412,20 @@ class TermCoder:
         self._added(term, env, add, True)
         kind = sums.finish()
         columns = tuple(
-            Column(variable, codes[variable].type, not codes[variable].nullable) if variable in codes else Column(variable)
+            Column(variable, codes[variable].type, not codes[variable].nullable)
+            if variable in codes
+            else Column(variable)
             for variable in free
         )
         return group_source(name, columns, kind, self)
 
-    def is_shareable(self, term: Term) -> bool:
-        """Whether `term` is worth evaluating once per firing: it needs no variable from outside, and it reads the batch or is
-        a mere number inside a loop."""
-        if inputs(term) or not isinstance(term, (AggSum, Sum)):
+    def is_shareable(self, term: Term, env: Env) -> bool:
+        """Whether `term` is worth evaluating once per firing.
+
+        It is if it needs no variable from outside, and it reads the batch or is a mere number inside a loop.
+        """
+        inner = variables_of(term).difference(outputs(term))
+        if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
             return False
         return self._mentions_batch(term) or (self._loops > 0 and not outputs(term) and _reads(term))
 
@@ -458,7 +472,8 @@ class TermCoder:
         key = self.writer.fresh("key")
         over = source.text
         if places:
-            over = f"{source.slice(places)}.get({bound[0] if len(bound) == 1 else f'({", ".join(bound)})'}, ())"
+            part = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"
+            over = f"{source.slice(places)}.get({part}, ())"
         with self.writer.block(f"for {key} in {over}:"):
             if store.count is not None and not store.flat:
                 self.writer.line(f"if not {source.text}[{key}][{store.count}]: continue")
@@ -476,7 +491,11 @@ class TermCoder:
         return self.setting.stores[name]
 
     def _plus(self) -> str:
-        return self.pool.bind(floats.plus, "plus")
+        return self.pool.bind(terms.add, "add")
+
+
+def _has_lift(term: Term | Range) -> bool:
+    return isinstance(term, Lift) or any(_has_lift(child) for child in children(term))
 
 
 def _reads(term: Term | Range) -> bool:

@@ -70,7 +70,7 @@ class Writer:
         start = len(self.lines)
         self.depth += 1
         yield
-        if not any(text for _, text, _ in self.lines[start:]):
+        if len(self.lines) == start:
             self.line("pass")
         self.depth -= 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,6 @@ from cumulus.errors import InputError, UnknownNameError
 
 RELATIVE = 1e-9
 """Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
-
-_TAKEN = ("i", "u")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,49 +135,6 @@ def recompute(select: str, tables: Mapping[str, pa.Table]) -> pa.Table:
             raise InputError(f"DuckDB cannot recompute the view: {problem}", hint=f"The query is: {select}") from None
 
 
-def replay(changes: Iterable[Mapping[str, pa.Table]], keys: Mapping[str, tuple[str, ...]]) -> dict[str, pa.Table]:
-    """Return the tables that a stream of changes leaves behind.
-
-    Within a primary key, changes count in the order of `seq`; an insertion of a key that is there is left out, as
-    the quarantine does.
-
-    Parameters
-    ----------
-    changes
-        One mapping per epoch: table → rows with the columns `op` (``i``, ``u`` or ``d``) and `seq` first.
-    keys
-        Table → primary key, for every table of the stream.
-
-    Returns
-    -------
-    dict
-        Table → its rows without `op` and `seq`, in the order of their keys' last change.
-    """
-    parts: dict[str, list[pa.Table]] = defaultdict(list)
-    for epoch in changes:
-        for name, rows in epoch.items():
-            parts[name].append(rows)
-    return {name: _last_rows(pa.concat_tables(pieces), keys[name]) for name, pieces in parts.items()}
-
-
-def _last_rows(changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    columns = ", ".join(f'"{name}"' for name in key)
-    taken = ", ".join(f"'{op}'" for op in _TAKEN)
-    return recompute(
-        f"""
-        WITH told AS (
-          SELECT *, lag(op) OVER (PARTITION BY {columns} ORDER BY seq) AS op_before FROM changes
-        ), valid AS (
-          SELECT * FROM told WHERE NOT (op = 'i' AND COALESCE(op_before, 'd') IN ({taken}))
-        ), last AS (
-          SELECT * FROM valid QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY seq DESC) = 1
-        )
-        SELECT * EXCLUDE (op, seq, op_before) FROM last WHERE op <> 'd' ORDER BY seq
-        """,
-        {"changes": changes},
-    )
-
-
 def differences(
     expected: pa.Table,
     actual: pa.Table,
@@ -260,8 +215,7 @@ Floats = Counter[tuple[Any, ...]]
 
 def _grouped(table: pa.Table, exact: list[int], floats: list[int]) -> dict[tuple[Any, ...], Floats]:
     """Return exact values → how often each combination of float values stands beside them."""
-    columns = [column.to_pylist() for column in table.columns]
-    rows: Iterable[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter(())
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
     grouped: dict[tuple[Any, ...], Floats] = defaultdict(Counter)
     for row in rows:
         grouped[tuple(row[index] for index in exact)][tuple(row[index] for index in floats)] += 1

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from cumulus.catalog import DELETE, INSERT, Event, Row
+from cumulus.catalog import INSERT, Event, Row
 from cumulus.errors import MissingError
+from cumulus.workloads import changes
 from cumulus.workloads.checks import Declared, declared, recompute
 
 EPOCHS = 53
@@ -110,7 +109,7 @@ def quarantined() -> list[Event]:
     seen: set[Row] = set()
     found = []
     names = tables()["weather"].schema.names
-    for row in _rows(published()["weather"]):
+    for row in changes.rows(published()["weather"]):
         key = tuple(row[names.index(name)] for name in tables()["weather"].key)
         if key in seen:
             found.append(Event(INSERT, "weather", row))
@@ -128,10 +127,11 @@ class Weeks:
     changes: dict[str, pa.Table]
 
     def epoch(self, number: int) -> dict[str, pa.Table]:
-        """Return the changes of one epoch, 0 to 52: table → rows, `op` and `seq` first. Every table is there."""
+        """Return the changes of one epoch, 0 to 52; every table is there, those of `STATIC` in epoch 0 only."""
         return {
             name: rows.filter(pc.equal(rows["epoch"], number)).drop_columns(["epoch"])
             for name, rows in self.changes.items()
+            if not (number and name in STATIC)
         }
 
 
@@ -155,17 +155,17 @@ def weeks() -> Weeks:
         places, sort_keys=[(name, "ascending") for name in ("moment", "step", "relation", "position")]
     )
     sequence = pc.inverse_permutation(order.cast(pa.int64()), output_type=pa.int64())
-    changes = {}
+    found = {}
     start = 0
     for name, rows in told.items():
         seq = sequence.slice(start, rows.num_rows)
         start += rows.num_rows
         epoch = pc.divide(rows["moment"], _MINUTES_A_WEEK).cast(pa.int32())
-        changes[name] = pa.table(
+        found[name] = pa.table(
             [epoch, rows["op"], seq, *(rows[field.name].cast(field.type) for field in tables()[name].schema)],
             names=["epoch", "op", "seq", *tables()[name].schema.names],
         ).sort_by("seq")
-    return Weeks(changes)
+    return Weeks(found)
 
 
 _MINUTES_A_DAY = 24 * 60
@@ -229,26 +229,8 @@ def write(folder: Path, *, epochs: int = EPOCHS) -> Path:
     Path
         `folder`.
     """
-    stream = weeks()
-    for number in range(epochs):
-        write_epoch(folder, number, stream.epoch(number))
+    changes.write(folder, map(weeks().epoch, range(epochs)))
     return folder
-
-
-def write_epoch(folder: Path, number: int, changes: dict[str, pa.Table]) -> None:
-    """Write the files of one epoch; `number` counts from 0 and names them.
-
-    The i-th file of a table is epoch i's, so a table without changes gets an empty file, but for the static ones.
-    Each file is written aside and renamed, so a host that watches the folder never sees half of one.
-    """
-    for name, rows in changes.items():
-        if name in STATIC and number:
-            continue
-        target = folder / name / f"{number:04d}.parquet"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.part")
-        pq.write_table(rows, aside)
-        aside.rename(target)
 
 
 def events(*, epochs: int = EPOCHS, duplicates: bool = False) -> Iterator[list[Event]]:
@@ -262,33 +244,6 @@ def events(*, epochs: int = EPOCHS, duplicates: bool = False) -> Iterator[list[E
         Also the insertions of `quarantined`, which a host with kept rows refuses.
     """
     refused = set() if duplicates else set(quarantined())
-    estimates: dict[Row, Row] = {}
-    stream = weeks()
-    names = tables()["flights"].schema.names
-    positions = [names.index(name) for name in tables()["flights"].key]
-    delay = names.index("dep_delay")
-    for number in range(epochs):
-        changes = [
-            (seq, op, name, row)
-            for name, rows in stream.epoch(number).items()
-            for seq, op, row in zip(
-                rows["seq"].to_pylist(), rows["op"].to_pylist(), _rows(rows.drop_columns(["op", "seq"])), strict=True
-            )
-        ]
-        changes.sort(key=lambda change: change[0])
-        told: list[Event] = []
-        for _, op, name, row in changes:
-            key = tuple(row[position] for position in positions) if name == "flights" else ()
-            if op == "u":
-                told.append(Event(DELETE, name, estimates.pop(key)))
-            event = Event(DELETE if op == "d" else INSERT, name, row)
-            if event in refused:
-                continue
-            told.append(event)
-            if op == "i" and name == "flights" and row[delay] is not None and row[delay] >= LATE_MINUTES:
-                estimates[key] = row
-        yield told
-
-
-def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+    told = changes.events(map(weeks().epoch, range(epochs)), {"flights": tables()["flights"].key})
+    for epoch in told:
+        yield [event for event in epoch if event.relation != "weather" or event not in refused]

@@ -1,0 +1,1 @@
+../src/cumulus/workloads/flights.sql

@@ -1,0 +1,7 @@
+-- Forecast: what small orders of 1994 would have earned without their discounts of five to seven per cent.
+CREATE VIEW q6 AS
+SELECT SUM(l_extendedprice * l_discount) AS revenue
+FROM lineitem
+WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
+  AND l_discount BETWEEN 0.05 AND 0.07
+  AND l_quantity < 24;

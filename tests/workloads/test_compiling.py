@@ -1,0 +1,43 @@
+"""Every workload compiles, and its views promise the columns that DuckDB computes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from cumulus.catalog.types import arrow_type
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.workloads import checks, flights, shop, tpch
+
+WORKLOADS = {"flights": flights.sql(), "shop": shop.sql()} | {query: tpch.sql(query) for query in tpch.QUERIES}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_view_has_the_oracles_columns_and_types(workload: str) -> None:
+    sql = WORKLOADS[workload]
+    empty = {name: table.schema.empty_table() for name, table in checks.declared(sql).items()}
+    program = compile_sql(sql)
+    assert [view.name for view in program.views] == list(checks.views(sql))
+    for view in program.views:
+        wanted = checks.recompute(checks.views(sql)[view.name], empty).schema
+        promised = pa.schema([(column.name, arrow_type(column.type)) for column in view.columns if column.type])
+        assert promised == wanted, view.name
+
+
+@pytest.mark.parametrize("keys", ["none", "primary", "foreign", "rely"])
+def test_tpch_compiles_with_all_keys_and_static_tables(keys: str) -> None:
+    for query in tpch.QUERIES:
+        program = compile_sql(tpch.sql(query, keys=keys, static=("region", "nation")))
+        assert [relation.name for relation in program.relations] == list(tpch.query_columns(query))
+        for relation in program.relations:
+            assert relation.static == (relation.name in ("region", "nation"))
+            assert relation.key == (() if keys == "none" else tpch.TABLES[relation.name].key)
+            assert relation.key_rely == (keys == "rely")
+            assert len(relation.foreign_keys) == (
+                0 if keys in ("none", "primary") else expected_parents(relation.name, query)
+            )
+
+
+def expected_parents(table: str, query: str) -> int:
+    parents = {key.parent for key in tpch.TABLES[table].foreign_keys}
+    return len(parents & set(tpch.query_columns(query)))
