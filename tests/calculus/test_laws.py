@@ -41,7 +41,7 @@ def test_the_delta_is_the_change_of_the_value(term, database, event):
 @settings(max_examples=200, deadline=None)
 @given(terms(), databases, databases)
 def test_the_delta_of_a_batch_is_the_change_of_the_value(term, database, batch):
-    net = {row: count for row, count in batch["r"].items()}
+    net = dict(batch["r"])
     after = copy(database)
     for row, count in net.items():
         after["r"][row] = after["r"].get(row, 0) + count

@@ -85,7 +85,7 @@ def as_text(value: Any) -> str:
     if kind is bool:
         return "true" if value else "false"
     if kind is Decimal:
-        return f"{value:f}"
+        return f"{value if value else value.copy_abs():f}"
     if kind is Interval:
         return span_as_text(value)
     if kind is dt.datetime:
@@ -99,8 +99,8 @@ def as_text(value: Any) -> str:
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 _SPACE = " \t\n\v\f\r"
-_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?", re.ASCII)
-_OTHER_BASE = re.compile(r"([+-]?)0([xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[bB][01]+(?:_[01]+)*)", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+(_\d+)*)?", re.ASCII)
+_OTHER_BASE = re.compile(r"0([xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[bB][01]+(?:_[01]+)*)", re.ASCII)
 # More digits before the point than any type has: no need to write them out.
 _LARGEST_EXPONENT = 60
 
@@ -145,7 +145,7 @@ def _whole(value: Any, target: SqlType) -> int:
         case str():
             other = _OTHER_BASE.fullmatch(value.strip(_SPACE))
             if other:
-                return int(other[1] + "0" + other[2], 0)
+                return int("0" + other[1], 0)
             return int(rounded(_number(value, target), 0))
         case _:
             _fail(value, target)
@@ -171,9 +171,9 @@ def _to_decimal(value: Any, target: SqlType) -> Decimal:
 def _float_to_decimal(value: float, target: SqlType) -> Decimal:
     # As DuckDB: multiply in double precision, then round half away from zero.
     scaled = value * float(f"1e{target.scale}")
-    if not math.isfinite(scaled):
-        _fail(value, target, _OUT)
     size = abs(scaled)
+    if not size < float(f"1e{target.precision}"):
+        _fail(value, target, _OUT)
     below = math.floor(size)
     nearest = below + (size - below >= 0.5)
     return Decimal(-nearest if scaled < 0 else nearest).scaleb(-target.scale, EXACT)
@@ -196,7 +196,7 @@ def _to_double(value: Any, target: SqlType) -> float:
             _fail(value, target)
 
 
-_SINGLE = struct.Struct("f")
+_SINGLE = struct.Struct("<f")  # unlike the native format, it refuses what is out of range
 
 
 def _to_real(value: Any, target: SqlType) -> float:
@@ -232,14 +232,15 @@ def _to_boolean(value: Any, target: SqlType) -> bool:
 _DATE = r"(?P<year>\d+)(?P<sep>[-/\\ ])(?P<month>\d{1,2})(?P=sep)(?P<day>\d{1,2})"
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})(\.(?P<fraction>\d*))?)?"
 # An offset is read and, as in DuckDB, means nothing to a timestamp without time zone.
-_ZONE = r"(\s*(Z|UTC|[+-]\d{1,2}(:\d{2}(:\d{2})?)?))?"
+_ZONE = r"(\s*(Z|UTC|[+-]\d{1,2}(:?\d{2}(:?\d{2})?)?))?"
 _POINT = re.compile(rf"{_DATE}(([ T]|\s+){_TIME}{_ZONE})?", re.ASCII)
 
 
-def _parse_point(text: str, target: SqlType) -> dt.datetime:
+def _parse_point(text: str, target: SqlType) -> tuple[dt.datetime, bool]:
+    """Return a timestamp, and whether the text means the midnight after its day."""
     stripped = text.strip(_SPACE)
     if stripped.lower() == "epoch":
-        return dt.datetime(1970, 1, 1)
+        return dt.datetime(1970, 1, 1), False
     found = _POINT.fullmatch(stripped)
     if found is None:
         _fail(text, target)
@@ -249,8 +250,8 @@ def _parse_point(text: str, target: SqlType) -> dt.datetime:
     try:
         day = dt.datetime(int(found["year"]), int(found["month"]), int(found["day"]))
         if midnight:
-            return day + dt.timedelta(days=1)
-        return day.replace(hour=hour, minute=minute, second=second, microsecond=micros)
+            return day, True
+        return day.replace(hour=hour, minute=minute, second=second, microsecond=micros), False
     except (ValueError, OverflowError):
         _fail(text, target, "is no day of the years 1 to 9999, or no time of day")
 
@@ -262,7 +263,7 @@ def _to_date(value: Any, target: SqlType) -> dt.date:
         case dt.date():
             return value
         case str():
-            return _parse_point(value, target).date()
+            return _parse_point(value, target)[0].date()
         case _:
             _fail(value, target)
 
@@ -274,7 +275,10 @@ def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
         case dt.date():
             return dt.datetime(value.year, value.month, value.day)
         case str():
-            return _parse_point(value, target)
+            point, next_midnight = _parse_point(value, target)
+            if next_midnight and point.date() == dt.date.max:
+                _fail(value, target, _OUT)
+            return point + dt.timedelta(days=1) if next_midnight else point
         case _:
             _fail(value, target)
 

@@ -180,8 +180,8 @@ def date_trunc(part: str, value: Any) -> Any:
 
 def _trunc_span(name: str, part: str, span: Interval) -> Interval:
     months, days, micros = span
-    if name in _MONTHS:
-        return Interval(months - _rest(months, _MONTHS[name]), 0, 0)
+    if name in _MONTHS or name == "isoyear":
+        return Interval(months - _rest(months, _MONTHS.get(name, 12)), 0, 0)
     if name in ("week", "yearweek"):
         return Interval(months, days - _rest(days, 7), 0)
     if name in _DAYS:
@@ -344,7 +344,7 @@ CALENDAR_FUNCTIONS: tuple[Function, ...] = (
     Function("date_part", date_part, takes("date_part", BIGINT, TEXT, TIMES)),
     Function("date_trunc", date_trunc, _trunc_type),
     Function("date_diff", date_diff, takes("date_diff", BIGINT, TEXT, POINTS, POINTS)),
-    Function("make_date", make_date, takes("make_date", DATE, *[INTEGERS] * 3)),
+    Function("make_date", make_date, takes("make_date", DATE, *[INTEGERS - {Kind.HUGEINT}] * 3)),
     Function("last_day", last_day, takes("last_day", DATE, POINTS)),
     Function("strftime", strftime, _strftime_type),
 )

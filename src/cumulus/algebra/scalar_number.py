@@ -79,7 +79,7 @@ def multiply(left: Any, right: Any) -> Any:
     if kind is other and (kind is float or kind is int):
         return left * right
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _multiply_exactly(left, right)
+        return _plain(_multiply_exactly(left, right))
     if kind in _NUMBER_CLASSES and other in _NUMBER_CLASSES:
         return float(left) * float(right)
     return scalar_time.multiply(left, right)
@@ -118,7 +118,7 @@ def remainder(left: Any, right: Any) -> Any:
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _remainder_exactly(left, right)
+        return _plain(_remainder_exactly(left, right))
     if math.isinf(left):
         return math.nan
     return math.fmod(left, right)
@@ -130,7 +130,7 @@ _ZERO_HINT = "Guard it: CASE WHEN divisor <> 0 THEN … END, or divide by NULLIF
 def negate(value: Any) -> Any:
     """Return -value, of a number or a span."""
     if type(value) is Decimal:
-        return value.copy_negate() if value else value  # a decimal has no negative zero
+        return value.copy_negate() if value else value
     if type(value) is Interval:
         return Interval(-value.months, -value.days, -value.micros)
     return -value
@@ -161,13 +161,13 @@ def round_number(value: Any, digits: int = 0) -> Any:
 
 
 def _plain(value: Decimal) -> Decimal:
-    """Return `value` without the sign of a negative zero."""
+    """Return `value`, without the sign that Python gives some zeros: a DECIMAL has no negative zero."""
     return value if value else value.copy_abs()
 
 
 def _round_float(value: float, digits: int) -> float:
     # DuckDB's arithmetic, step for step: it decides 2.675 (2.68) and 1.005 (1.0).
-    if digits == 0:
+    if digits == 0 or not math.isfinite(value):
         return _nearest(value)
     try:
         scale = math.pow(10.0, abs(digits))

@@ -21,8 +21,9 @@ def _simple(change: Callable[[str], str], others: dict[str, str]) -> Callable[[s
     class Mapping(dict[int, str]):
         def __missing__(self, code: int) -> str:
             character = chr(code)
-            changed = others.get(character) or change(character)
-            self[code] = changed if len(changed) == 1 else character
+            # Where Unicode's full mapping is longer than one character, the title form may still be one.
+            candidates = (others.get(character, ""), change(character), character.title())
+            self[code] = next((changed for changed in candidates if len(changed) == 1), character)
             return self[code]
 
     table = Mapping()
@@ -76,9 +77,6 @@ def ilike(text: str, pattern: str, escape: str = "") -> bool:
 
 def substring(text: str, start: int, length: int | None = None) -> str:
     """Return `length` characters (backwards if negative) from `start` (1-based, from the end if negative)."""
-    if abs(start) > _LIMIT or (length is not None and abs(length) > _LIMIT):
-        arguments = (text, start) if length is None else (text, start, length)
-        raise failure("substring", arguments, f"positions and lengths end at {_LIMIT}")
     begin = start - 1 if start > 0 else (len(text) + start if start < 0 else -1)
     if length is None:
         return text[max(begin, 0) :]
@@ -86,9 +84,6 @@ def substring(text: str, start: int, length: int | None = None) -> str:
     if length < 0:
         begin, end = end, begin
     return text[max(begin, 0) : max(end, 0)]
-
-
-_LIMIT = 4_294_967_295
 
 
 def left(text: str, count: int) -> str:

@@ -32,9 +32,14 @@ def whole_quotient(value: int, unit: int) -> int:
     return value // unit if value >= 0 else -(-value // unit)
 
 
+def fits(value: int, bits: int) -> bool:
+    """Whether `value` is an integer of so many bits."""
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
 def checked_span(name: str, arguments: tuple[Any, ...], months: int, days: int, micros: int) -> Interval:
     """Return a span, or raise if a part leaves its range (32, 32 and 64 bits)."""
-    if abs(months) >> 31 or abs(days) >> 31 or abs(micros) >> 63:
+    if not (fits(months, 32) and fits(days, 32) and fits(micros, 64)):
         raise failure(name, arguments, "the interval is out of range")
     return Interval(months, days, micros)
 
@@ -42,16 +47,24 @@ def checked_span(name: str, arguments: tuple[Any, ...], months: int, days: int, 
 def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datetime:
     """Return `point` moved by `span`: months first (to the month's last day at most), then days, then time."""
     try:
-        start = moment(point)
+        start, days = moment(point), direction * span.days
         if span.months:
             index = start.year * 12 + start.month - 1 + direction * span.months
             year, month = index // 12, index % 12 + 1
+            # The months may leave the range and the days come back: detour over the same calendar 400 years off.
+            if year > dt.MAXYEAR:
+                year, days = year - 400, days + _DAYS_OF_400_YEARS
+            elif year < dt.MINYEAR:
+                year, days = year + 400, days - _DAYS_OF_400_YEARS
             start = start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
-        if span.days or span.micros:
-            start += dt.timedelta(days=direction * span.days, microseconds=direction * span.micros)
+        if days or span.micros:
+            start += dt.timedelta(days=days, microseconds=direction * span.micros)
         return start
     except (ValueError, OverflowError):
         raise failure(name, (point, span), "the timestamp is out of range", _RANGE_HINT) from None
+
+
+_DAYS_OF_400_YEARS = 146_097
 
 
 def _days_later(name: str, point: dt.date, days: int, direction: int) -> dt.date:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from cumulus.algebra.dateparts import PARTS
 from cumulus.catalog.types import Interval
@@ -29,8 +29,8 @@ _UNITS = {
 }
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<sign>[+-]?)(?P<hours>\d+):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}(?:\.\d*)?))?(?![\w:.])"
-    r"|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(?P<unit>[A-Za-z]*))\s*",
+    r"\s*(?:(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}(?:\.\d*)?))?(?![\w:.])"
+    r"|(?P<number>-?\d+(?:\.\d*)?)\s*(?P<unit>[A-Za-z]*))\s*",
     re.ASCII,
 )
 
@@ -61,23 +61,30 @@ def parse_span(text: str) -> Interval:
             time = Decimal(int(token["hours"]) * 3600 + int(token["minutes"]) * 60) + Decimal(token["seconds"] or 0)
             if int(token["minutes"]) > 59 or Decimal(token["seconds"] or 0) >= 60:
                 raise ValueError(f"{token[0].strip()!r} is no time")
+            if position < len(body):
+                raise ValueError("a time comes last")
             micros += (-time if token["sign"] == "-" else time) * _MICROS_PER_SECOND
             continue
         unit = PARTS.get(token["unit"].lower()) if token["unit"] else ("second" if token[0] == body else None)
         if unit not in _UNITS:
             raise ValueError(f"there is no unit {token['unit']!r}")
-        more_months, more_days, more_micros = _amount(Decimal(token["number"]), *_UNITS[unit])
+        more_months, more_days, more_micros = _amount(Decimal(token["number"]), unit)
         months, days, micros = months + more_months, days + more_days, micros + more_micros
     if not body:
         raise ValueError("it is empty")
     whole = Interval(months, days, int(micros))
-    if abs(months) >> 31 or abs(days) >> 31 or abs(whole.micros) >> 63:
+    if max(abs(months), abs(days)) >= 1 << 31 or abs(whole.micros) >= 1 << 63:
         raise ValueError("it is out of range")
     return Interval(*(-part for part in whole)) if ago else whole
 
 
-def _amount(number: Decimal, months: int, days: int, micros: int) -> tuple[int, int, Decimal]:
-    """Return `number` of a unit; fractions of a month flow into days of 30, fractions of a day into time."""
+def _amount(number: Decimal, unit: str) -> tuple[int, int, Decimal]:
+    """Return `number` of a unit: years are rounded to months, months flow into days of 30, days flow into time."""
+    months, days, micros = _UNITS[unit]
+    if months >= 12:
+        return int((number * months).to_integral_value(ROUND_HALF_UP)), 0, Decimal()
+    if unit == "second":
+        return 0, 0, (number * micros).to_integral_value(ROUND_HALF_UP)
     in_months = number * months
     in_days = number * days + (in_months - int(in_months)) * 30
     return int(in_months), int(in_days), number * micros + (in_days - int(in_days)) * _MICROS_PER_DAY

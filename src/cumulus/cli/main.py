@@ -8,6 +8,9 @@ import click
 import typer
 from rich.console import Console
 
+from cumulus.cli.doctor import doctor
+from cumulus.cli.query import query
+from cumulus.cli.run import run
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
 
@@ -19,6 +22,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.command("run")(run)
+app.command("query")(query)
+app.command("doctor")(doctor)
 
 
 def _version(wanted: bool) -> None:

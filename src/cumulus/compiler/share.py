@@ -14,7 +14,20 @@ from itertools import permutations, product
 from math import factorial, prod
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import Apply, Cast, Compare, Const, Lift, Sum, Term, Var, product_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Const,
+    Lift,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    children,
+    product_of,
+)
 
 MAX_ORDERS = 5040
 """How many orders of tied factors are tried."""
@@ -57,25 +70,20 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
     """
     parts = list(factors)
     wanted = frozenset(keys)
-    colours = _refined(parts, wanted)
-    signed = sorted(
-        ((is_value(part), _signature(part, colours), index) for index, part in enumerate(parts)),
-        key=lambda item: item[:2],
-    )
-    ties: list[list[int]] = []
-    previous: tuple[bool, str] | None = None
-    for value, text, index in signed:
-        if previous == (value, text):
-            ties[-1].append(index)
-        else:
-            ties.append([index])
-        previous = (value, text)
-    orders: Iterable[tuple[int, ...]]
-    if prod(factorial(len(tie)) for tie in ties) <= MAX_ORDERS:
-        orders = (tuple(i for tie in choice for i in tie) for choice in product(*(permutations(t) for t in ties)))
+    # The join alone decides the numbering, so that columns that add up different numbers of it share their keys' order.
+    join = [part for part in parts if not is_value(part)]
+    values = [part for part in parts if is_value(part)]
+    colours = _refined(join, wanted, frozenset[str]().union(*(variables_of(part) for part in values)))
+    ties: dict[str, list[Term]] = {}
+    for part in join:
+        ties.setdefault(_signature(part, colours), []).append(part)
+    tied = [ties[text] for text in sorted(ties)]
+    orders: Iterable[list[Term]]
+    if prod(factorial(len(tie)) for tie in tied) <= MAX_ORDERS:
+        orders = ([part for tie in choice for part in tie] for choice in product(*(permutations(t) for t in tied)))
     else:
-        orders = [tuple(index for tie in ties for index in tie)]
-    return min((_numbered([parts[index] for index in order], wanted, colours) for order in orders), key=_rank)
+        orders = [[part for tie in tied for part in tie]]
+    return min((_numbered(order, values, wanted, colours) for order in orders), key=_rank)
 
 
 def _rank(form: Canonical) -> tuple[str, str]:
@@ -86,9 +94,9 @@ def _signature(part: Term, colours: Mapping[str, str]) -> str:
     return str(rename(part, {name: colours[name] for name in variables_of(part)}))
 
 
-def _refined(parts: list[Term], keys: frozenset[str]) -> dict[str, str]:
+def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) -> dict[str, str]:
     """Colour variables by where they stand, until no colour splits any more."""
-    names = sorted(frozenset[str]().union(*(variables_of(part) for part in parts)) | keys)
+    names = sorted(frozenset[str]().union(*(variables_of(part) for part in parts)) | keys | others)
     colours = {name: "k" if name in keys else "x" for name in names}
     for _ in range(len(names)):
         places: dict[str, list[str]] = {name: [] for name in names}
@@ -106,25 +114,23 @@ def _refined(parts: list[Term], keys: frozenset[str]) -> dict[str, str]:
     return colours
 
 
-def _numbered(parts: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
+def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
     numbers: dict[str, str] = {}
-    for part in parts:
+    for part in join:
         for name in _in_order(part):
             if name not in numbers:
                 numbers[name] = f"v{len(numbers)}"
-    for name in sorted(keys - set(numbers), key=lambda name: colours[name]):
+    for name in sorted(set(colours) - set(numbers), key=lambda name: colours[name]):
         numbers[name] = f"v{len(numbers)}"
-    skeleton = product_of(rename(part, numbers) for part in parts if not is_value(part))
-    values = product_of(rename(part, numbers) for part in parts if is_value(part))
+    skeleton = product_of(rename(part, numbers) for part in join)
+    summed = sorted(str(rename(part, numbers)) for part in values)
     ordered_keys = tuple(sorted(keys, key=lambda name: int(numbers[name][1:])))
     shown = ",".join(numbers[name] for name in ordered_keys)
-    return Canonical(f"[{shown}] {skeleton}", str(values), ordered_keys)
+    return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)
 
 
 def _in_order(part: Term) -> tuple[str, ...]:
     """Return the variables of a factor in the order in which its text names them."""
-    from cumulus.algebra.terms import AggSum, Batch, Relation, children
-
     match part:
         case Relation(_, variables) | Batch(_, variables):
             return variables
@@ -134,7 +140,5 @@ def _in_order(part: Term) -> tuple[str, ...]:
             return (variable, *_in_order(inner))
         case AggSum(group, inner):
             return (*group, *_in_order(inner))
-        case Compare() | Apply() | Cast() | Sum():
-            return tuple(name for child in children(part) for name in _in_order(child))  # type: ignore[arg-type]
         case _:
             return tuple(name for child in children(part) for name in _in_order(child))  # type: ignore[arg-type]

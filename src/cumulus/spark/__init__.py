@@ -1,1 +1,23 @@
-"""M3 programs as PySpark streaming queries."""
+"""M3 programs as PySpark streaming queries: `maintain` keeps views up to date, exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cumulus.spark.pipeline import Run, maintain
+    from cumulus.spark.session import local_session
+    from cumulus.spark.streams import Frame
+
+__all__ = ["Frame", "Run", "local_session", "maintain"]
+
+_PLACES = {"Frame": "streams", "Run": "pipeline", "local_session": "session", "maintain": "pipeline"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import late: `cumulus doctor` looks into this room on machines without pyspark."""
+    if name not in _PLACES:
+        raise AttributeError(name)
+    from importlib import import_module
+
+    return getattr(import_module(f"cumulus.spark.{_PLACES[name]}"), name)

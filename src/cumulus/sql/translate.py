@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from cumulus.algebra.scope import rename, variables_of
 from cumulus.algebra.terms import (
+    FALSE,
     NULL_VALUE,
     ONE,
+    TRUE,
+    ZERO,
     Apply,
     Compare,
     Lift,
@@ -396,6 +399,9 @@ class _Select:
 def _factors(term: Term) -> tuple[Term, ...]:
     if term is ONE:
         return ()
+    if term is ZERO:
+        # A condition that never holds must not swallow the tables that it stands with.
+        return (Compare("=", TRUE, FALSE),)
     return term.parts if isinstance(term, Product) else (term,)
 
 
@@ -421,6 +427,8 @@ class _Sums:
 
     def column(self, term: Term, found: SqlType, hint: str) -> Scalar:
         """Return the name of the sum of `term` as a variable, adding it if it is new."""
+        if term is ZERO:
+            return number(0)
         for known in self.columns:
             if known.term is term:
                 return Var(known.name)

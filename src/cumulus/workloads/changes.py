@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.catalog import DELETE, INSERT, Event, Row
@@ -125,16 +126,21 @@ def replay(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> dict
 
 def _last_rows(changes: pa.Table, key: tuple[str, ...]) -> pa.Table:
     columns = ", ".join(f'"{name}"' for name in key)
-    return recompute(
+    # Only keys go through DuckDB: the windows would copy whole rows.
+    last = recompute(
         f"""
         WITH told AS (
           SELECT *, lag(op) OVER (PARTITION BY {columns} ORDER BY seq) AS op_before FROM changes
         ), valid AS (
           SELECT * FROM told WHERE NOT (op = 'i' AND COALESCE(op_before, 'd') <> 'd')
         ), last AS (
-          SELECT * FROM valid QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY seq DESC) = 1
+          SELECT seq, op FROM valid QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY seq DESC) = 1
         )
-        SELECT * EXCLUDE (op, seq, op_before) FROM last WHERE op <> 'd' ORDER BY seq
+        SELECT seq FROM last WHERE op <> 'd'
         """,
-        {"changes": changes},
+        {"changes": changes.select(["op", "seq", *key])},
     )
+    rows_left = changes.filter(pc.is_in(changes["seq"], value_set=last["seq"]))
+    if not pc.all(pc.less_equal(rows_left["seq"][:-1], rows_left["seq"][1:])).as_py():
+        rows_left = rows_left.sort_by("seq")
+    return rows_left.drop_columns(["op", "seq"])

@@ -1,0 +1,125 @@
+"""`cumulus doctor`: what is here, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import typer
+
+from cumulus.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; `needed_for` is "everything" or the part that does without it."""
+
+    name: str
+    found: str
+    good: bool
+    needed_for: str = "everything"
+    advice: str = ""
+
+
+def doctor(as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
+    """Look at Python, Java, Spark, packages, memory and disk, and say what to do about what is missing.
+
+    Exit code 1 if something is missing that `cumulus run` with its usual options needs. Example: cumulus doctor
+    """
+    findings = [_python(), *_packages(), _java(), *_machine()]
+    healthy = all(finding.good for finding in findings)
+    if as_json:
+        told = {"version": VERSION, "healthy": healthy, "findings": [asdict(finding) for finding in findings]}
+        print(json.dumps(told, indent=1))
+    else:
+        _tell(findings, healthy)
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _tell(findings: list[Finding], healthy: bool) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for finding in findings:
+        mark = "ok     " if finding.good else "MISSING"
+        console.print(f"{mark} {finding.name}: {finding.found}", soft_wrap=True)
+        if not finding.good and finding.advice:
+            console.print(f"        needed for {finding.needed_for}. {finding.advice}", soft_wrap=True)
+    console.print("all well" if healthy else "something is missing: see above")
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({sys.executable})"
+    return Finding("Python", found, sys.version_info >= (3, 11), advice="Install Python 3.11 or newer.")
+
+
+_PACKAGES: tuple[tuple[str, str, str, Callable[[tuple[int, ...]], bool], str], ...] = (
+    ("pyarrow", "everything", "pip install 'pyarrow>=26,<27'", lambda v: v >= (26,), ">= 26"),
+    ("duckdb", "everything", "pip install 'duckdb>=2.0,<2.1'", lambda v: v >= (2,), ">= 2.0"),
+    ("sqlglot", "everything", "pip install 'sqlglot>=30.30,<31'", lambda v: v >= (30, 30), ">= 30.30"),
+    ("pyspark", "--host spark", "pip install 'cumulus-ivm[spark]'", lambda v: (4, 3) <= v < (4, 4), "4.3"),
+    ("pandas", "--host spark", "pip install 'pandas>=2.2,<3'", lambda v: (2, 2) <= v < (3,), ">= 2.2, < 3"),
+    ("protobuf", "--host spark", "pip install 'protobuf>=7,<8'", lambda v: v >= (6,), ">= 7"),
+)
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name, needed_for, advice, fits, wanted in _PACKAGES:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(name, "not installed", False, needed_for, f"Run: {advice}"))
+            continue
+        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        good = fits(numbers)
+        found = version if good else f"{version}, but {wanted} is needed"
+        findings.append(Finding(name, found, good, needed_for, "" if good else f"Run: {advice}"))
+    return findings
+
+
+def _java() -> Finding:
+    from cumulus.errors import MissingError
+    from cumulus.spark.java import find_java
+
+    try:
+        return Finding("Java", str(find_java()), True, "--host spark")
+    except MissingError as problem:
+        return Finding("Java", problem.message, False, "--host spark", problem.hint)
+
+
+def _machine() -> list[Finding]:
+    findings = []
+    total, available = _memory()
+    if total:
+        found = f"{available / 2**30:.1f} of {total / 2**30:.1f} GB free, {os.cpu_count()} cores"
+        findings.append(
+            Finding("memory", found, available > 1 << 30, advice="Spark wants at least 1 GB; close something.")
+        )
+    free = shutil.disk_usage(os.getcwd()).free
+    findings.append(
+        Finding(
+            "disk", f"{free / 2**30:.1f} GB free here", free > 1 << 30, advice="Keep 1 GB free for state and views."
+        )
+    )
+    if os.path.isdir("/dev/shm"):
+        shared = shutil.disk_usage("/dev/shm").free
+        findings.append(Finding("/dev/shm", f"{shared / 2**30:.1f} GB free", True))
+    return findings
+
+
+def _memory() -> tuple[int, int]:
+    """Return total and available memory in bytes, zeros where the system does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            told = dict(line.split(":", 1) for line in file)
+        return tuple(int(told[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]
+    except (OSError, KeyError, ValueError):
+        return 0, 0

@@ -1,0 +1,29 @@
+"""From a file named on the command line to a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cumulus.errors import InputError
+from cumulus.m3.program import Program
+
+
+def program_in(file: Path, *, rely: bool = True) -> Program:
+    """Return the program of a `.sql` or `.m3` file.
+
+    Raises
+    ------
+    InputError, SqlError, M3Error
+        With place and way out.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot read {file}: {problem}", hint="Give the path of a .sql or .m3 file.") from None
+    if file.suffix == ".m3":
+        from cumulus.m3 import parse
+
+        return parse(text)
+    from cumulus.compiler.pipeline import compile_sql
+
+    return compile_sql(text, name=str(file), rely=rely)

@@ -1,0 +1,40 @@
+"""`cumulus query`: SQL over the views that a run has committed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+
+def query(
+    out: Path = typer.Argument(..., help="The --out folder of a run, running or not."),
+    sql: str = typer.Argument(..., help="Any SELECT over the views, and over the table quarantine."),
+    epoch: int = typer.Option(0, min=0, help="An earlier epoch; 0 for the last committed one."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
+) -> None:
+    """Ask for what the views of OUT say, at the last committed epoch or an earlier one.
+
+    Example: cumulus query out/ "SELECT * FROM revenue ORDER BY revenue DESC LIMIT 10"
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from cumulus.epochs.query import query as ask
+
+    result = ask(out, sql, epoch)
+    if as_json:
+        for row in result.to_pylist():
+            print(json.dumps(row, default=str, ensure_ascii=False))
+        return
+    table = Table(show_edge=False, header_style="bold")
+    for field in result.schema:
+        table.add_column(field.name, justify="right" if _is_number(str(field.type)) else "left")
+    for row in result.to_pylist():
+        table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _is_number(arrow_name: str) -> bool:
+    return arrow_name.startswith(("int", "uint", "float", "double", "decimal"))

@@ -1,0 +1,110 @@
+"""`cumulus run`: keep the views of a file up to date from folders of rows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cumulus.cli.teller import Teller
+from cumulus.errors import UsageError
+
+if TYPE_CHECKING:
+    from cumulus.m3.program import Program
+
+
+def run(
+    file: Path = typer.Argument(..., help="A .sql file (tables and views) or an .m3 file."),
+    source: list[str] = typer.Option(
+        ...,
+        "--from",
+        help="DIR with a folder per table, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…]; repeatable.",
+    ),
+    out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
+    checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
+    host: str = typer.Option("spark", help="spark, or embedded (this process, no Java)."),
+    trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
+    epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
+    layout: str = typer.Option("auto", help="auto, one-bucket or one-round."),
+    buckets: int = typer.Option(0, min=0, help="Buckets of a one-round layout; 0 for one per core."),
+    files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
+    late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
+    keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
+) -> None:
+    """Keep the views of FILE up to date, exactly once, and resume where the last run ended.
+
+    Example: cumulus run views.sql --from data/ --out out/
+    """
+    from cumulus.cli.programs import program_in
+
+    if host not in ("spark", "embedded"):
+        raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
+    program = program_in(file, rely=False)
+    settings: dict[str, Any] = {
+        "trigger": trigger,
+        "epochs": epochs,
+        "layout": layout,
+        "buckets": buckets,
+        "files_per_epoch": files_per_epoch,
+        "late_epochs": late_epochs,
+        "keep": keep,
+    }
+    started = time.perf_counter()
+    with Teller(as_json) as teller:
+        if host == "spark":
+            _on_spark(program, source, out, checkpoint, settings, teller)
+        else:
+            _embedded(program, source, out, checkpoint, settings, teller)
+        teller.finish(str(out), time.perf_counter() - started)
+
+
+def _on_spark(
+    program: Program, source: list[str], out: Path, checkpoint: Path | None, settings: dict[str, Any], teller: Teller
+) -> None:
+    from cumulus.epochs.sources import sources_from
+    from cumulus.spark.java import find_java
+
+    folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
+    teller.say(f"using {find_java()}")
+    from cumulus.spark.session import local_session
+
+    spark = local_session()
+    from cumulus.spark.pipeline import maintain
+
+    running = maintain(spark, program, folders, out, checkpoint or "", on_epoch=teller.epoch, wait=False, **settings)
+    teller.say(f"layout: {running.identity.plan.why}")
+    running.wait()
+
+
+def _embedded(
+    program: Program, source: list[str], out: Path, checkpoint: Path | None, settings: dict[str, Any], teller: Teller
+) -> None:
+    from cumulus.engine.interpreter import Interpreter
+    from cumulus.epochs.embedded import EmbeddedRun
+    from cumulus.epochs.interrupt import Interrupt
+    from cumulus.epochs.sources import sources_from
+    from cumulus.epochs.trigger import parse_trigger
+
+    trigger = parse_trigger(settings.pop("trigger"))
+    wanted = settings.pop("epochs")
+    if settings["layout"] == "auto":
+        settings["layout"] = "one-bucket"  # one process has no use for more
+    with (
+        Interrupt() as stop,
+        EmbeddedRun(
+            program, sources_from(source, program), out, checkpoint or "", make_engine=Interpreter, **settings
+        ) as running,
+    ):
+        done = 0
+        while not stop.wished and not (wanted and done >= wanted):
+            epoch = running.step(everything=trigger.once)
+            if epoch is not None:
+                teller.epoch(epoch)
+                done += 1
+            elif trigger.every_s is None:
+                break
+            else:
+                time.sleep(trigger.every_s)

@@ -1,0 +1,103 @@
+"""How a long run is told: one line that moves on a terminal, plain lines elsewhere, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from cumulus.epochs.progress import Epoch
+
+
+class Teller:
+    """Tells epochs as they are committed.
+
+    Parameters
+    ----------
+    as_json
+        One JSON object per epoch and nothing else on standard output.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = Console(file=sys.stderr if as_json else sys.stdout, highlight=False, markup=False)
+        self._live: Live | None = None
+        self._epochs = 0
+        self._last: Epoch | None = None
+
+    def __enter__(self) -> Teller:
+        if self._console.is_terminal and not self._as_json:
+            self._live = Live(console=self._console, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        """Tell one line."""
+        self._console.print(line, soft_wrap=True)
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Tell an epoch."""
+        self._epochs += 1
+        self._last = epoch
+        if self._as_json:
+            told = {**asdict(epoch), "events_per_s": round(epoch.events_per_s)}
+            print(json.dumps(told), flush=True)
+        elif self._live is not None:
+            self._live.update(_table(epoch))
+        else:
+            self.say(_line(epoch))
+
+    def finish(self, out: str, seconds: float) -> None:
+        """Tell the end."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._as_json:
+            return
+        if self._last is None:
+            self.say(f"nothing new; the views are in {out}/latest")
+            return
+        totals = self._last.totals
+        self.say(
+            f"{self._epochs} epochs in {seconds:.1f} s; up to epoch {self._last.number}: "
+            f"{totals.get('events', 0):,} events, "
+            f"{totals.get('quarantined', 0):,} quarantined; the views are in {out}/latest"
+        )
+
+
+def _line(epoch: Epoch) -> str:
+    counts = epoch.counts
+    line = (
+        f"epoch {epoch.number}: {counts.get('events', 0):,} events in {epoch.seconds:.2f} s "
+        f"({epoch.events_per_s:,.0f}/s), {epoch.files_left} files behind"
+    )
+    for name in ("quarantined", "waiting", "repeated"):
+        if counts.get(name):
+            line += f", {counts[name]:,} {name}"
+    return line + (" (replayed)" if epoch.replayed else "")
+
+
+def _table(epoch: Epoch) -> Table:
+    table = Table(box=None, padding=(0, 2), show_edge=False)
+    cells = {
+        "epoch": f"{epoch.number}",
+        "events": f"{epoch.totals.get('events', 0):,}",
+        "events/s": f"{epoch.events_per_s:,.0f}",
+        "behind": f"{epoch.files_left} files",
+        "waiting": f"{epoch.counts.get('waiting', 0):,}",
+        "quarantined": f"{epoch.totals.get('quarantined', 0):,}",
+    }
+    for name in cells:
+        table.add_column(name, justify="right")
+    table.add_row(*cells.values())
+    return table

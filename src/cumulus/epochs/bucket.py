@@ -1,0 +1,317 @@
+"""A bucket: one engine and everything that decides which changes reach it.
+
+A bucket is a function of its state and the packed payloads of an epoch, nothing else: replaying a log of payloads
+gives the same maps, the same quarantine and the same waiting rows. Both hosts rely on that.
+"""
+
+from __future__ import annotations
+
+import decimal
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import EXACT
+from cumulus.engine.protocol import Engine
+from cumulus.epochs.changes import (
+    Change,
+    Key,
+    Move,
+    Position,
+    Refused,
+    bag_moves,
+    changes_of,
+    drop_repeated,
+    keyed_moves,
+)
+from cumulus.epochs.packing import unpack
+from cumulus.epochs.plan import Plan, bucket_of, parents_first
+from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
+from cumulus.epochs.references import Reference, reference, violations
+from cumulus.errors import EvaluationError
+from cumulus.m3.program import Program
+
+LATE_EPOCHS = 10
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an epoch did to a bucket.
+
+    Parameters
+    ----------
+    events
+        Input rows that this bucket counts (each row of the input is counted by one bucket).
+    repeated
+        Rows dropped because their position was seen.
+    waiting
+        Rows that wait for a parent, or for children to go.
+    quarantine
+        Rows that were refused.
+    views
+        Views whose maps changed.
+    """
+
+    events: int = 0
+    repeated: int = 0
+    waiting: int = 0
+    quarantine: list[Rejected] = field(default_factory=list)
+    views: set[str] = field(default_factory=set)
+
+
+class Bucket:
+    """The state of one bucket, in memory.
+
+    Parameters
+    ----------
+    program
+        Compiled without RELY: nothing promises the order of tables inside an epoch.
+    plan, index
+        Which rows live here.
+    make_engine
+        Gives an empty engine for a program.
+    late_epochs
+        How many epochs a row may wait for its parent.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        index: int,
+        make_engine: Callable[[Program], Engine],
+        late_epochs: int = LATE_EPOCHS,
+    ) -> None:
+        self.program = program
+        self.plan = plan
+        self.index = index
+        self.late_epochs = late_epochs
+        self.engine = make_engine(program)
+        self._order = parents_first(program)
+        self._kept = dict(program.kept)
+        self._watched: dict[str, set[str]] = {}
+        for view in program.views:
+            for name in view.maps:
+                self._watched.setdefault(name, set()).add(view.name)
+        for name in self._watched:
+            self.engine.watch(name)
+        self._current: dict[str, dict[Key, Row]] = {}
+        self._last: dict[str, dict[Key, Position]] = {}
+        self._waiting: list[Change] = []
+        self._references = self._empty_references()
+        self._index_rows()
+
+    def apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
+        """Apply the payloads of one epoch; all of it or, on an exception, nothing of use (throw the bucket away)."""
+        with decimal.localcontext(EXACT):
+            return self._apply(epoch, payloads)
+
+    def _apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
+        chunks = unpack(payloads)
+        outcome = Outcome(events=sum(chunk.count for chunk in chunks))
+        for chunk in chunks:
+            outcome.quarantine.extend(chunk.rejected)
+            outcome.events += len(chunk.rejected)
+        changes = changes_of(chunks, epoch)
+        waited: dict[str, list[Change]] = {}
+        for change in self._waiting:
+            waited.setdefault(change.relation, []).append(change)
+        moves: list[Move] = []
+        for relation in self._order:
+            mine = [*waited.get(relation.name, ()), *changes.get(relation.name, ())]
+            if mine:
+                moves.extend(self._moves(relation, mine, outcome))
+        going, late = violations(self._references, moves)
+        self._waiting = []
+        for move in moves:
+            reason = late.get(id(move))
+            if reason is not None:
+                self._wait(epoch, move, reason, outcome)
+        self._fire(going, outcome)
+        outcome.waiting = len(self._waiting)
+        return outcome
+
+    def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome) -> list[Move]:
+        name = relation.name
+        if relation.key:
+            last = self._last.setdefault(name, {})
+            changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
+            last.update(seen)
+            if self._reports(name, None):
+                outcome.repeated += repeated
+        if name in self._current:
+            moves, refused = keyed_moves(relation, changes, self._current[name], lambda row: self._owns(name, row))
+        else:
+            count_of = self._multiplicity(self._kept[name]) if name in self._kept else None
+            moves, refused = bag_moves(relation, changes, count_of)
+        for each in refused:
+            self._refuse(each, outcome)
+        return moves
+
+    def _multiplicity(self, kept: str) -> Callable[[Row], int]:
+        def count_of(row: Row) -> int:
+            values = self.engine.read(kept, row)
+            return 0 if values is None else int(values[0])
+
+        return count_of
+
+    def _owns(self, relation: str, row: Row) -> bool:
+        column = self.plan.partitioned.get(relation)
+        if column is None or self.plan.buckets == 1:
+            return True
+        position = self.program.relation(relation).position(column)
+        return bucket_of(row[position], self.plan.buckets) == self.index
+
+    def _reports(self, relation: str, row: Row | None) -> bool:
+        """Whether this bucket is the one that speaks about a row: of several that saw it, exactly one does."""
+        if relation not in self.plan.partitioned:
+            return self.index == 0
+        return row is None or self._owns(relation, row)
+
+    def _refuse(self, refused: Refused, outcome: Outcome) -> None:
+        change = refused.change
+        if self._reports(change.relation, change.row):
+            outcome.quarantine.append(
+                Rejected(refused.reason, change.relation, change.source, change.position, _text(self.program, change))
+            )
+
+    def _wait(self, epoch: int, move: Move, reason: str, outcome: Outcome) -> None:
+        cause = move.cause
+        row = move.removed if move.added is None else move.added
+        assert row is not None
+        op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
+        change = cause._replace(op=op, row=row, seq=None)
+        if epoch - cause.since >= self.late_epochs:
+            for _ in range(move.count):
+                self._refuse(Refused(change, f"{reason} after {self.late_epochs} epochs"), outcome)
+        else:
+            self._waiting.extend([change] * move.count)
+
+    def _fire(self, moves: list[Move], outcome: Outcome) -> None:
+        """Apply moves in one transaction; if a view cannot be computed, find the moves that are to blame."""
+        if not moves:
+            return
+        try:
+            changes = self._transaction(moves)
+        except EvaluationError as problem:
+            if len(moves) == 1:
+                self._refuse(Refused(moves[0].cause, f"evaluation: {problem.message}"), outcome)
+                return
+            middle = len(moves) // 2
+            self._fire(moves[:middle], outcome)
+            self._fire(moves[middle:], outcome)
+            return
+        for name in changes:
+            outcome.views |= self._watched.get(name, set())
+        for move in moves:
+            self._remember(move)
+
+    def _transaction(self, moves: list[Move]) -> Any:
+        gone: dict[str, dict[Row, int]] = {}
+        come: dict[str, dict[Row, int]] = {}
+        for move in moves:
+            if move.removed is not None:
+                rows = gone.setdefault(move.relation, {})
+                rows[move.removed] = rows.get(move.removed, 0) - move.count
+            if move.added is not None:
+                rows = come.setdefault(move.relation, {})
+                rows[move.added] = rows.get(move.added, 0) + move.count
+        self.engine.begin()
+        try:
+            for relation in reversed(self._order):
+                if relation.name in gone:
+                    self.engine.on_batch(relation.name, gone[relation.name])
+            for relation in self._order:
+                if relation.name in come:
+                    self.engine.on_batch(relation.name, come[relation.name])
+            return self.engine.commit()
+        except EvaluationError:
+            self.engine.rollback()
+            raise
+
+    def _remember(self, move: Move) -> None:
+        current = self._current.get(move.relation)
+        if current is not None:
+            at = self.program.relation(move.relation).key_positions
+            if move.removed is not None:
+                current.pop(tuple([move.removed[i] for i in at]), None)
+            if move.added is not None:
+                current[tuple([move.added[i] for i in at])] = move.added
+        for each in self._references:
+            if move.removed is not None:
+                each.count(move.relation, move.removed, -move.count)
+            if move.added is not None:
+                each.count(move.relation, move.added, move.count)
+
+    def _empty_references(self) -> list[Reference]:
+        found = []
+        for child in self.program.relations:
+            for key in child.foreign_keys:
+                if (
+                    child.name in self._kept
+                    and key.parent in self._kept
+                    and self._visible(child, key.columns, key.parent, key.parent_columns)
+                ):
+                    found.append(reference(child, key, self.program.relation(key.parent)))
+        return found
+
+    def _visible(self, child: Relation, columns: tuple[str, ...], parent: str, parent_columns: tuple[str, ...]) -> bool:
+        """Whether a bucket sees both sides of a foreign key: both everywhere, or both split by it."""
+        child_column = self.plan.partitioned.get(child.name)
+        parent_column = self.plan.partitioned.get(parent)
+        if child_column is None and parent_column is None:
+            return True
+        return (child_column, parent_column) in list(zip(columns, parent_columns, strict=True))
+
+    def _index_rows(self) -> None:
+        """Build the look-ups over kept rows from the engine's maps."""
+        self._references = self._empty_references()
+        self._current = {}
+        for relation in self.program.relations:
+            kept = self._kept.get(relation.name)
+            if kept is None:
+                continue
+            at = relation.key_positions
+            if at:
+                self._current[relation.name] = {}
+            for row, values in self.engine.items(kept):
+                if at:
+                    self._current[relation.name][tuple([row[i] for i in at])] = row
+                for each in self._references:
+                    each.count(relation.name, row, int(values[0]))
+
+    def dump(self) -> bytes:
+        """Return the whole state, compressed; `load` reads it back."""
+        maps = {each.name: list(self.engine.items(each.name)) for each in self.program.maps}
+        data = pickle.dumps((maps, self._last, self._waiting), protocol=5)
+        compressed: bytes = pa.compress(data, codec="lz4", asbytes=True)
+        return len(data).to_bytes(8, "little") + compressed
+
+    def load(self, data: bytes) -> None:
+        """Replace the state by what `dump` returned."""
+        size = int.from_bytes(data[:8], "little")
+        maps, self._last, self._waiting = pickle.loads(pa.decompress(data[8:], size, codec="lz4", asbytes=True))
+        for name, entries in maps.items():
+            self.engine.load(name, entries)
+        self._index_rows()
+
+
+def _text(program: Program, change: Change) -> str:
+    names = program.relation(change.relation).column_names
+    shown = ", ".join(f"{name}={value!s}" for name, value in zip(names, change.row, strict=True))
+    sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]
+    return f"{sign}{change.relation}({shown})"
+
+
+def without_reliance(program: Program) -> Program:
+    """Return `program` with no RELY on its keys: what a host checks that cannot see the order of tables."""
+    relations = tuple(
+        replace(each, key_rely=False, foreign_keys=tuple(replace(key, rely=False) for key in each.foreign_keys))
+        for each in program.relations
+    )
+    return replace(program, relations=relations)

@@ -1,0 +1,198 @@
+"""The same epochs without Spark: one process, the same folders, the same output, resumable.
+
+The checkpoint holds a snapshot per bucket and the packed payloads of the epochs since. An epoch is committed when
+its manifest is there; what a crash left beyond the last manifest is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus.engine.protocol import Engine
+from cumulus.epochs import faults
+from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.identity import Checkpoint
+from cumulus.epochs.layouts import choose_plan, sound
+from cumulus.epochs.packing import pack
+from cumulus.epochs.progress import Epoch
+from cumulus.epochs.publish import merges, write_outputs
+from cumulus.epochs.reading import read_file
+from cumulus.epochs.sink import Sink, write_durably
+from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
+from cumulus.errors import StoreError
+from cumulus.m3.program import Program
+
+LEAST_LOG_BYTES = 4 << 20
+
+
+class EmbeddedRun:
+    """Keeps the views of a program up to date in this process.
+
+    Parameters
+    ----------
+    program, sources, out, checkpoint
+        As in `cumulus.spark.maintain`; the sources are folders.
+    make_engine
+        Gives an empty engine for a program.
+    layout, buckets, files_per_epoch, late_epochs, keep
+        As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
+        comparison.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        sources: Sequence[FolderSource],
+        out: str | Path,
+        checkpoint: str | Path = "",
+        *,
+        make_engine: Callable[[Program], Engine],
+        layout: str = "one-bucket",
+        buckets: int = 1,
+        files_per_epoch: int = 1,
+        late_epochs: int = LATE_EPOCHS,
+        keep: int = 100,
+    ) -> None:
+        self._program = sound(program)
+        self._sources = tuple(sources)
+        self._limit = files_per_epoch
+        self._keep = keep
+        self.out = Path(out).absolute()
+        self._checkpoint = Checkpoint(
+            Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "embedded"
+        )
+        self._sink: Sink | None = None
+        try:
+            self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
+            self._state = self._checkpoint.path / "embedded"
+            self._state.mkdir(exist_ok=True)
+            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=self._began())
+            self._merge = merges(self.identity.plan, program, self.out)
+            plan = self.identity.plan
+            self._buckets = [Bucket(program, plan, at, make_engine, late_epochs) for at in range(plan.buckets)]
+            newest = self._sink.newest()
+            self.epoch = newest.epoch if newest else 0
+            self._done: Progress = newest.offsets if newest else {}
+            self._base = self._log_bytes = self._base_bytes = 0
+            self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    def _began(self) -> bool:
+        return any(self._state.iterdir())
+
+    def close(self) -> None:
+        """Give the folders free."""
+        if self._sink is not None:
+            self._sink.close()
+        self._checkpoint.close()
+
+    def _restore(self) -> None:
+        """Load the newest snapshots and replay the log up to the last committed epoch."""
+        bases = [
+            int(path.name) for path in self._state.glob("[0-9]*") if path.is_dir() and int(path.name) <= self.epoch
+        ]
+        self._base = max(bases, default=0)
+        for bucket in self._buckets:
+            if self._base:
+                data = (self._state / str(self._base) / str(bucket.index)).read_bytes()
+                self._base_bytes += len(data)
+                bucket.load(data)
+        for epoch in range(self._base + 1, self.epoch + 1):
+            for bucket in self._buckets:
+                try:
+                    payload = (self._state / f"{epoch}-{bucket.index}.log").read_bytes()
+                except OSError as problem:
+                    raise StoreError(
+                        f"{self._checkpoint.path}: the log of epoch {epoch} cannot be read: {problem.strerror}",
+                        hint="The checkpoint is damaged: start with a new --out and --checkpoint.",
+                    ) from None
+                self._log_bytes += len(payload)
+                bucket.apply(epoch, [payload])
+
+    def step(self, *, everything: bool = False) -> Epoch | None:
+        """Do the next epoch; None if there are no new files.
+
+        Parameters
+        ----------
+        everything
+            Take all files there are, not `files_per_epoch` of each table.
+
+        Raises
+        ------
+        InputError, StoreError
+            The epoch is not committed then, and this object must be thrown away.
+        """
+        started = time.perf_counter()
+        files, done = next_files(self._sources, self._done, 0 if everything else self._limit)
+        if not files:
+            return None
+        epoch = self.epoch + 1
+        packed: list[list[bytes]] = [[] for _ in self._buckets]
+        for source in self._sources:
+            for name in files.get(source.relation, ()):
+                relation = self._program.relation(source.relation)
+                reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
+                faults.reach("after-read")
+                for index, payload in enumerate(pack([reading], self.identity.plan)):
+                    packed[index].append(payload)
+        read = time.perf_counter()
+        attempt = os.urandom(4).hex()
+        written = []
+        engine = 0.0
+        for bucket, payloads in zip(self._buckets, packed, strict=True):
+            faults.reach("in-handler")
+            write_durably(self._state / f"{epoch}-{bucket.index}.log", b"".join(payloads))
+            before = time.perf_counter()
+            outcome = bucket.apply(epoch, payloads)
+            engine += time.perf_counter() - before
+            written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, everything=epoch == 1))
+            self._log_bytes += sum(map(len, payloads))
+        faults.reach("after-state-write")
+        assert self._sink is not None
+        manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
+        assert made, f"epoch {epoch} was there"
+        self.epoch, self._done = epoch, done
+        self._compact()
+        ended = time.perf_counter()
+        parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
+        left = files_left(self._sources, done)
+        return Epoch(epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",))
+
+    def _compact(self) -> None:
+        """Write snapshots when the log has outgrown them, then drop what they replace."""
+        if self._log_bytes <= max(LEAST_LOG_BYTES, self._base_bytes):
+            return
+        making = self._state / f".{self.epoch}"
+        making.mkdir(exist_ok=True)
+        self._base_bytes = 0
+        for bucket in self._buckets:
+            data = bucket.dump()
+            self._base_bytes += len(data)
+            write_durably(making / str(bucket.index), data)
+            faults.reach("in-compaction")
+        making.rename(self._state / str(self.epoch))
+        self._base, self._log_bytes = self.epoch, 0
+        for path in self._state.iterdir():
+            if path.suffix == ".log" and int(path.name.split("-")[0]) <= self._base:
+                path.unlink()
+            elif path.is_dir() and path.name != str(self._base):
+                for file in path.iterdir():
+                    file.unlink()
+                path.rmdir()
+
+    def steps(self, *, everything: bool = False) -> Iterator[Epoch]:
+        """Do epochs until there are no new files."""
+        while (epoch := self.step(everything=everything)) is not None:
+            yield epoch
+
+    def __enter__(self) -> EmbeddedRun:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

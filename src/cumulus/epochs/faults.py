@@ -1,0 +1,41 @@
+"""Named points at which a test may kill the process, to prove that nothing is lost or doubled.
+
+`CUMULUS_CRASH=point:n` kills the process that comes to `point` for the n-th time; the times are counted across
+processes and
+restarts in the folder `CUMULUS_CRASH_DIR`, so a fault strikes once. Without the variable a point costs one look-up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+POINTS = (
+    "after-read",
+    "in-pack",
+    "in-handler",
+    "after-state-write",
+    "before-manifest",
+    "after-manifest",
+    "in-compaction",
+)
+
+
+def reach(point: str) -> None:
+    """Say that `point` is reached; does not return if a fault is due there."""
+    wish = os.environ.get("CUMULUS_CRASH")
+    if not wish:
+        return
+    assert point in POINTS, point
+    name, _, count = wish.partition(":")
+    folder = Path(os.environ["CUMULUS_CRASH_DIR"])
+    with (folder / f"{point}.reached").open("ab", buffering=0) as log:
+        log.write(b".")  # appends are atomic: the size is the number of times
+        times = log.tell()
+    if name == point and times == int(count):
+        with (folder / "hits.log").open("a") as hits:
+            hits.write(f"{point} {times} pid {os.getpid()}\n")
+            hits.flush()
+            os.fsync(hits.fileno())
+        os.kill(os.getpid(), signal.SIGKILL)

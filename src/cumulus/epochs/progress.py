@@ -1,0 +1,43 @@
+"""What a host tells about an epoch that it has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One committed epoch.
+
+    Parameters
+    ----------
+    number
+        Counted from 1.
+    counts, totals
+        Events, repeated, waiting and quarantined rows: of this epoch, and since the beginning.
+    seconds
+        From the commit before (or the start) to this one.
+    parts
+        Where the time went, in seconds; of several buckets the slowest.
+    files_left
+        Files that are there and not read yet: how far behind the sources the views are.
+    replayed
+        The epoch had been committed before an interruption; nothing was written again.
+    how
+        How the buckets came: "new", "kept", "caught up" or "rebuilt".
+    """
+
+    number: int
+    counts: Mapping[str, int]
+    totals: Mapping[str, int]
+    seconds: float
+    parts: Mapping[str, float]
+    files_left: int = 0
+    replayed: bool = False
+    how: Sequence[str] = ()
+
+    @property
+    def events_per_s(self) -> float:
+        """Events of this epoch by its seconds."""
+        return self.counts.get("events", 0) / self.seconds if self.seconds > 0 else 0.0

@@ -1,0 +1,168 @@
+"""From the maps of buckets to the files of views.
+
+With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its
+share of the view's
+maps, and the driver adds the shares up and finishes them. A share replaces the one before it, so a replay is harmless.
+"""
+
+from __future__ import annotations
+
+import decimal
+import os
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cumulus.algebra.terms import Number, add
+from cumulus.catalog.types import EXACT
+from cumulus.epochs.bucket import Bucket, Outcome
+from cumulus.epochs.plan import Plan
+from cumulus.epochs.reading import Rejected
+from cumulus.epochs.sink import QUARANTINE, Written
+from cumulus.errors import StoreError
+from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.views import finish
+
+Entries = dict[tuple[Any, ...], tuple[Number, ...]]
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("reason", pa.string()),
+        ("relation", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        ("row", pa.string()),
+    ]
+)
+
+
+def needs_merge(plan: Plan, program: Program, view: ViewDef) -> bool:
+    """Whether the finished rows of `view` are more than those of its buckets, one after the other."""
+    if plan.buckets == 1:
+        return False
+    if view.order_by or view.limit is not None or view.offset:
+        return True
+    return not all(plan.tags.get(name, "part").startswith("local") for name in view.maps)
+
+
+def merges(plan: Plan, program: Program, out: Path) -> dict[str, Callable[[int, list[str]], str]]:
+    """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it."""
+
+    def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
+        def merge(epoch: int, files: list[str]) -> str:
+            with decimal.localcontext(EXACT):
+                entries = _merged(plan, program, view, files)
+                table = finish(program, view, lambda name: entries[name].items())
+            path = Path("data") / view.name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
+            _write_parquet(out / path, table)
+            return str(path)
+
+        return merge
+
+    return {view.name: merger(view) for view in program.views if needs_merge(plan, program, view)}
+
+
+def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
+    shares: list[dict[str, Entries]] = []
+    for file in files:
+        with open(file, "rb") as opened:
+            shares.append(pickle.load(opened))
+    result: dict[str, Entries] = {}
+    for name in view.maps:
+        if plan.tags.get(name) == "same":
+            result[name] = shares[0][name]
+            continue
+        total: Entries = {}
+        for share in shares:
+            for key, values in share[name].items():
+                old = total.get(key)
+                total[key] = values if old is None else tuple(add(a, b) for a, b in zip(old, values, strict=True))
+        definition = program.map(name)
+        result[name] = {key: values for key, values in total.items() if _exists(definition, values)}
+    return result
+
+
+def _exists(definition: MapDef, values: tuple[Number, ...]) -> bool:
+    if definition.count:
+        return values[definition.column_index(definition.count)] != 0
+    return any(value != 0 for value in values)
+
+
+def write_outputs(
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, *, everything: bool = False
+) -> Written:
+    """Write what an epoch changed in one bucket: files of views and of the quarantine.
+
+    Parameters
+    ----------
+    everything
+        Write all views, changed or not: the first epoch, or a bucket that has no file yet.
+
+    Raises
+    ------
+    StoreError
+        If the output folder cannot be written.
+    """
+    files: dict[str, str] = {}
+    try:
+        for view in bucket.program.views:
+            if everything or view.name in outcome.views:
+                files[view.name] = _write_view(bucket, view, epoch, attempt, out)
+        if outcome.quarantine:
+            path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
+            _write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
+            files[QUARANTINE] = str(path)
+    except OSError as problem:
+        raise StoreError(
+            f"{out}: the output folder cannot be written: {problem.strerror or problem}",
+            hint="Make room or fix its permissions, then run again: it resumes.",
+        ) from None
+    counts = {
+        "events": outcome.events,
+        "repeated": outcome.repeated,
+        "waiting": outcome.waiting,
+        "quarantined": len(outcome.quarantine),
+    }
+    return Written(bucket.index, files, counts)
+
+
+def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
+    stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
+    if needs_merge(bucket.plan, bucket.program, view):
+        share = {name: dict(bucket.engine.items(name)) for name in view.maps}
+        _write_bytes(out / f"{stem}.share", pickle.dumps(share, protocol=5))
+        return f"{stem}.share"
+    with decimal.localcontext(EXACT):
+        table = finish(bucket.program, view, bucket.engine.items)
+    _write_parquet(out / f"{stem}.parquet", table)
+    return f"{stem}.parquet"
+
+
+def _quarantine_table(epoch: int, rows: Iterable[Rejected]) -> pa.Table:
+    columns: Mapping[str, list[Any]] = {name: [] for name in QUARANTINE_SCHEMA.names}
+    for row in rows:
+        columns["epoch"].append(epoch)
+        for name in QUARANTINE_SCHEMA.names[1:]:
+            columns[name].append(getattr(row, name))
+    return pa.table(dict(columns), schema=QUARANTINE_SCHEMA)
+
+
+def _write_parquet(path: Path, table: pa.Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        pq.write_table(table, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

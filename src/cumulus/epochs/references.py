@@ -1,0 +1,114 @@
+"""Foreign keys over the moves of an epoch: who must wait because a parent is not there, or children still are.
+
+Rows are counted by the values of the referring and the referenced columns, so a check costs one look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import ForeignKey, Relation
+from cumulus.epochs.changes import Move
+
+Values = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Reference:
+    """One checked foreign key, with the number of rows per value on both sides."""
+
+    child: str
+    parent: str
+    child_at: tuple[int, ...]
+    parent_at: tuple[int, ...]
+    name: str
+    children: dict[Values, int] = field(default_factory=dict)
+    parents: dict[Values, int] = field(default_factory=dict)
+
+    def count(self, relation: str, row: Row, change: int) -> None:
+        """Count a row of either table that came (+1) or left (-1)."""
+        if relation == self.child:
+            _add(self.children, tuple([row[at] for at in self.child_at]), change)
+        if relation == self.parent:
+            _add(self.parents, tuple([row[at] for at in self.parent_at]), change)
+
+
+def reference(child: Relation, key: ForeignKey, parent: Relation) -> Reference:
+    """Return the empty counts for `key`."""
+    return Reference(
+        child.name,
+        parent.name,
+        tuple(child.position(name) for name in key.columns),
+        tuple(parent.position(name) for name in key.parent_columns),
+        f"{child.name}({', '.join(key.columns)}) references {parent.name}({', '.join(key.parent_columns)})",
+    )
+
+
+def violations(references: Iterable[Reference], moves: list[Move]) -> tuple[list[Move], dict[int, str]]:
+    """Split moves into those that may go and those that may not, with the reasons.
+
+    Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
+    down with it is refused too.
+
+    Returns
+    -------
+    tuple
+        The moves that may go, and `id(move)` → reason of the others.
+    """
+    refused: dict[int, str] = {}
+    going = moves
+    while True:
+        found: dict[int, str] = {}
+        for each in references:
+            _orphans(each, going, found)
+            _left_behind(each, going, found)
+        if not found:
+            return going, refused
+        refused |= found
+        going = [move for move in going if id(move) not in found]
+
+
+def _orphans(each: Reference, moves: list[Move], found: dict[int, str]) -> None:
+    """Find insertions of children whose parent is not there after all moves."""
+    change: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.parent:
+            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
+                if row is not None:
+                    _add(change, tuple([row[at] for at in each.parent_at]), sign)
+    for move in moves:
+        if move.relation == each.child and move.added is not None:
+            value = tuple([move.added[at] for at in each.child_at])
+            if None not in value and each.parents.get(value, 0) + change.get(value, 0) <= 0:
+                found[id(move)] = f"orphan: {each.name}, and no such row is there"
+
+
+def _left_behind(each: Reference, moves: list[Move], found: dict[int, str]) -> None:
+    """Find deletions of parents that still have children after the deletions of children."""
+    gone: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.child and move.removed is not None:
+            _add(gone, tuple([move.removed[at] for at in each.child_at]), -move.count)
+    comes: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.parent:
+            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
+                if row is not None:
+                    _add(comes, tuple([row[at] for at in each.parent_at]), sign)
+    for move in moves:
+        if move.relation == each.parent and move.removed is not None:
+            value = tuple([move.removed[at] for at in each.parent_at])
+            remains = each.parents.get(value, 0) + comes.get(value, 0) > 0
+            if not remains and each.children.get(value, 0) + gone.get(value, 0) > 0:
+                found[id(move)] = f"parent with children: {each.name}, and such rows are there"
+
+
+def _add(counts: dict[Values, int], value: Values, change: int) -> None:
+    count = counts.get(value, 0) + change
+    if count:
+        counts[value] = count
+    else:
+        counts.pop(value, None)

@@ -1,0 +1,47 @@
+"""When epochs begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cumulus.errors import UsageError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When epochs begin.
+
+    Parameters
+    ----------
+    once
+        One epoch with all there is, then the end.
+    every_s
+        Go on for ever and look for new rows this often; None ends when all is read.
+    """
+
+    once: bool = False
+    every_s: float | None = None
+
+
+def parse_trigger(text: str) -> Trigger:
+    """Return the trigger that `text` names.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+
+    Examples
+    --------
+    >>> parse_trigger("once"), parse_trigger("5s").every_s, parse_trigger("250ms").every_s
+    (Trigger(once=True, every_s=None), 5.0, 0.25)
+    """
+    if text in ("once", "available-now"):
+        return Trigger(once=text == "once")
+    number = text.rstrip("ms")
+    unit = text[len(number) :]
+    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+        raise UsageError(f"unknown trigger {text!r}", hint="Use once, available-now, or a time such as 5s.")
+    return Trigger(every_s=float(number) * _UNITS[unit])

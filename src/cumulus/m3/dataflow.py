@@ -1,0 +1,406 @@
+"""The map graph of a program: which map is made from which, how deep it lies, and pictures of it.
+
+An edge goes from a map to every map that a statement reading it writes (003 §4.2). Depth is what pipeline scheduling
+waits for (000, "Pipeline Scheduling"), and what bounds a cascade of corrections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.algebra.scope import maps_of
+from cumulus.algebra.terms import Const, Node, Range, Term
+from cumulus.algebra.text import print_scalar, print_term
+from cumulus.catalog.schema import Column
+from cumulus.errors import LayoutError
+from cumulus.m3.printer import print_statement
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
+
+
+def reads(program: Program) -> dict[str, frozenset[str]]:
+    """Return for every map of `program` the maps that its statements read, `:=` included.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> sorted(reads(parse("ON +R(a) { q[] += m[a] }"))["q"])
+    ['m']
+    """
+    found: dict[str, set[str]] = {definition.name: set() for definition in program.maps}
+    for _, statement in statements(program):
+        found.setdefault(statement.map, set()).update(maps_of(statement.term))
+    return {name: frozenset(sources) for name, sources in found.items()}
+
+
+def statements(program: Program) -> Iterator[tuple[Trigger, Statement]]:
+    """Yield all statements with their triggers, in order."""
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            yield trigger, statement
+
+
+def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
+    """Return the cycles of the map graph, one for each knot of maps that feed each other.
+
+    Returns
+    -------
+    tuple of tuple of str
+        Each a closed walk without its last, repeated, name: every map feeds the next, the last feeds the first. Empty
+        if the program is acyclic.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> cycles(parse("ON +S(A) { m1[A] += m2[A] } ON +T(B) { m2[B] += m1[B] }"))
+    (('m1', 'm2'),)
+    """
+    graph = reads(program)
+    found: list[tuple[str, ...]] = []
+    knotted: set[str] = set()
+    for name in graph:
+        if name in knotted:
+            continue
+        path = _way_back(graph, name)
+        if path is None:
+            continue
+        found.append(path)
+        knotted |= {other for other in graph if name in _sources(graph, other) and other in _sources(graph, name)}
+    return tuple(found)
+
+
+def _way_back(graph: Mapping[str, frozenset[str]], start: str) -> tuple[str, ...] | None:
+    """Return the shortest cycle through `start`, in the direction of the data."""
+    before: dict[str, str] = {}
+    layer = [start]
+    while layer:
+        following: list[str] = []
+        for name in layer:
+            for source in sorted(graph.get(name, frozenset())):
+                if source == start:
+                    # `before` leads from the source back to the start along reads: that is the way of the data.
+                    path, at = [start], name
+                    while at != start:
+                        path.append(at)
+                        at = before[at]
+                    return tuple(path)
+                if source not in before:
+                    before[source] = name
+                    following.append(source)
+        layer = following
+    return None
+
+
+def _sources(graph: Mapping[str, frozenset[str]], name: str) -> set[str]:
+    """Return all maps that `name` is made from, directly or not; itself only if it lies on a cycle."""
+    found: set[str] = set()
+    waiting = [*graph.get(name, frozenset())]
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            waiting.extend(graph.get(source, frozenset()))
+    return found
+
+
+def depths(program: Program) -> dict[str, int]:
+    """Return the depth of every map: 0 if its statements read no map, else one more than the deepest that they read.
+
+    Raises
+    ------
+    LayoutError
+        If the program is cyclic, naming a cycle: then there are no depths.
+
+    References
+    ----------
+    000, "Pipeline Scheduling".
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> depths(parse("ON +R(A,B) { m1[] += m2[A]; m2[A] += m3[B] }"))
+    {'m3': 0, 'm2': 1, 'm1': 2}
+    """
+    graph = reads(program)
+    found: dict[str, int] = {}
+    for name in topological(program):
+        found[name] = 1 + max((found[source] for source in graph.get(name, frozenset())), default=-1)
+    return found
+
+
+def topological(program: Program) -> tuple[str, ...]:
+    """Return the maps, each after all that it is made from; else in the order of the program.
+
+    Raises
+    ------
+    LayoutError
+        If the program is cyclic, naming a cycle.
+    """
+    graph = reads(program)
+    rings = cycles(program)
+    if rings:
+        ring = " → ".join([*rings[0], rings[0][0]])
+        raise LayoutError(
+            f"the maps of the program form a cycle: {ring}",
+            hint="A cyclic program runs in the embedded host and on the cluster, but it has no depths and no rounds.",
+        )
+    placed: dict[str, None] = {}
+
+    def place(name: str) -> None:
+        if name not in placed:
+            for source in sorted(graph.get(name, frozenset())):
+                place(source)
+            placed[name] = None
+
+    for name in graph:
+        place(name)
+    return tuple(placed)
+
+
+@dataclass(frozen=True, slots=True)
+class LateRead:
+    """Statement `reader` of a trigger reads `map`, which the earlier statement `writer` has changed already."""
+
+    trigger: int
+    writer: int
+    reader: int
+    map: str
+
+
+def late_reads(program: Program) -> tuple[LateRead, ...]:
+    """Return where a `+=` statement reads a map that an earlier `+=` of its trigger writes.
+
+    The meaning does not depend on it (`+=` reads the state before the event), but an evaluator that runs statements
+    one by one then has to remember old values; the compiler writes programs without late reads.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> late_reads(parse("ON +R(a) { m[a] += 1; q[] += m[a] }"))
+    (LateRead(trigger=0, writer=0, reader=1, map='m'),)
+    """
+    found: list[LateRead] = []
+    for index, trigger in enumerate(program.triggers):
+        written: dict[str, int] = {}
+        for place, statement in enumerate(trigger.statements):
+            if statement.op != "+=":
+                continue
+            for name in sorted(maps_of(statement.term) & written.keys()):
+                found.append(LateRead(index, written[name], place, name))
+            written.setdefault(statement.map, place)
+    return tuple(found)
+
+
+def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
+    """Return all maps that keep `view`, its own first, then what these are made from.
+
+    Raises
+    ------
+    KeyError
+        If there is no such view.
+    """
+    graph = reads(program)
+    own = program.view(view).maps
+    needed = set(own).union(*(_sources(graph, name) for name in own))
+    return (*own, *(item.name for item in program.maps if item.name in needed and item.name not in own))
+
+
+# -------------------------------------------------------------------- pictures
+
+
+def _event(trigger: Trigger) -> str:
+    return f"{'Δ' if trigger.on is On.BATCH else trigger.on.value}{trigger.relation}"
+
+
+def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
+    """Return the edges of the picture, with the events that they stand for; a relation feeds what reads no map."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for trigger, statement in statements(program):
+        if trigger.on is On.BATCH and (
+            program.trigger(On.INSERT, trigger.relation) or program.trigger(On.DELETE, trigger.relation)
+        ):
+            continue  # the batch form of the same edges
+        sources = [f"map {name}" for name in sorted(maps_of(statement.term))] or [f"relation {trigger.relation}"]
+        for source in sources:
+            found.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
+    for view in program.views:
+        for name in view.maps:
+            found.setdefault((f"map {name}", f"view {view.name}"), {})
+    return {edge: _both(list(events)) for edge, events in found.items()}
+
+
+def _both(events: list[str]) -> list[str]:
+    """Write ±r for +r and -r."""
+    joined = [f"±{event[1:]}" if f"-{event[1:]}" in events and event[0] == "+" else event for event in events]
+    return [event for event in joined if not (event[0] == "-" and f"±{event[1:]}" in joined)]
+
+
+def _shapes(program: Program) -> list[tuple[str, str]]:
+    """Return the nodes of the picture and what to write into them."""
+    try:
+        deep: dict[str, int] = depths(program)
+    except LayoutError:
+        deep = {}
+    used = {node for edge in _edges(program) for node in edge}
+    return [
+        *((f"relation {item.name}", item.name) for item in program.relations if f"relation {item.name}" in used),
+        *(
+            (f"map {item.name}", _told(item) + (f" · depth {deep[item.name]}" if item.name in deep else ""))
+            for item in program.maps
+        ),
+        *((f"view {item.name}", item.name) for item in program.views),
+    ]
+
+
+def _told(definition: MapDef) -> str:
+    return f"{definition.name}[{', '.join(column.name for column in definition.keys)}]"
+
+
+def to_mermaid(program: Program) -> str:
+    """Return the map graph as a Mermaid flowchart: relations, maps with depth, views; edges named by their events."""
+    numbers = {node: f"n{index}" for index, (node, _) in enumerate(_shapes(program))}
+    lines = ["flowchart LR"]
+    for node, told in _shapes(program):
+        opening, closing = {"relation": ("[/", "/]"), "map": ("[", "]"), "view": ("([", "])")}[node.split(" ")[0]]
+        label = told.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+        lines.append(f'  {numbers[node]}{opening}"{label}"{closing}')
+    for (source, target), events in _edges(program).items():
+        label = ", ".join(events).replace("&", "&amp;").replace('"', "&quot;")
+        arrow = f'-- "{label}" -->' if events else "-.->"
+        lines.append(f"  {numbers[source]} {arrow} {numbers[target]}")
+    return "\n".join(lines) + "\n"
+
+
+def to_dot(program: Program) -> str:
+    """Return the map graph in Graphviz' language."""
+
+    def quoted(text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    lines = ["digraph program {", "  rankdir=LR;", "  node [fontname=Helvetica];", "  edge [fontname=Helvetica];"]
+    for node, told in _shapes(program):
+        shape = {"relation": "parallelogram", "map": "box", "view": "oval"}[node.split(" ")[0]]
+        lines.append(f"  {quoted(node)} [shape={shape}, label={quoted(told)}];")
+    for (source, target), events in _edges(program).items():
+        style = f"label={quoted(', '.join(events))}" if events else "style=dashed"
+        lines.append(f"  {quoted(source)} -> {quoted(target)} [{style}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+# -------------------------------------------------------------------- for other programs
+
+
+def to_json(program: Program) -> dict[str, Any]:
+    """Return the whole program as plain dicts, lists, strings and numbers, ready for `json.dumps`.
+
+    Terms are given as text and as trees (``{"node": "Product", "parts": […]}``); a literal's value is a string where
+    JSON has no such type. `depths` is null and `cycles` not empty if the program is cyclic.
+    """
+    rings = cycles(program)
+    return {
+        "relations": [
+            {
+                "name": relation.name,
+                "columns": [_column(column) for column in relation.columns],
+                "key": list(relation.key),
+                "key_rely": relation.key_rely,
+                "foreign_keys": [
+                    {
+                        "columns": list(key.columns),
+                        "parent": key.parent,
+                        "parent_columns": list(key.parent_columns),
+                        "rely": key.rely,
+                    }
+                    for key in relation.foreign_keys
+                ],
+                "static": relation.static,
+                "keep": relation.keep,
+                "kept": dict(program.kept).get(relation.name),
+            }
+            for relation in program.relations
+        ],
+        "maps": [_map(definition) for definition in program.maps],
+        "views": [_view(view) for view in program.views],
+        "triggers": [
+            {
+                "on": trigger.on.name.lower(),
+                "relation": trigger.relation,
+                "variables": list(trigger.variables),
+                "statements": [_statement(statement, program) for statement in trigger.statements],
+            }
+            for trigger in program.triggers
+        ],
+        "depths": None if rings else depths(program),
+        "cycles": [list(ring) for ring in rings],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {"name": column.name, "type": str(column.type) if column.type else None, "not_null": column.not_null}
+
+
+def _map(definition: MapDef) -> dict[str, Any]:
+    return {
+        "name": definition.name,
+        "keys": [_column(column) for column in definition.keys],
+        "values": [_column(column) for column in definition.values],
+        "count": definition.count or None,
+        "ordered": definition.ordered or None,
+        "definitions": [{"text": print_term(term), "term": _tree(term)} for term in definition.definitions],
+        "sql": definition.sql or None,
+        "declared": definition.declared,
+    }
+
+
+def _view(view: ViewDef) -> dict[str, Any]:
+    def scalar(term: Term | None) -> Any:
+        return None if term is None else {"text": print_scalar(term), "term": _tree(term)}
+
+    return {
+        "name": view.name,
+        "columns": [_column(column) for column in view.columns],
+        "maps": list(view.maps),
+        "select": [scalar(term) for term in view.select],
+        "where": scalar(view.where),
+        "repeat": scalar(view.repeat),
+        "order_by": [
+            {"expression": scalar(item.expression), "descending": item.descending, "nulls_first": item.nulls_first}
+            for item in view.order_by
+        ],
+        "limit": view.limit,
+        "offset": view.offset,
+    }
+
+
+def _statement(statement: Statement, program: Program) -> dict[str, Any]:
+    return {
+        "text": print_statement(statement, program),
+        "map": statement.map,
+        "column": statement.column,
+        "keys": list(statement.keys),
+        "op": statement.op,
+        "reads": sorted(maps_of(statement.term)),
+        "term": _tree(statement.term),
+    }
+
+
+def _tree(part: Any) -> Any:
+    """Return a term as nested dicts: a node's fields under their own names."""
+    match part:
+        case Const(value, own):
+            plain = value is None or isinstance(value, (bool, int, str))
+            return {"node": "Const", "value": value if plain else str(value), "type": str(own)}
+        case Range(low, high):
+            ends = [None if end is None else {"at": _tree(end[0]), "inclusive": end[1]} for end in (low, high)]
+            return {"node": "Range", "low": ends[0], "high": ends[1]}
+        case Node():
+            fields = type(part).__dataclass_fields__  # type: ignore[attr-defined]  # every node is a dataclass
+            return {"node": type(part).__name__, **{name: _tree(getattr(part, name)) for name in fields}}
+        case tuple():
+            return [_tree(item) for item in part]
+        case None | str():
+            return part
+        case _:
+            return str(part)

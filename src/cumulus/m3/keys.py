@@ -1,0 +1,96 @@
+"""Which columns of different relations carry one key: what definitions join and foreign keys link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cumulus.algebra.terms import Relation, Term
+from cumulus.m3.infer import nodes
+from cumulus.m3.program import Program
+
+ColumnOf = tuple[str, str]
+"""(relation, column)."""
+
+
+def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
+    """Return sets of columns by which relations could be partitioned together, at most one per relation.
+
+    Returns
+    -------
+    tuple of dict
+        Relation → column. One for every class of joined columns, and one more for each further column of a relation
+        that joins with itself. Only relations with triggers take part.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> text = "MAP q[](v) = SUM[](orders(cid, oid) * lineitem(oid, price) * price); "
+    >>> text += "ON +orders(cid, oid) {} ON +lineitem(oid, price) {}"
+    >>> partition_choices(parse(text))
+    ({'orders': 'cid'}, {'orders': 'oid', 'lineitem': 'oid'}, {'lineitem': 'price'})
+    """
+    streams = {trigger.relation for trigger in program.triggers}
+    columns: list[ColumnOf] = [
+        (relation.name, column) for relation in program.relations for column in relation.column_names
+    ]
+    classes: dict[ColumnOf, list[ColumnOf]] = {column: [column] for column in columns}
+
+    def join(left: ColumnOf, right: ColumnOf) -> None:
+        if left not in classes or right not in classes or classes[left] is classes[right]:
+            return
+        joined = classes[left] + classes[right]
+        for column in joined:
+            classes[column] = joined
+
+    for left, right in _joined(program):
+        join(left, right)
+    found: list[dict[str, str]] = []
+    seen: set[int] = set()
+    for column in columns:
+        members = classes[column]
+        if id(members) in seen:
+            continue
+        seen.add(id(members))
+        for choice in _choices([member for member in members if member[0] in streams]):
+            if choice and choice not in found:
+                found.append(choice)
+    return tuple(found)
+
+
+def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
+    """Yield the members with one column per relation: the first of each, then variants with another column of one."""
+    by_relation: dict[str, list[str]] = {}
+    for relation, column in members:
+        by_relation.setdefault(relation, []).append(column)
+    first = {relation: columns[0] for relation, columns in by_relation.items()}
+    yield first
+    for relation, columns in by_relation.items():
+        for column in columns[1:]:
+            yield {**first, relation: column}
+
+
+def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
+    known = {relation.name: relation for relation in program.relations}
+    for relation in program.relations:
+        for key in relation.foreign_keys:
+            for own, theirs in zip(key.columns, key.parent_columns, strict=False):
+                yield (relation.name, own), (key.parent, theirs)
+    for term in _definitions(program):
+        at: dict[str, ColumnOf] = {}
+        for node in nodes(term):
+            if not isinstance(node, Relation) or node.name not in known:
+                continue
+            for variable, column in zip(node.variables, known[node.name].column_names, strict=False):
+                place = (node.name, column)
+                yield at.setdefault(variable, place), place
+    if not any(True for _ in _definitions(program)):
+        # Hand-written programs without definitions: columns of one name are meant to be one key.
+        named: dict[str, ColumnOf] = {}
+        for relation in program.relations:
+            for column in relation.column_names:
+                yield named.setdefault(column, (relation.name, column)), (relation.name, column)
+
+
+def _definitions(program: Program) -> Iterator[Term]:
+    for definition in program.maps:
+        yield from definition.definitions

@@ -1,0 +1,251 @@
+"""Where the value of a term is right when relations are spread over buckets: the reasoning behind one-round layouts.
+
+A partitioned relation's row lives in the bucket of its key column; a replicated relation's rows are in every bucket.
+From that follows, for the term of a statement as each bucket computes it with what it has, one of four places:
+
+=============  ==========================================================================================
+place          in each bucket the term gives
+=============  ==========================================================================================
+SAME           the true value
+HOME x         the true value in the bucket of x, and 0 in all others
+DEPENDENT x    the true value in the bucket of x, and anything in the others
+PART           a part: the sum over the buckets is the true value
+=============  ==========================================================================================
+
+A product with a HOME x factor is HOME x if its other factors are SAME, HOME x or DEPENDENT x. Only what is linear in a
+PART keeps it one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from cumulus.algebra.scope import outputs
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+)
+from cumulus.m3.infer import nodes
+
+
+class Spread(Enum):
+    """How a map lies in the buckets."""
+
+    SAME = "same"
+    LOCAL = "local"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The tag of a map: `same` everywhere, `local` by the key at position `key`, or in `part`s that add up."""
+
+    spread: Spread
+    key: int = -1
+
+
+SAME_TAG = Tag(Spread.SAME)
+PART_TAG = Tag(Spread.PART)
+
+
+class Kind(Enum):
+    """The four places."""
+
+    SAME = "same"
+    HOME = "home"
+    DEPENDENT = "dependent"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place; `home` stands for all variables that are equal to it."""
+
+    kind: Kind
+    home: str = ""
+
+
+SAME = Place(Kind.SAME)
+PART = Place(Kind.PART)
+
+
+class Illegal(Exception):  # noqa: N818  # never leaves the room: the layout turns it into a LayoutError
+    """The term has no place; the message says why, to be read after the statement."""
+
+
+class Placer:
+    """Finds the place of the terms of one statement.
+
+    Parameters
+    ----------
+    term
+        The statement's term; equalities among its factors make variables stand for each other.
+    tags
+        Of all maps that the term reads.
+    batch
+        In an `ON BATCH` trigger of a partitioned relation: its name and the position of its key column.
+    bound
+        The event variables.
+    """
+
+    def __init__(
+        self,
+        term: Term,
+        tags: Mapping[str, Tag],
+        batch: tuple[str, int] | None = None,
+        bound: Iterable[str] = (),
+    ) -> None:
+        self._tags = tags
+        self._batch = batch
+        self._bound = frozenset(bound)
+        self._equal: dict[str, str] = {}
+        for factor in term.parts if isinstance(term, Product) else (term,):
+            match factor:
+                case Lift(left, Var(right)) | Compare("=", Var(left), Var(right)):
+                    self._equal[self.representative(left)] = self.representative(right)
+                case _:
+                    pass
+
+    def representative(self, variable: str) -> str:
+        """Return the variable that stands for `variable` and all that are equal to it."""
+        while variable in self._equal and self._equal[variable] != variable:
+            variable = self._equal[variable]
+        return variable
+
+    def home_of(self, variable: str) -> Place:
+        """Return the place HOME `variable`."""
+        return Place(Kind.HOME, self.representative(variable))
+
+    def statement(self, term: Term, event_home: str = "") -> Place:
+        """Return the place of a statement's term; `event_home` is the key of a partitioned event.
+
+        Raises
+        ------
+        Illegal
+            If there is none.
+        """
+        if event_home:
+            return self._product([self.home_of(event_home), self.place(term, self._bound)])
+        found = self.place(term, self._bound)
+        if found.kind is Kind.DEPENDENT:
+            raise Illegal(f"it is not 0 outside the bucket of {found.home}")
+        return found
+
+    def place(self, term: Term, bound: frozenset[str]) -> Place:
+        """Return the place of a term in value context; `bound` are the variables bound outside it."""
+        match term:
+            case Const() | Var():
+                return SAME
+            case MapRead():
+                return self._read(term)
+            case Relation(name, variables) | Batch(name, variables):
+                if self._batch is None or self._batch[0] != name:
+                    return SAME
+                return self.home_of(variables[self._batch[1]])
+            case Sum(parts):
+                return self._sum([self.place(part, bound) for part in parts])
+            case Product(parts):
+                places = []
+                for part in parts:
+                    places.append(self.place(part, bound))
+                    bound |= set(outputs(part))
+                return self._product(places)
+            case AggSum(group, inner):
+                return self._projected(self.place(inner, bound), frozenset(group) | bound)
+            case Exists(inner):
+                found = self.place(inner, bound)
+                if found.kind is Kind.PART:
+                    raise Illegal("EXISTS needs a whole value, not parts of it")
+                return found
+            case Lift(variable, inner):
+                found = self.place(inner, bound)
+                if found.kind is Kind.PART:
+                    raise Illegal(f"{variable} is bound to a value that lies in parts")
+                return found if found.kind is Kind.SAME else Place(Kind.DEPENDENT, found.home)
+            case Apply() | Cast() | Compare() | MapEnd():
+                return self._scalar(term)
+
+    def _read(self, read: MapRead) -> Place:
+        tag = self._tags[read.map]
+        # Keys are scalars: what they read must be right before the entry is found.
+        inside = self._product([SAME, *(self._scalar(key) for key in read.keys if not isinstance(key, Var))])
+        if tag.spread is Spread.SAME:
+            return inside
+        if inside.kind is not Kind.SAME:
+            raise Illegal(f"a key of {read.map} is computed from spread values")
+        if tag.spread is Spread.LOCAL:
+            key = read.keys[tag.key]
+            if isinstance(key, Var):
+                return self.home_of(key.name)
+        return PART
+
+    def _scalar(self, term: Term | Range) -> Place:
+        """Return the place of a scalar: SAME or DEPENDENT, since nothing in it need be linear."""
+        homes: set[str] = set()
+        for node in nodes(term):
+            match node:
+                case MapRead(name, _, keys) | MapEnd(_, name, keys):
+                    tag = self._tags[name]
+                    if tag.spread is Spread.SAME:
+                        continue
+                    key: Term | Range | None = keys[tag.key] if tag.spread is Spread.LOCAL else None
+                    if not isinstance(key, Var):
+                        raise Illegal(f"a condition or function needs the whole of {name}, which lies in parts")
+                    homes.add(self.representative(key.name))
+                case Relation(name, variables) if self._batch is not None and self._batch[0] == name:
+                    homes.add(self.representative(variables[self._batch[1]]))
+                case _:
+                    pass
+        if len(homes) > 1:
+            raise Illegal(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
+        return Place(Kind.DEPENDENT, homes.pop()) if homes else SAME
+
+    def _sum(self, places: Sequence[Place]) -> Place:
+        kinds = {place.kind for place in places}
+        homes = {place.home for place in places if place.home}
+        if kinds == {Kind.SAME}:
+            return SAME
+        if kinds <= {Kind.HOME, Kind.PART}:
+            return places[0] if kinds == {Kind.HOME} and len(homes) == 1 else PART
+        if Kind.PART in kinds:
+            raise Illegal("parts are added to a value that is the same in every bucket")
+        if len(homes) > 1:
+            raise Illegal(f"values at {' and '.join(sorted(homes))} are added up")
+        return Place(Kind.DEPENDENT, homes.pop())
+
+    def _product(self, places: Sequence[Place]) -> Place:
+        spread = [place for place in places if place.kind is not Kind.SAME]
+        if not spread:
+            return SAME
+        if any(place.kind is Kind.PART for place in spread):
+            if len(spread) > 1:
+                raise Illegal("a value that lies in parts is multiplied with another that is not the same everywhere")
+            return PART
+        homes = {place.home for place in spread}
+        if len(homes) > 1:
+            raise Illegal(f"it joins values at {' and '.join(sorted(homes))}, which are not in one bucket")
+        is_home = any(place.kind is Kind.HOME for place in spread)
+        return Place(Kind.HOME if is_home else Kind.DEPENDENT, homes.pop())
+
+    def _projected(self, place: Place, visible: frozenset[str]) -> Place:
+        if not place.home or place.home in {self.representative(name) for name in visible}:
+            return place
+        if place.kind is Kind.DEPENDENT:
+            raise Illegal(f"{place.home}, on which the value depends, is summed away")
+        return PART

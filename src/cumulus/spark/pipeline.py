@@ -1,0 +1,324 @@
+"""`maintain`: the views of a program, kept up to date by a Structured Streaming query.
+
+sources → packed rows (one per bucket and file) → shuffle → `transformWithStateInPandas` (a bucket per key) →
+reports → manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.protocol import Engine
+from cumulus.epochs.bucket import LATE_EPOCHS
+from cumulus.epochs.identity import Checkpoint, Identity
+from cumulus.epochs.interrupt import Interrupt
+from cumulus.epochs.layouts import choose_plan, sound
+from cumulus.epochs.progress import Epoch
+from cumulus.epochs.publish import merges
+from cumulus.epochs.sink import Manifest, Sink, Written
+from cumulus.epochs.sources import FolderSource, files_left
+from cumulus.epochs.trigger import Trigger, parse_trigger
+from cumulus.errors import CumulusError, StoreError, UsageError
+from cumulus.m3.program import Program
+from cumulus.spark.errors import carried
+from cumulus.spark.folders import Settings, folder_source, packed_frame
+from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.session import log_file
+from cumulus.spark.spread import spread_keys
+from cumulus.spark.streams import Frame, Source, as_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run; see `maintain`."""
+
+    trigger: str = "available-now"
+    epochs: int = 0
+    layout: str = "auto"
+    buckets: int = 0
+    files_per_epoch: int = 1
+    late_epochs: int = LATE_EPOCHS
+    keep: int = 100
+
+
+def maintain(
+    spark: SparkSession,
+    program: Program,
+    sources: Source,
+    out: str | Path,
+    checkpoint: str | Path = "",
+    *,
+    make_engine: Callable[[Program], Engine] | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    wait: bool = True,
+    **options: Any,
+) -> Run:
+    """Keep the views of `program` up to date in `out`, exactly once, from `sources`.
+
+    Parameters
+    ----------
+    program
+        Compiled without RELY: Spark gives the tables of an epoch no common order.
+    sources
+        A folder with one folder per table, or table → path, `FolderSource`, or streaming or static DataFrame
+        (`Frame` for one with options).
+    out
+        The output folder (docs/spark.md, "The output folder").
+    checkpoint
+        Spark's checkpoint and ours; `out`/checkpoint if not given.
+    on_epoch
+        Called after each commit with the epoch: at least once; who remembers the number sees each once.
+    wait
+        False returns at once: call `Run.wait` or `Run.stop`.
+    **options
+        The fields of `Options`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
+        until all is
+        read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto",
+        "one-bucket" or
+        "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
+        long a row waits for its parent. `keep`: epochs to keep in `out`.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    InputError
+        A source that is missing, truncated or of the wrong shape.
+    StoreError, MismatchError, LockedError
+        An output or checkpoint that cannot be written, belongs to others, or is in use.
+    LayoutError
+        A program that cannot run here: without definitions, or cyclic.
+
+    Examples
+    --------
+    >>> import cumulus.spark
+    >>> run = cumulus.spark.maintain(spark, program, "data/", "out/")  # doctest: +SKIP
+    """
+    if make_engine is None:
+        make_engine = Interpreter
+    run = Run(spark, program, out, checkpoint, Options(**options), on_epoch)
+    try:
+        run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
+    except BaseException:
+        run.close()
+        raise
+    if wait:
+        run.wait()
+    return run
+
+
+class Run:
+    """A running query; made by `maintain`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        program: Program,
+        out: str | Path,
+        checkpoint: str | Path,
+        options: Options,
+        on_epoch: Callable[[Epoch], None] | None,
+    ) -> None:
+        self._spark = spark
+        self._program = sound(program)
+        self._options = options
+        self._trigger = parse_trigger(options.trigger)
+        self._on_epoch = on_epoch
+        self._error: BaseException | None = None
+        self._done = 0
+        self._seen = -1
+        self._stopping = False
+        self._query: StreamingQuery | None = None
+        self._sink: Sink | None = None
+        self._started = time.perf_counter()
+        self.out = Path(out).absolute()
+        self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
+        self.newest: Manifest | None = None
+
+    def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[[Program], Engine]) -> None:
+        """Bind the folders and start the query."""
+        options = self._options
+        cores = self._spark.sparkContext.defaultParallelism
+        identity = self.checkpoint.bind(
+            self._program, lambda: choose_plan(self._program, options.layout, options.buckets or cores)
+        )
+        self.identity = identity
+        spark_path = self.checkpoint.path / "spark"
+        resuming = any((spark_path / "commits").glob("[0-9]*"))
+        self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
+        self._merge = merges(identity.plan, self._program, self.out)
+        self.newest = self._sink.newest()
+        packed = self._packed(sources, identity)
+        keys = spread_keys(identity.plan.buckets)
+        work = Work(
+            str(self._program),
+            identity.plan,
+            make_engine,
+            identity.checkpoint,
+            str(self.out),
+            options.late_epochs,
+            keys,
+        )
+        with _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)):
+            reports = packed.groupBy("bucket").transformWithStateInPandas(
+                BucketProcessor(work), REPORTS, "append", "None"
+            )
+            writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
+            self._query = _triggered(writer, self._trigger).start()
+
+    def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
+        folders = self._folders = tuple(each for each in sources if isinstance(each, FolderSource))
+        keys = spread_keys(identity.plan.buckets)
+        text = str(self._program)
+        frames = [packed_frame(each, text, identity.plan, keys) for each in sources if isinstance(each, Frame)]
+        if folders:
+            limit = 0 if self._trigger.once else self._options.files_per_epoch
+            name = f"cumulus-{identity.checkpoint}"
+            self._spark.dataSource.register(folder_source(name, Settings(folders, text, identity.plan, limit, keys)))
+            frames.insert(0, self._spark.readStream.format(name).load())
+        if not frames:
+            raise UsageError("there is no source to read")
+        packed = frames[0]
+        for frame in frames[1:]:
+            packed = packed.unionAll(frame)
+        return packed
+
+    def _commit(self, reports: DataFrame, batch: int) -> None:
+        """Commit one micro-batch: exactly one action, always, also on a replay."""
+        try:
+            rows = [json.loads(row.report) for row in reports.collect()]
+            collected = time.perf_counter()
+            written = [Written(row["bucket"], row["files"], row["counts"]) for row in rows]
+            assert self._sink is not None
+            manifest, made = self._sink.commit(
+                batch + 1, written, self._offsets(batch), self._merge, self._options.keep
+            )
+        except BaseException as problem:
+            self._error = self._error or problem
+            raise
+        self.newest = manifest
+        self._done += 1
+        if self._on_epoch is not None:
+            now = time.perf_counter()
+            seconds = {part: max((row["seconds"][part] for row in rows), default=0.0) for part in _parts(rows)}
+            seconds["commit"] = now - collected
+            how = sorted({row["how"] for row in rows})
+            left = self._left(manifest)
+            epoch = Epoch(
+                manifest.epoch, manifest.counts, manifest.totals, now - self._started, seconds, left, not made, how
+            )
+            self._started = now
+            try:
+                self._on_epoch(epoch)
+            except BaseException as problem:
+                self._error = self._error or problem
+                raise
+
+    def _offsets(self, batch: int) -> Any:
+        """Return what Spark logged as the sources' ends for `batch`: text, for people to read."""
+        file = self.checkpoint.path / "spark" / "offsets" / str(batch)
+        try:
+            return [json.loads(line) if line.startswith("{") else line for line in file.read_text().splitlines()[2:]]
+        except OSError:
+            return None
+
+    def _left(self, manifest: Manifest) -> int:
+        if not self._folders or not manifest.offsets:
+            return 0
+        return files_left(self._folders, json.loads(manifest.offsets[0]["done"]))
+
+    def stop(self) -> None:
+        """End after the running epoch."""
+        self._stopping = True
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the query ends; Ctrl-C lets the running epoch finish.
+
+        Raises
+        ------
+        CumulusError
+            What ended the query, in our words where it was ours.
+        """
+        query = self._query
+        assert query is not None
+        try:
+            with Interrupt() as interrupt:
+                while not query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
+                    if self._enough():
+                        break
+                    if (interrupt.wished or self._stopping) and not self._busy(query):
+                        break
+            query.stop()
+        except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
+            raise self._told(problem) from None
+        finally:
+            self.close()
+        if self._error is not None:
+            raise self._told(self._error) from None
+
+    def _busy(self, query: StreamingQuery) -> bool:
+        """Whether an epoch is running; when one has ended since the last look, none is: the next one may be cut off."""
+        since, self._seen = self._seen, self._done
+        return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
+
+    def _enough(self) -> bool:
+        return bool(self._options.epochs) and self._done >= self._options.epochs
+
+    def _told(self, problem: BaseException) -> BaseException:
+        for candidate in (self._error, problem):
+            if isinstance(candidate, CumulusError):
+                return candidate
+            ours = carried(candidate) if candidate is not None else None
+            if ours is not None:
+                return ours
+        first = str(problem).strip().splitlines()
+        return StoreError(
+            f"the Spark query ended: {first[0] if first else type(problem).__name__}",
+            hint=f"Spark's own words are in {log_file()}. Run again: it resumes after the last committed epoch.",
+        )
+
+    def close(self) -> None:
+        """Give the folders free; the query must have ended."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+        if self._sink is not None:
+            self._sink.close()
+        self.checkpoint.close()
+
+
+def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(rows[0]["seconds"]) if rows else []
+
+
+def _triggered(writer: Any, trigger: Trigger) -> Any:
+    if trigger.every_s is None:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")
+
+
+class _setting:  # noqa: N801 (used like a function)
+    """Set a Spark setting inside a block; a query keeps what it was started with."""
+
+    def __init__(self, spark: SparkSession, name: str, value: str) -> None:
+        self._spark, self._name, self._value = spark, name, value
+
+    def __enter__(self) -> None:
+        self._old = self._spark.conf.get(self._name)
+        self._spark.conf.set(self._name, self._value)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._old is not None
+        self._spark.conf.set(self._name, self._old)

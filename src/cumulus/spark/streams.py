@@ -1,0 +1,77 @@
+"""What `maintain` takes as sources: folders, and any streaming or static DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow.parquet as pq
+
+from cumulus.epochs.sources import FolderSource, check_readable, sources_from
+from cumulus.errors import InputError, UnknownNameError
+from cumulus.m3.program import Program
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A streaming or static DataFrame as the source of a table; the options are those of `FolderSource`."""
+
+    relation: str
+    frame: DataFrame
+    format: str = "auto"
+    op: str = "op"
+    order: str = "seq"
+    key: tuple[str, ...] = ()
+
+
+Source: TypeAlias = "str | Path | Mapping[str, str | Path | FolderSource | DataFrame | Frame]"
+
+
+def as_sources(
+    spark: SparkSession, program: Program, sources: Source, checkpoint: Path
+) -> tuple[FolderSource | Frame, ...]:
+    """Return one source per table.
+
+    A static DataFrame is written once below `checkpoint`, and read as one epoch: a streaming query cannot read it
+    twice alike.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        For a missing folder, a table without a source, an unknown table.
+    """
+    if isinstance(sources, (str, Path)):
+        return sources_from([str(sources)], program)
+    found: list[FolderSource | Frame] = []
+    for name, given in sources.items():
+        if name not in {relation.name for relation in program.relations}:
+            known = ", ".join(relation.name for relation in program.relations)
+            raise UnknownNameError(f"there is no table {name!r}", hint=f"Tables: {known}.")
+        found.append(_source(spark, name, given, checkpoint))
+    missing = [relation.name for relation in program.relations if relation.name not in sources]
+    if missing:
+        raise InputError(f"no source for table {missing[0]!r}", hint="Give each table a folder or a DataFrame.")
+    return tuple(found)
+
+
+def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
+    if isinstance(given, (str, Path)):
+        given = FolderSource(name, str(given))
+    if isinstance(given, FolderSource):
+        check_readable(given)
+        return given
+    frame = given if isinstance(given, Frame) else Frame(name, given)
+    if frame.frame.isStreaming:
+        return frame
+    file = checkpoint / "static" / f"{name}.parquet"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        making = file.with_suffix(".tmp")
+        pq.write_table(frame.frame.toArrow(), making)
+        making.rename(file)
+    return FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)

@@ -1,0 +1,67 @@
+"""The embedded host on folders: what it commits is what DuckDB says of the rows so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cumulus.engine.interpreter import Interpreter
+from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.query import query
+from cumulus.epochs.sources import sources_from
+from cumulus.m3 import parse
+from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
+
+
+def run_to_end(folder: Path, out: Path, **options: int) -> EmbeddedRun:
+    program = parse(PROGRAM)
+    with EmbeddedRun(program, sources_from([str(folder)], program), out, make_engine=Interpreter, **options) as run:
+        for _ in run.steps():
+            pass
+    return run
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_epoch_is_what_the_tables_say(tmp_path: Path, seed: int) -> None:
+    stream = OrdersStream(tmp_path / "in", seed)
+    for _ in range(6):
+        stream.write()
+    run_to_end(tmp_path / "in", tmp_path / "out")
+    for epoch, expected in stream.expected.items():
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected
+        refused = query(tmp_path / "out", "SELECT COUNT(*) AS n FROM quarantine", epoch).to_pylist()
+        assert refused == [{"n": stream.bad_until[epoch]}]
+
+
+def test_a_run_resumes_where_the_last_one_ended(tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 7)
+    for _ in range(5):
+        stream.write()
+        assert run_to_end(tmp_path / "in", tmp_path / "out").epoch == stream.epoch
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.oracle()
+
+
+def test_a_snapshot_takes_the_place_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.epochs.embedded.LEAST_LOG_BYTES", 1000)
+    stream = OrdersStream(tmp_path / "in", 8)
+    for _ in range(12):
+        stream.write()
+        run_to_end(tmp_path / "in", tmp_path / "out")
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.oracle()
+    kept = list((tmp_path / "out" / "checkpoint" / "embedded").iterdir())
+    assert any(path.is_dir() for path in kept)
+    assert len([path for path in kept if path.suffix == ".log"]) < 12
+
+
+def test_old_epochs_go_and_the_newest_stay(tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 9)
+    for _ in range(8):
+        stream.write()
+    run_to_end(tmp_path / "in", tmp_path / "out", keep=3)
+    assert sorted(path.name for path in (tmp_path / "out" / "epochs").iterdir()) == ["6.json", "7.json", "8.json"]
+    for epoch in (6, 7, 8):
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == stream.expected[epoch]
+    refused = query(tmp_path / "out", "SELECT COUNT(*) AS n FROM quarantine").to_pylist()
+    assert refused == [{"n": stream.bad}]
+    latest = tmp_path / "out" / "latest" / "revenue"
+    assert [file.suffix for file in latest.iterdir()] == [".parquet"]

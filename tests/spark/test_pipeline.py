@@ -1,0 +1,102 @@
+"""The Spark host: the same epochs, views and quarantine as the embedded one and as DuckDB."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cumulus.engine.interpreter import Interpreter
+from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.progress import Epoch
+from cumulus.epochs.query import query
+from cumulus.epochs.sources import sources_from
+from cumulus.errors import InputError, MismatchError
+from cumulus.m3 import parse
+from cumulus.spark import Frame, maintain
+from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 1)
+    for _ in range(4):
+        stream.write()
+    program = parse(PROGRAM)
+    told: list[Epoch] = []
+    maintain(spark, program, tmp_path / "in", tmp_path / "out", on_epoch=told.append)
+    assert [epoch.number for epoch in told] == [1, 2, 3, 4]
+    assert told[-1].totals["events"] == stream.events
+    with EmbeddedRun(
+        program, sources_from([str(tmp_path / "in")], program), tmp_path / "embedded", make_engine=Interpreter
+    ) as run:
+        list(run.steps())
+    for epoch in stream.expected:
+        for sql in ("FROM revenue", "FROM quarantine"):
+            ours = sorted_rows(query(tmp_path / "out", sql, epoch).to_pylist())
+            assert ours == sorted_rows(query(tmp_path / "embedded", sql, epoch).to_pylist())
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == stream.expected[epoch]
+
+
+def test_a_restart_resumes_and_a_changed_program_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 2)
+    for _ in range(2):
+        stream.write()
+        maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out")
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.oracle()
+    assert sorted(int(path.stem) for path in (tmp_path / "out" / "epochs").iterdir()) == [1, 2]
+    other = parse(PROGRAM.replace("SELECT nation, s, n", "SELECT nation, s, n WHERE n > 1"))
+    with pytest.raises(MismatchError, match="view revenue is another"):
+        maintain(spark, other, tmp_path / "in", tmp_path / "out")
+
+
+def test_dataframes_and_folders_meet_in_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    json_lines(tmp_path / "customers" / "1.json", [{"cid": cid, "nation": cid % 2} for cid in range(4)])
+    json_lines(
+        tmp_path / "orders" / "1.json", [{"oid": oid, "cid": oid % 4, "discount": "0.50", "op": "c"} for oid in range(8)]
+    )
+    json_lines(tmp_path / "lineitem" / "1.json", [{"oid": oid, "price": 10, "op": "i"} for oid in range(8)])
+    streaming = spark.readStream.schema("oid INT, price DECIMAL(15,2), op STRING").json(str(tmp_path / "lineitem"))
+    static = spark.createDataFrame([(cid, cid % 2) for cid in range(4)], "cid INT, nation INT")
+    sources: dict[str, Any] = {
+        "customers": static,
+        "orders": str(tmp_path / "orders"),
+        "lineitem": Frame("lineitem", streaming),
+    }
+    maintain(spark, parse(PROGRAM), sources, tmp_path / "out")
+    assert query(tmp_path / "out", "SELECT nation, revenue::INT AS r, items FROM revenue ORDER BY 1").to_pylist() == [
+        {"nation": 0, "r": 20, "items": 4},
+        {"nation": 1, "r": 20, "items": 4},
+    ]
+
+
+def test_a_truncated_file_stops_the_run_and_a_whole_one_resumes_it(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 3)
+    stream.write()
+    stream.write()
+    file = tmp_path / "in" / "orders" / "00002.parquet"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"orders/00002\.parquet: not a whole Parquet file"):
+        maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out")
+    assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.expected[1]
+    file.write_bytes(whole)
+    maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out")
+    assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.expected[2]
+
+
+def test_an_output_without_its_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 4)
+    stream.write(5)
+    maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint")
+    with pytest.raises(MismatchError, match="belongs to another checkpoint"):
+        maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", tmp_path / "other")
+    with pytest.raises(MismatchError, match="is not theirs"):
+        maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "elsewhere", tmp_path / "checkpoint")
+    manifest = json.loads((tmp_path / "out" / "epochs" / "1.json").read_text())
+    assert manifest["counts"]["events"] == stream.events
