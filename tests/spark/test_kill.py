@@ -1,7 +1,7 @@
 """Kill what can be killed; afterwards every epoch must be there, once, and say what DuckDB says.
 
-The points are those of `cumulus.epochs.faults`. A dead worker's task is tried again by Spark; a dead driver or JVM ends the run, and
-the next run resumes.
+The points are those of `cumulus.epochs.faults`. A dead worker's task is tried again by Spark; a dead driver or JVM
+ends the run, and the next run resumes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from cumulus.epochs.query import query
 from cumulus.epochs.sink import committed, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
@@ -73,10 +74,10 @@ def hits(tmp_path: Path) -> list[str]:
 
 def test_workers_die_at_every_point(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, 1)
-    wishes = "after-read:2 after-read:9 in-pack:5 in-pack:14 in-handler:2 in-handler:7 after-state-write:3 after-state-write:8"
-    wishes += " in-compaction:1 in-compaction:3"
-    run_until_done(stream, tmp_path / "out", wishes.replace(" ", ","))
-    assert sorted(hits(tmp_path)) == sorted(wishes.replace(":", " ").split(" ")[at] + " " + wishes.replace(":", " ").split(" ")[at + 1] for at in range(0, 20, 2))
+    wishes = ["after-read:2", "after-read:9", "in-pack:5", "in-pack:14", "in-handler:2", "in-handler:7"]
+    wishes += ["after-state-write:3", "after-state-write:8", "in-compaction:1", "in-compaction:3"]
+    run_until_done(stream, tmp_path / "out", ",".join(wishes))
+    assert sorted(hits(tmp_path)) == sorted(wish.replace(":", " ") for wish in wishes)
     check(stream, tmp_path / "out")
 
 

@@ -1,4 +1,5 @@
-"""A run of the Spark host in a process of its own, for tests that kill it: `python spark_driver.py IN OUT [BUCKETS]`."""
+"""A run of the Spark host in a process of its own, for tests that kill it: `python spark_driver.py IN OUT
+[BUCKETS]`."""
 
 from __future__ import annotations
 

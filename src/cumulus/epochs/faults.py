@@ -1,8 +1,8 @@
 """Named points at which a test may kill the process, to prove that nothing is lost or doubled.
 
-`CUMULUS_CRASH=point:n,…` kills the process that comes to `point` for the n-th time. Times are counted across processes and
-restarts in the folder `CUMULUS_CRASH_DIR`, so each fault strikes once; `hits.log` there says which did. Without the variable
-a point costs one look-up.
+`CUMULUS_CRASH=point:n,…` kills the process that comes to `point` for the n-th time. Times are counted across processes
+and restarts in the folder `CUMULUS_CRASH_DIR`, so each fault strikes once; `hits.log` there says which did. Without the
+variable a point costs one look-up.
 """
 
 from __future__ import annotations
