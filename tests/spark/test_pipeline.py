@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
@@ -58,7 +59,8 @@ def test_a_restart_resumes_and_a_changed_program_is_refused(spark: SparkSession,
 def test_dataframes_and_folders_meet_in_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
     json_lines(tmp_path / "customers" / "1.json", [{"cid": cid, "nation": cid % 2} for cid in range(4)])
     json_lines(
-        tmp_path / "orders" / "1.json", [{"oid": oid, "cid": oid % 4, "discount": "0.50", "op": "c"} for oid in range(8)]
+        tmp_path / "orders" / "1.json",
+        [{"oid": oid, "cid": oid % 4, "discount": "0.50", "op": "c"} for oid in range(8)],
     )
     json_lines(tmp_path / "lineitem" / "1.json", [{"oid": oid, "price": 10, "op": "i"} for oid in range(8)])
     streaming = spark.readStream.schema("oid INT, price DECIMAL(15,2), op STRING").json(str(tmp_path / "lineitem"))
