@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 from rich.console import Console
 
+from cumulus.cli.compile import compile_command, explain_command
 from cumulus.cli.doctor import doctor
 from cumulus.cli.query import query
 from cumulus.cli.run import run
@@ -23,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
+app.command("compile")(compile_command)
+app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
 app.command("doctor")(doctor)
@@ -44,14 +46,7 @@ def _options(
 def main() -> None:
     """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors are one paragraph on stderr."""
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as problem:
-        problem.show()
-        sys.exit(2)
-    except click.Abort:
-        sys.exit(1)
+        app()
     except CumulusError as problem:
         Console(stderr=True, highlight=False, markup=False).print(f"error: {problem}", soft_wrap=True)
         sys.exit(2 if isinstance(problem, UsageError) else 1)

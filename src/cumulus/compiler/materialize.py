@@ -324,10 +324,11 @@ def _pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
 
 
 def _nice_names(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """Return names without the hidden mark, none of which is taken."""
-    used = set(taken)
+    """Return names without the hidden mark, none of which is taken or stands among `names` already."""
+    every = ordered(names)
+    used = {*taken, *(name for name in every if not name.endswith(HIDDEN))}
     result: dict[str, str] = {}
-    for name in ordered(names):
+    for name in every:
         if not name.endswith(HIDDEN):
             continue
         base = name.rstrip(HIDDEN)
