@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.query import query
+from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
 
 
-def run_to_end(folder: Path, out: Path, **options: int) -> EmbeddedRun:
+def run_to_end(folder: Path, out: Path, **options: Any) -> EmbeddedRun:
     program = parse(PROGRAM)
     with EmbeddedRun(program, sources_from([str(folder)], program), out, make_engine=Interpreter, **options) as run:
         for _ in run.steps():
@@ -66,3 +69,24 @@ def test_old_epochs_go_and_the_newest_stay(tmp_path: Path) -> None:
     assert refused == [{"n": stream.bad}]
     latest = tmp_path / "out" / "latest" / "revenue"
     assert [file.suffix for file in latest.iterdir()] == [".parquet"]
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 4])
+@pytest.mark.parametrize("hint", ["orders=oid+lineitem=oid", "orders=cid+customers=cid"])
+def test_buckets_make_no_difference(tmp_path: Path, buckets: int, hint: str) -> None:
+    stream = OrdersStream(tmp_path / "in", 10)
+    for _ in range(4):
+        stream.write()
+    run = run_to_end(tmp_path / "in", tmp_path / "out", buckets=buckets, layout=f"one-round:{hint}")
+    assert run.identity.plan.partitioned == dict(part.split("=") for part in hint.split("+"))
+    for epoch, expected in stream.expected.items():
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected
+        refused = query(tmp_path / "out", "SELECT COUNT(*) AS n FROM quarantine", epoch).to_pylist()
+        assert refused == [{"n": stream.bad_until[epoch]}]
+        assert read_manifest(tmp_path / "out", epoch).totals["events"] == stream.events_until[epoch]
+
+
+def test_auto_says_why_it_takes_one_bucket(tmp_path: Path) -> None:
+    plan = choose_plan(parse(PROGRAM), "auto", 4)
+    assert plan.buckets == 1
+    assert "orders(cid) references customers" in plan.why

@@ -17,7 +17,7 @@ PROGRAM = """
 RELATION customers(cid INT NOT NULL, nation INT) KEY (cid) KEPT kc;
 RELATION orders(oid INT NOT NULL, cid INT, discount DECIMAL(4,2)) KEY (oid)
   FOREIGN KEY (cid) REFERENCES customers (cid) KEPT ko;
-RELATION lineitem(oid INT NOT NULL, price DECIMAL(15,2));
+RELATION lineitem(oid INT NOT NULL, price DECIMAL(15,2)) FOREIGN KEY (oid) REFERENCES orders (oid);
 MAP kc[cid INT, nation INT](n BIGINT) COUNT n = customers(cid, nation);
 MAP ko[oid INT, cid INT, discount DECIMAL(4,2)](n BIGINT) COUNT n = orders(oid, cid, discount);
 MAP q[nation INT](s DECIMAL(38,4), n BIGINT) COUNT n =
@@ -73,8 +73,8 @@ FROM customers JOIN orders USING (cid) JOIN lineitem USING (oid) GROUP BY nation
 class OrdersStream:
     """Writes one file per table and epoch below `folder`, and remembers what must be true after each.
 
-    Deletes, updates, NULLs, line items before their order and orders before their customer all occur. `bad` in an epoch is the
-    number of rows that must be in the quarantine by then.
+    Deletes, updates, NULLs, line items before their order and orders before their customer all occur. `bad` in an
+    epoch is the number of rows that must be in the quarantine by then.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -91,6 +91,7 @@ class OrdersStream:
         self._next_customer = self._next_order = 0
         self.expected: dict[int, list[tuple[Any, ...]]] = {}
         self.bad_until: dict[int, int] = {}
+        self.events_until: dict[int, int] = {}
         for name in TABLES:
             (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -107,6 +108,7 @@ class OrdersStream:
             self._write(name, changes[name])
         self.expected[self.epoch] = self.oracle()
         self.bad_until[self.epoch] = self.bad
+        self.events_until[self.epoch] = self.events
 
     def _say(self, changes: dict[str, list[tuple[Any, ...]]], table: str, op: str, row: tuple[Any, ...]) -> None:
         self._seq += 1

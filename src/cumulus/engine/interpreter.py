@@ -14,7 +14,7 @@ from cumulus.algebra.scalar_code import Pool, canonical
 from cumulus.algebra.scope import maps_of
 from cumulus.catalog.events import Row
 from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite
-from cumulus.engine.protocol import Changes, Key, Values
+from cumulus.engine.protocol import Changes, Key, Stored, Values
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
@@ -295,6 +295,19 @@ class Interpreter:
         """Replace the map's contents."""
         assert not self._is_open, "a map is loaded outside transactions"
         self.store(map).load(entries)
+        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored; see `Engine.stored`."""
+        store = self.store(map)
+        for packed, entry in store.entries.items():
+            yield store.unpack_key(packed), (entry,) if store.flat else entry
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave."""
+        assert not self._is_open, "a map is restored outside transactions"
+        store = self.store(map)
+        store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def add_index(self, map: str, positions: Positions) -> None:

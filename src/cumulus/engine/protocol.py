@@ -11,6 +11,8 @@ from cumulus.m3.program import Program
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
+Stored: TypeAlias = tuple[Any, ...]
+"""The value columns as they are kept: a number, or for a DOUBLE the tuple (sum, compensation, size)."""
 Changes: TypeAlias = dict[str, dict[Key, tuple[Values | None, Values | None]]]
 """Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more."""
 
@@ -74,6 +76,14 @@ class Engine(Protocol):
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents, outside a transaction."""
+        ...
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
+        ...
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave, outside a transaction."""
         ...
 
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:

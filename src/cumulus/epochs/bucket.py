@@ -9,14 +9,16 @@ from __future__ import annotations
 import decimal
 import pickle
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from cumulus.catalog.events import Row
+from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
+from cumulus.engine import snapshot
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
@@ -30,9 +32,9 @@ from cumulus.epochs.changes import (
     keyed_moves,
 )
 from cumulus.epochs.packing import unpack
-from cumulus.epochs.plan import Plan, bucket_of, parents_first
+from cumulus.epochs.plan import Plan, layout_of, parents_first
 from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
-from cumulus.epochs.references import Reference, reference, violations
+from cumulus.epochs.references import Reference, reference, sees, violations
 from cumulus.errors import EvaluationError
 from cumulus.m3.program import Program
 
@@ -91,7 +93,7 @@ class Bucket:
         self.plan = plan
         self.index = index
         self.late_epochs = late_epochs
-        self.engine = make_engine(program)
+        self.engine = make_engine(layout_of(program, plan).bucket_program(index))
         self._order = parents_first(program)
         self._kept = dict(program.kept)
         self._watched: dict[str, set[str]] = {}
@@ -249,24 +251,12 @@ class Bucket:
                 each.count(move.relation, move.added, move.count)
 
     def _empty_references(self) -> list[Reference]:
-        found = []
-        for child in self.program.relations:
-            for key in child.foreign_keys:
-                if (
-                    child.name in self._kept
-                    and key.parent in self._kept
-                    and self._visible(child, key.columns, key.parent, key.parent_columns)
-                ):
-                    found.append(reference(child, key, self.program.relation(key.parent)))
-        return found
-
-    def _visible(self, child: Relation, columns: tuple[str, ...], parent: str, parent_columns: tuple[str, ...]) -> bool:
-        """Whether a bucket sees both sides of a foreign key: both everywhere, or both split by it."""
-        child_column = self.plan.partitioned.get(child.name)
-        parent_column = self.plan.partitioned.get(parent)
-        if child_column is None and parent_column is None:
-            return True
-        return (child_column, parent_column) in list(zip(columns, parent_columns, strict=True))
+        return [
+            reference(child, key, self.program.relation(key.parent))
+            for child in self.program.relations
+            for key in child.foreign_keys
+            if child.name in self._kept and key.parent in self._kept and sees(self.plan.partitioned, child.name, key)
+        ]
 
     def _index_rows(self) -> None:
         """Build the look-ups over kept rows from the engine's maps."""
@@ -287,18 +277,26 @@ class Bucket:
 
     def dump(self) -> bytes:
         """Return the whole state, compressed; `load` reads it back."""
-        maps = {each.name: list(self.engine.items(each.name)) for each in self.program.maps}
-        data = pickle.dumps((maps, self._last, self._waiting), protocol=5)
-        compressed: bytes = pa.compress(data, codec="lz4", asbytes=True)
-        return len(data).to_bytes(8, "little") + compressed
+        maps = {each.name: _to_ipc(snapshot.dump(self.engine, each.name)) for each in self.program.maps}
+        rest = pickle.dumps((self._last, [tuple(change) for change in self._waiting]), protocol=5)
+        return pickle.dumps((maps, len(rest), pa.compress(rest, codec="lz4", asbytes=True)), protocol=5)
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""
-        size = int.from_bytes(data[:8], "little")
-        maps, self._last, self._waiting = pickle.loads(pa.decompress(data[8:], size, codec="lz4", asbytes=True))
-        for name, entries in maps.items():
-            self.engine.load(name, entries)
+        maps, size, compressed = pickle.loads(data)
+        self._last, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
+        self._waiting = [Change(*each) for each in waiting]
+        for name, table in maps.items():
+            snapshot.restore(self.engine, name, pa.ipc.open_stream(table).read_all())
         self._index_rows()
+
+
+def _to_ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def _text(program: Program, change: Change) -> str:
@@ -306,12 +304,3 @@ def _text(program: Program, change: Change) -> str:
     shown = ", ".join(f"{name}={value!s}" for name, value in zip(names, change.row, strict=True))
     sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]
     return f"{sign}{change.relation}({shown})"
-
-
-def without_reliance(program: Program) -> Program:
-    """Return `program` with no RELY on its keys: what a host checks that cannot see the order of tables."""
-    relations = tuple(
-        replace(each, key_rely=False, foreign_keys=tuple(replace(key, rely=False) for key in each.foreign_keys))
-        for each in program.relations
-    )
-    return replace(program, relations=relations)

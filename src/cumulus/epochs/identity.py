@@ -115,7 +115,7 @@ class Checkpoint:
             "checkpoint": identity,
             "host": self.host,
             "program": now,
-            "plan": {**asdict(plan), "partitioned": dict(plan.partitioned), "tags": dict(plan.tags)},
+            "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
             "text": str(program),
         }
         write_durably(card, json.dumps(content, indent=1).encode())

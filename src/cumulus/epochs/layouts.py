@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cumulus.epochs.plan import Plan
+from cumulus.epochs.references import sees
 from cumulus.errors import LayoutError, UsageError
+from cumulus.m3.layout import choose_layout
 from cumulus.m3.program import Program
 
 LAYOUTS = ("auto", "one-bucket", "one-round")
@@ -39,7 +43,7 @@ def choose_plan(program: Program, layout: str, buckets: int) -> Plan:
     Parameters
     ----------
     layout
-        One of `LAYOUTS`.
+        One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as `orders=oid+lineitem=oid`.
     buckets
         Wanted, from 1.
 
@@ -48,6 +52,51 @@ def choose_plan(program: Program, layout: str, buckets: int) -> Plan:
     LayoutError
         If "one-round" is asked for and no such layout is right; says why.
     """
-    if layout not in LAYOUTS:
-        raise UsageError(f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}.")
-    return Plan()
+    name, _, hint = layout.partition(":")
+    if name not in LAYOUTS or (hint and name != "one-round"):
+        raise UsageError(
+            f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
+        )
+    layout = name
+    if layout == "one-bucket":
+        return Plan(why="one bucket, as asked for")
+    if buckets == 1 and layout == "auto":
+        return Plan(why="one bucket, as there is one core")
+    found = choose_layout(program, hint=_hint(program, hint))
+    if found.one_bucket:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.reasons.items())
+        if layout == "one-round":
+            raise LayoutError(f"no table can be partitioned: {reasons}", hint="Use --layout one-bucket.")
+        return Plan(why=f"one bucket, since no table can be partitioned ({reasons})")
+    lost = unchecked(program, found.partitioned)
+    split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
+    if lost and layout == "auto":
+        return Plan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
+    why = f"{buckets} buckets, {split}"
+    if lost:
+        why += f"; not checked: {', '.join(lost)}"
+    return Plan(buckets, found.partitioned, why)
+
+
+def _hint(program: Program, text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split("+") if text else ():
+        table, _, column = part.partition("=")
+        if table not in {relation.name for relation in program.relations}:
+            raise UsageError(f"there is no table {table!r}", hint="Write --layout one-round:TABLE=COLUMN+TABLE=COLUMN.")
+        found[table] = column
+    return found
+
+
+def unchecked(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+    """Return the keys and references that are checked in one bucket but cannot be with `partitioned`, in words."""
+    kept = dict(program.kept)
+    lost = []
+    for relation in program.relations:
+        column = partitioned.get(relation.name)
+        if relation.name in kept and relation.key and column is not None and column not in relation.key:
+            lost.append(f"the primary key of {relation.name}")
+        for key in relation.foreign_keys:
+            if relation.name in kept and key.parent in kept and not sees(partitioned, relation.name, key):
+                lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
+    return lost

@@ -10,13 +10,13 @@ import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.partition import buckets_of
 from cumulus.epochs import faults
-from cumulus.epochs.plan import Plan, bucket_of
+from cumulus.epochs.plan import Plan
 from cumulus.epochs.reading import UPSERT, Reading, Rejected
 
 _LENGTHS = struct.Struct("<II")
@@ -74,19 +74,13 @@ def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
         return [(rows, rows.num_rows)]
     if column is None:
         return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
-    owner = _owners(rows.column(column), plan.buckets)
+    owner = buckets_of(rows.column(column), plan.buckets)
     everywhere = pc.equal(rows.column("_op"), UPSERT)  # the old row may be in any bucket
     parts = []
     for bucket in range(plan.buckets):
         own = pc.equal(owner, bucket)
         parts.append((rows.filter(pc.or_(own, everywhere)), pc.sum(own).as_py() or 0))
     return parts
-
-
-def _owners(column: Any, buckets: int) -> Any:
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    owners = pa.array([bucket_of(value, buckets) for value in encoded.dictionary.to_pylist()], pa.int32())
-    return owners.take(encoded.indices)
 
 
 def _frame(kind: str, reading: Reading, count: int, rows: pa.Table) -> bytes:

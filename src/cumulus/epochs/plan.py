@@ -1,15 +1,13 @@
-"""Which rows go to which bucket: a layout of `cumulus.m3.layout` together with a number of buckets."""
+"""Which rows go to which bucket: a layout of `cumulus.m3.layout` together with a number of buckets, as plain data."""
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any
+from functools import lru_cache
 
 from cumulus.catalog.schema import Relation
+from cumulus.m3.layout import Layout, lay_out
 from cumulus.m3.program import Program
 
 
@@ -23,32 +21,23 @@ class Plan:
         How many, from 1.
     partitioned
         Relation → the column whose value chooses the bucket; all others go to every bucket.
-    tags
-        Map → "same", "local" or "part" (docs/m3.md, "One-round layouts"); empty with one bucket.
     why
         One sentence for the user.
     """
 
     buckets: int = 1
     partitioned: Mapping[str, str] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
     why: str = "one bucket runs the whole program"
 
 
-def bucket_of(value: Any, buckets: int) -> int:
-    """Return the bucket of a key value, 0 ≤ result < buckets: the same in every process and release.
+@lru_cache(maxsize=16)
+def _layout(program: Program, partitioned: tuple[tuple[str, str], ...]) -> Layout:
+    return lay_out(program, dict(partitioned))
 
-    Examples
-    --------
-    >>> bucket_of(7, 4) == bucket_of(7.0, 4), bucket_of(None, 4)
-    (True, 0)
-    """
-    if value is None:
-        return 0
-    if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
-        value = int(value)  # equal numbers of all types share a bucket
-    text = str(value)
-    return zlib.crc32(text.encode()) % buckets
+
+def layout_of(program: Program, plan: Plan) -> Layout:
+    """Return the layout that `plan` stands for."""
+    return _layout(program, tuple(sorted(plan.partitioned.items())))
 
 
 def parents_first(program: Program) -> tuple[Relation, ...]:

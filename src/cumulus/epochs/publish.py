@@ -17,14 +17,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.algebra.terms import Number, add
+from cumulus.algebra.terms import Number
 from cumulus.catalog.types import EXACT
+from cumulus.engine.floats import read_cell
 from cumulus.epochs.bucket import Bucket, Outcome
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import Rejected
 from cumulus.epochs.sink import QUARANTINE, Written
 from cumulus.errors import StoreError
-from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.m3.layout import Merge
+from cumulus.m3.program import Program, ViewDef
 from cumulus.views import finish
 
 Entries = dict[tuple[Any, ...], tuple[Number, ...]]
@@ -41,13 +43,16 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
-def needs_merge(plan: Plan, program: Program, view: ViewDef) -> bool:
-    """Whether the finished rows of `view` are more than those of its buckets, one after the other."""
+def merge_of(plan: Plan, program: Program, view: ViewDef) -> Merge:
+    """Return how the view comes from its buckets: ANY (bucket 0 has it), UNION (rows of all), or ADD (the driver
+    merges).
+    """
     if plan.buckets == 1:
-        return False
-    if view.order_by or view.limit is not None or view.offset:
-        return True
-    return not all(plan.tags.get(name, "part").startswith("local") for name in view.maps)
+        return Merge.ANY
+    found = layout_of(program, plan).merge_of_view(view.name)
+    if found is Merge.UNION and (view.order_by or view.limit is not None or view.offset):
+        return Merge.ADD
+    return found
 
 
 def merges(plan: Plan, program: Program, out: Path) -> dict[str, Callable[[int, list[str]], str]]:
@@ -64,7 +69,7 @@ def merges(plan: Plan, program: Program, out: Path) -> dict[str, Callable[[int, 
 
         return merge
 
-    return {view.name: merger(view) for view in program.views if needs_merge(plan, program, view)}
+    return {view.name: merger(view) for view in program.views if merge_of(plan, program, view) is Merge.ADD}
 
 
 def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
@@ -72,25 +77,18 @@ def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -
     for file in files:
         with open(file, "rb") as opened:
             shares.append(pickle.load(opened))
-    result: dict[str, Entries] = {}
-    for name in view.maps:
-        if plan.tags.get(name) == "same":
-            result[name] = shares[0][name]
-            continue
-        total: Entries = {}
-        for share in shares:
-            for key, values in share[name].items():
-                old = total.get(key)
-                total[key] = values if old is None else tuple(add(a, b) for a, b in zip(old, values, strict=True))
-        definition = program.map(name)
-        result[name] = {key: values for key, values in total.items() if _exists(definition, values)}
-    return result
+    layout = layout_of(program, plan)
+    return {name: layout.merged(name, (share[name].items() for share in shares)) for name in view.maps}
 
 
-def _exists(definition: MapDef, values: tuple[Number, ...]) -> bool:
-    if definition.count:
-        return values[definition.column_index(definition.count)] != 0
-    return any(value != 0 for value in values)
+def _share(bucket: Bucket, name: str) -> Entries:
+    """Return a bucket's share of a map: also entries that do not exist alone, but may together with others'."""
+    floats = [column.type is not None and column.type.is_float for column in bucket.program.map(name).values]
+
+    def plain(values: tuple[Any, ...]) -> tuple[Number, ...]:
+        return tuple(read_cell(value) if is_float else value for value, is_float in zip(values, floats, strict=True))
+
+    return {key: plain(values) for key, values in bucket.engine.stored(name)}
 
 
 def write_outputs(
@@ -111,6 +109,8 @@ def write_outputs(
     files: dict[str, str] = {}
     try:
         for view in bucket.program.views:
+            if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
+                continue
             if everything or view.name in outcome.views:
                 files[view.name] = _write_view(bucket, view, epoch, attempt, out)
         if outcome.quarantine:
@@ -133,8 +133,8 @@ def write_outputs(
 
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
     stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
-    if needs_merge(bucket.plan, bucket.program, view):
-        share = {name: dict(bucket.engine.items(name)) for name in view.maps}
+    if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
+        share = {name: _share(bucket, name) for name in view.maps}
         _write_bytes(out / f"{stem}.share", pickle.dumps(share, protocol=5))
         return f"{stem}.share"
     with decimal.localcontext(EXACT):

@@ -5,7 +5,7 @@ Rows are counted by the values of the referring and the referenced columns, so a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,12 @@ def reference(child: Relation, key: ForeignKey, parent: Relation) -> Reference:
         tuple(parent.position(name) for name in key.parent_columns),
         f"{child.name}({', '.join(key.columns)}) references {parent.name}({', '.join(key.parent_columns)})",
     )
+
+
+def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
+    """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
+    columns = (partitioned.get(child), partitioned.get(key.parent))
+    return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
 
 
 def violations(references: Iterable[Reference], moves: list[Move]) -> tuple[list[Move], dict[int, str]]:

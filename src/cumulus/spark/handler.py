@@ -51,6 +51,7 @@ class Work:
     checkpoint: str
     out: str
     late_epochs: int
+    compact_bytes: int
     keys: tuple[int, ...]
 
 
@@ -62,7 +63,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        self._store = Store(handle)
+        self._store = Store(handle, self._work.compact_bytes)
 
     def handleInputRows(  # noqa: N802 (Spark's name)
         self,

@@ -31,6 +31,7 @@ from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.handler import REPORTS, BucketProcessor, Work
 from cumulus.spark.session import log_file
 from cumulus.spark.spread import spread_keys
+from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Options:
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
     keep: int = 100
+    compact_bytes: int = COMPACT_BYTES
 
 
 def maintain(
@@ -87,6 +89,7 @@ def maintain(
         "one-bucket" or
         "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
         long a row waits for its parent. `keep`: epochs to keep in `out`.
+        `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
     -------
@@ -169,6 +172,7 @@ class Run:
             identity.checkpoint,
             str(self.out),
             options.late_epochs,
+            options.compact_bytes,
             keys,
         )
         with _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 PAGE_BYTES = 4 << 20
-LEAST_LOG_BYTES = 4 << 20
+COMPACT_BYTES = 4 << 20
 """The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the
 input."""
 
@@ -73,9 +73,12 @@ class Store:
     ----------
     handle
         Spark's access to the state of the grouping key that is being handled.
+    compact_bytes
+        How long the log may grow at least.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, compact_bytes: int = COMPACT_BYTES) -> None:
+        self._compact_bytes = compact_bytes
         self._head = handle.getValueState("head", HEAD)
         self._log = handle.getMapState("log", "epoch long", "nonce string, payload binary")
         self._pages = handle.getMapState("pages", "generation long, page long", "data binary")
@@ -121,7 +124,7 @@ class Store:
         after = Head(
             **{**asdict(before), "epoch": epoch, "nonce": live.nonce, "log_bytes": before.log_bytes + len(payload)}
         )
-        if live.pending is None and after.log_bytes > max(LEAST_LOG_BYTES, after.base_bytes):
+        if live.pending is None and after.log_bytes > max(self._compact_bytes, after.base_bytes):
             data = live.bucket.dump()
             live.pending = [data[at : at + PAGE_BYTES] for at in range(0, len(data), PAGE_BYTES)]
             live.pending_epoch, live.written = epoch, 0

@@ -1,0 +1,131 @@
+"""Rows and Arrow: how values of the SQL types cross the border, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType, arrow_type
+
+
+def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
+    """Return rows of plain values as an Arrow table.
+
+    Parameters
+    ----------
+    columns
+        Names, types and order of the result. A column without a type gets the type that Arrow infers.
+    rows
+        Values of the columns' types.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid, OverflowError
+        If a value does not fit its column's type.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import HUGEINT, VARCHAR
+    >>> table_of([Column("n", HUGEINT), Column("s", VARCHAR)], [(7, "x"), (None, None)]).to_pylist()
+    [{'n': Decimal('7'), 's': 'x'}, {'n': None, 's': None}]
+    """
+    values: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(columns)
+    arrays = [array_of(part, column.type) for part, column in zip(values, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
+    """Return plain values of one type as an Arrow array."""
+    if sql_type is None:
+        return pa.array(values)
+    target = arrow_type(sql_type)
+    match sql_type.kind:
+        case Kind.HUGEINT | Kind.DECIMAL:
+            # Arrow takes integers for decimals only where they are Decimals.
+            given: Sequence[Any] = [Decimal(value) if type(value) is int else value for value in values]
+        case Kind.INTERVAL:
+            given = [None if value is None else (value.months, value.days, value.micros * 1000) for value in values]
+        case _:
+            given = values
+    return pa.array(given, type=target)
+
+
+def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> list[Any] | None:
+    """Return the plain values of an Arrow array, or None if it is not of the type and each value must be looked at.
+
+    Parameters
+    ----------
+    array
+        Any Arrow array.
+    sql_type
+        The type of the column that the values are for; None takes them as they are.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if sql_type is None or pa.types.is_null(array.type):
+        return _plain_list(array)
+    if not _is_of(array, sql_type):
+        return None
+    if sql_type.kind in (Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE) and array.type != arrow_type(sql_type):
+        try:
+            array = array.cast(arrow_type(sql_type))
+        except pa.ArrowInvalid:
+            return None
+    if sql_type.kind is Kind.INTERVAL:
+        return _intervals(array.to_pylist())
+    values: list[Any] = array.to_pylist()
+    if sql_type.kind is Kind.HUGEINT and pa.types.is_decimal(array.type):
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def _plain_list(array: Any) -> list[Any]:
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = array.cast(pa.timestamp("us"))
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _intervals(values: list[Any]) -> list[Any] | None:
+    if any(value is not None and value.nanoseconds % 1000 for value in values):
+        return None
+    return [None if v is None else Interval(v.months, v.days, v.nanoseconds // 1000) for v in values]
+
+
+def _is_of(array: Any, sql_type: SqlType) -> bool:
+    """Whether every value of `array` is a value of `sql_type`, or becomes one without loss by a cast."""
+    given = array.type
+    kind = sql_type.kind
+    if kind is Kind.HUGEINT:
+        return bool(pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0))
+    if kind in INTEGER_BITS:
+        if not pa.types.is_integer(given):
+            return False
+        if given == arrow_type(sql_type):
+            return True
+        bounds = pc.min_max(array).as_py()
+        limit = 1 << (INTEGER_BITS[kind] - 1)
+        return bounds["min"] is None or (-limit <= bounds["min"] and bounds["max"] < limit)
+    match kind:
+        case Kind.DECIMAL:
+            return bool(pa.types.is_decimal(given) or pa.types.is_integer(given))
+        case Kind.REAL | Kind.DOUBLE:
+            return bool(pa.types.is_floating(given)) and given != pa.float16()
+        case Kind.VARCHAR:
+            return bool(pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given))
+        case Kind.BOOLEAN:
+            return bool(pa.types.is_boolean(given))
+        case Kind.DATE:
+            return bool(pa.types.is_date(given))
+        case Kind.TIMESTAMP:
+            return bool(pa.types.is_timestamp(given) and given.tz is None)
+        case Kind.INTERVAL:
+            return bool(given == pa.month_day_nano_interval())
+        case _:
+            return False

@@ -1,0 +1,139 @@
+"""Data as users have it, to checked rows: Arrow, pandas, polars, lists of tuples or dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.algebra.scalar_code import Pool
+from cumulus.catalog.arrow import values_of
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import INTEGER_BITS, Kind
+from cumulus.errors import ArityError
+
+Checker = Callable[[Any], Row]
+
+
+def checked_rows(relation: Relation, data: Any, check: Checker | None = None) -> list[Row]:
+    """Return the rows in `data` as tuples of plain values of the relation's types, in order.
+
+    Parameters
+    ----------
+    relation
+        Whose rows they are.
+    data
+        A pyarrow Table, RecordBatch or reader, a pandas or polars frame (anything with `__arrow_c_stream__` or
+        `__arrow_c_array__`), or an iterable of tuples, lists or dicts. Columns are found by name; one that is missing
+        is NULL. In a pandas frame NaN is NULL.
+    check
+        `checker(relation)`, if it is at hand.
+
+    Raises
+    ------
+    ArityError, ValueTypeError, NullError
+        Naming relation, row and column.
+    """
+    if hasattr(data, "__arrow_c_stream__"):
+        return _arrow_rows(relation, pa.table(data))
+    if hasattr(data, "__arrow_c_array__"):
+        return _arrow_rows(relation, pa.Table.from_batches([pa.record_batch(data)]))
+    if isinstance(data, (dict, str, bytes)) or not isinstance(data, Iterable):
+        raise ArityError(
+            f"the rows of {relation.name} must be a list of rows or a table, not {type(data).__name__}",
+            relation=relation.name,
+            row=data,
+            hint="Put a single row into a list.",
+        )
+    check = check or checker(relation)
+    return [check(row) for row in data]
+
+
+def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise ArityError(f"two columns of the table for {relation.name} have one name", relation=relation.name)
+    unknown = [name for name in names if name not in relation.column_names]
+    if unknown:
+        raise ArityError(
+            f"{relation.name} has no column {unknown[0]!r}",
+            relation=relation.name,
+            hint=f"Its columns are {', '.join(relation.column_names)}.",
+        )
+    columns: list[list[Any]] = []
+    is_checked = True
+    for column in relation.columns:
+        if column.name not in names:
+            columns.append([None] * table.num_rows)
+            is_checked = is_checked and not _is_required(relation, column)
+            continue
+        array = table.column(column.name)
+        values = values_of(array, column.type)
+        if values is None or (array.null_count and _is_required(relation, column)):
+            is_checked = False
+        columns.append(array.to_pylist() if values is None else values)
+    rows = zip(*columns, strict=True)
+    return list(rows) if is_checked else [relation.checked(row) for row in rows]
+
+
+def _is_required(relation: Relation, column: Column) -> bool:
+    return column.not_null or column.name in relation.key
+
+
+def checker(relation: Relation) -> Checker:
+    """Return `relation.checked`, with a short way for tuples whose values are plain and right already.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import INTEGER
+    >>> check = checker(Relation("r", (Column("a", INTEGER),)))
+    >>> check((1,)), check({"a": 1.0})
+    ((1,), (1,))
+    """
+    pool = Pool()
+    tests = []
+    for place, column in enumerate(relation.columns):
+        test = _test(f"v{place}", column, pool)
+        if test is None:
+            return relation.checked
+        tests.append(test if _is_required(relation, column) else f"(v{place} is None or {test})")
+    names = "".join(f"v{place}, " for place in range(len(relation.columns)))
+    lines = [
+        "def check(row):",
+        f"    if type(row) is tuple and len(row) == {len(relation.columns)}:",
+        *([f"        {names}= row"] if names else []),
+        f"        if {' and '.join(tests) or 'True'}:",
+        "            return row",
+        "    return checked(row)",
+    ]
+    pool.names["checked"] = relation.checked
+    exec("\n".join(lines), pool.names)
+    made: Checker = pool.names["check"]
+    return made
+
+
+def _test(name: str, column: Column, pool: Pool) -> str | None:
+    """Return the test that a value is plain and of the column's type, None if there is no cheap one."""
+    if column.type is None:
+        return None
+    kind = column.type.kind
+    if kind in INTEGER_BITS:
+        end = 1 << (INTEGER_BITS[kind] - 1)
+        return f"type({name}) is int and -{end} <= {name} < {end}"
+    match kind:
+        case Kind.DECIMAL:
+            quantum = pool.bind(Decimal(1).scaleb(-column.type.scale), "quantum")
+            end_name = pool.bind(Decimal(10) ** (column.type.precision - column.type.scale), "end")
+            right_type = f"type({name}) is {pool.bind(Decimal, 'Decimal')}"
+            return f"{right_type} and {name}.same_quantum({quantum}) and -{end_name} < {name} < {end_name}"
+        case Kind.VARCHAR:
+            return f"type({name}) is str"
+        case Kind.DOUBLE | Kind.REAL:
+            return f"type({name}) is float"
+        case Kind.BOOLEAN:
+            return f"type({name}) is bool"
+        case _:
+            return None

@@ -1,0 +1,188 @@
+"""Whole maps as Arrow tables and back: every stored entry, exactly.
+
+Keys have the Arrow types of their columns. Exact values are 64-bit integers where they fit, else decimals as wide as
+they need. A DOUBLE has three columns: the sum, its compensation and Σ|x|. A key column without a type, and numbers
+beyond 76 digits, are text with a letter for the type in front. Any engine can restore what any other has dumped.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.arrow import array_of, values_of
+from cumulus.catalog.types import Interval, SqlType
+from cumulus.engine.protocol import Engine
+from cumulus.errors import MismatchError, StoreError
+from cumulus.m3.program import MapDef
+
+_TEXT = {b"cumulus": b"tagged text"}
+_PARTS = ("", " compensation", " size")
+_MOST_DIGITS = 76
+
+
+def dump(engine: Engine, name: str) -> pa.Table:
+    """Return everything that is stored in a map."""
+    definition = engine.program.map(name)
+    entries = list(engine.stored(name))
+    fields: list[pa.Field] = []
+    arrays: list[pa.Array] = []
+
+    def add(name: str, array: pa.Array, metadata: dict[bytes, bytes] | None) -> None:
+        fields.append(pa.field(name, array.type, metadata=metadata))
+        arrays.append(array)
+
+    for place, key in enumerate(definition.keys):
+        add(f"key {key.name}", *_keys([entry[0][place] for entry in entries], key.type))
+    for place, column in enumerate(definition.values):
+        values = [entry[1][place] for entry in entries]
+        if _is_float(column.type):
+            for part, suffix in enumerate(_PARTS):
+                add(f"value {column.name}{suffix}", pa.array([cell[part] for cell in values], pa.float64()), None)
+        else:
+            add(f"value {column.name}", *_numbers(values))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def restore(engine: Engine, name: str, table: pa.Table) -> None:
+    """Replace the contents of a map by those of a table that `dump` made.
+
+    Raises
+    ------
+    MismatchError
+        If the table was made from a map with other columns.
+    StoreError
+        If its values are not readable.
+    """
+    definition = engine.program.map(name)
+    if table.column_names != _column_names(definition):
+        raise MismatchError(
+            f"map {name}: the stored columns are {table.column_names}, not {_column_names(definition)}",
+            hint="The snapshot belongs to another program.",
+        )
+    try:
+        keys = [_read_column(table, f"key {key.name}", key.type) for key in definition.keys]
+        values = [
+            list(zip(*(_read_column(table, f"value {column.name}{suffix}", None) for suffix in _PARTS), strict=True))
+            if _is_float(column.type)
+            else _read_numbers(table, f"value {column.name}")
+            for column in definition.values
+        ]
+    except (pa.ArrowException, ArithmeticError, ValueError, IndexError) as problem:
+        raise StoreError(f"map {name} cannot be read: {problem}", hint="The snapshot is damaged.") from problem
+    rows = zip(*keys, strict=True) if keys else iter([()] * table.num_rows)
+    engine.restore(name, zip(rows, zip(*values, strict=True), strict=True))
+
+
+def _is_float(sql_type: SqlType | None) -> bool:
+    return sql_type is not None and sql_type.is_float
+
+
+def _column_names(definition: MapDef) -> list[str]:
+    names = [f"key {key.name}" for key in definition.keys]
+    for column in definition.values:
+        suffixes = _PARTS if _is_float(column.type) else _PARTS[:1]
+        names += [f"value {column.name}{suffix}" for suffix in suffixes]
+    return names
+
+
+def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
+    if sql_type is not None:
+        try:
+            return array_of(values, sql_type), None
+        except (pa.ArrowException, OverflowError):
+            pass  # a computed key beyond its type: kept as text, exactly
+    return pa.array([_to_text(value) for value in values], pa.string()), _TEXT
+
+
+def _numbers(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes] | None]:
+    """Return exact numbers in the narrowest type that holds them all."""
+    if all(type(value) is int and -(1 << 63) <= value < 1 << 63 for value in values):
+        return pa.array(values, pa.int64()), None
+    decimals = [Decimal(value) for value in values]
+    scale = max(max(-_exponent(value), 0) for value in decimals)
+    digits = max(max(value.adjusted() + 1, 1) for value in decimals) + scale
+    if digits > _MOST_DIGITS:
+        return pa.array([_to_text(value) for value in values], pa.string()), _TEXT
+    kind = pa.decimal128(38, scale) if digits <= 38 and scale <= 38 else pa.decimal256(_MOST_DIGITS, scale)
+    return pa.array(decimals, kind), None
+
+
+def _exponent(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "exact numbers are finite"
+    return exponent
+
+
+def _read_column(table: pa.Table, name: str, sql_type: SqlType | None) -> list[Any]:
+    column = table.column(name)
+    if table.schema.field(name).metadata == _TEXT:
+        return [_from_text(text) for text in column.to_pylist()]
+    values = values_of(column, sql_type)
+    if values is None:
+        raise ValueError(f"column {name} is {column.type}, not {sql_type}")
+    return values
+
+
+def _read_numbers(table: pa.Table, name: str) -> list[Any]:
+    values = _read_column(table, name, None)
+    if any(value is None for value in values):
+        raise ValueError(f"column {name} has NULLs")
+    kind = table.schema.field(name).type
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return [int(value) for value in values]
+    return values
+
+
+def _to_text(value: Any) -> str | None:
+    """Return a value as text with a letter for its type."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return f"b{int(value)}"
+        case int():
+            return f"i{value}"
+        case float():
+            return f"f{value.hex()}"
+        case Decimal():
+            return f"n{value}"
+        case str():
+            return f"s{value}"
+        case dt.datetime():
+            return f"t{value.isoformat()}"
+        case dt.date():
+            return f"d{value.isoformat()}"
+        case Interval():
+            return f"v{value.months},{value.days},{value.micros}"
+        case _:
+            raise StoreError(f"{value!r} cannot be stored", hint="Keys are values of SQL types.")
+
+
+def _from_text(text: str | None) -> Any:
+    if text is None:
+        return None
+    body = text[1:]
+    match text[0]:
+        case "b":
+            return body == "1"
+        case "i":
+            return int(body)
+        case "f":
+            return float.fromhex(body)
+        case "n":
+            return Decimal(body)
+        case "s":
+            return body
+        case "t":
+            return dt.datetime.fromisoformat(body)
+        case "d":
+            return dt.date.fromisoformat(body)
+        case "v":
+            return Interval(*map(int, body.split(",")))
+        case other:
+            raise ValueError(f"a value of unknown type {other!r}")

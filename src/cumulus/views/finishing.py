@@ -1,0 +1,244 @@
+"""The finishing step: from entries of maps to rows of a view (`cumulus.m3.program.ViewDef`).
+
+What the maps cannot hold is done here: ratios and AVG, NULL for a SUM over nothing, HAVING, bags, ORDER BY and LIMIT.
+The expressions of a view are compiled to Python once.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder
+from cumulus.algebra.terms import Scalar, Var
+from cumulus.catalog.arrow import table_of
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import EXACT, Interval, coerce
+from cumulus.errors import EvaluationError, ValidationError
+from cumulus.m3.program import Program, ViewDef
+
+Key: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[Any, ...]
+Items: TypeAlias = Callable[[str], Iterable[tuple[Key, Values]]]
+"""From the name of a map to its existing entries."""
+
+
+class Finished(NamedTuple):
+    """What one entry gives: a row, how often it stands, and the values of ORDER BY."""
+
+    row: Row
+    copies: int
+    order: tuple[Any, ...]
+
+
+class Finisher:
+    """The finishing step of one view.
+
+    Parameters
+    ----------
+    program, view
+        The view and the maps that it reads.
+    functions
+        A user's scalar functions by name.
+
+    Raises
+    ------
+    ValidationError
+        If an expression names no key or value column, or a column has a type that the expression does not have.
+    """
+
+    def __init__(
+        self, program: Program, view: ViewDef, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> None:
+        self.view = view
+        self.maps = tuple(program.map(name) for name in view.maps)
+        for other in self.maps[1:]:
+            if len(other.keys) != len(self.maps[0].keys):
+                raise ValidationError(
+                    f"view {view.name}: map {other.name} does not have the keys of {self.maps[0].name}",
+                    hint="All maps of a view have the same keys.",
+                )
+        self.zeros = tuple((0,) * len(each.values) for each in self.maps)
+        first = self.maps[0]
+        self._count = first.column_index(first.count) if first.count else None
+        self._entry = self._compiled(Pool(dict(functions or {})))
+
+    # --- one entry --------------------------------------------------------------------------------------------------
+
+    def entry(self, key: Key, values: Sequence[Values | None]) -> Finished | None:
+        """Return what one key gives.
+
+        Parameters
+        ----------
+        key
+            Of the view's maps.
+        values
+            Of each map at `key`, None where it has no entry.
+
+        Returns
+        -------
+        Finished or None
+            None if the view shows nothing for the key: no entry, a negative multiplicity, or not what HAVING wants.
+
+        Raises
+        ------
+        EvaluationError
+            Naming the view.
+        """
+        if values[0] is None and self.maps[0].keys:
+            return None
+        given = [zero if each is None else each for each, zero in zip(values, self.zeros, strict=True)]
+        if self._count is not None and self.maps[0].keys and given[0][self._count] < 0:
+            return None
+        try:
+            found: tuple[Row, int, tuple[Any, ...]] | None = self._entry(key, *given)
+        except Exception as problem:  # a user's function may raise anything
+            reason = problem.message if isinstance(problem, EvaluationError) else f"{problem}"
+            hint = problem.hint if isinstance(problem, EvaluationError) else ""
+            raise EvaluationError(
+                f"view {self.view.name} at {key!r}: {reason}", view=self.view.name, hint=hint
+            ) from problem
+        return None if found is None or found[1] <= 0 else Finished(*found)
+
+    def _compiled(self, pool: Pool) -> Callable[..., tuple[Row, int, tuple[Any, ...]] | None]:
+        """Return the function from a key and the values of each map to a row."""
+        env = self._names()
+        lines = ["def finish(key, *maps):"]
+        if self.maps[0].keys:
+            lines.append(f"    {', '.join(f'k{i}' for i in range(len(self.maps[0].keys)))}, = key")
+        for place, each in enumerate(self.maps):
+            names = ", ".join(f"m{place}_{column}" for column in range(len(each.values)))
+            lines.append(f"    {names}, = maps[{place}]")
+
+        def lookup(name: str) -> Code:
+            if name not in env:
+                raise ValidationError(
+                    f"view {self.view.name}: there is no key or value {name}", hint=f"Names: {', '.join(env)}."
+                )
+            return env[name]
+
+        coder = ScalarCoder(pool, lookup)
+        if self.view.where is not None:
+            lines += [f"    if not {coder.code(self.view.where).text}:", "        return None"]
+        copies = "1" if self.view.repeat is None else coder.code(self.view.repeat).text
+        row = [
+            self._typed(coder.code(scalar), scalar, column, pool)
+            for scalar, column in zip(self.view.select, self.view.columns, strict=True)
+        ]
+        order = [coder.code(item.expression).text for item in self.view.order_by]
+        lines.append(f"    return ({''.join(text + ', ' for text in row)}), {copies}, ({', '.join([*order, ''])})")
+        exec("\n".join(lines), pool.names)
+        made: Callable[..., tuple[Row, int, tuple[Any, ...]] | None] = pool.names["finish"]
+        return made
+
+    def _names(self) -> dict[str, Code]:
+        """Return the code of everything that an expression may name."""
+        env: dict[str, Code] = {}
+        for place, each in reversed(list(enumerate(self.maps))):
+            for column, value in enumerate(each.values):
+                code = Code(f"m{place}_{column}", value.type, False)
+                env[f"{each.name}.{value.name}"] = code
+                if place == 0:
+                    env[value.name] = code
+        for place, key in enumerate(self.maps[0].keys):
+            env[key.name] = Code(f"k{place}", key.type, not key.not_null)
+        return env
+
+    def _typed(self, code: Code, scalar: Scalar, column: Column, pool: Pool) -> str:
+        """Return the expression of a value in the column's type."""
+        if column.type is None:
+            return code.text
+        is_key = isinstance(scalar, Var) and scalar.name in {key.name for key in self.maps[0].keys}
+        if code.type == column.type and (is_key or not column.type.is_exact):
+            return code.text
+        return f"{pool.bind(coerce, 'coerce')}({code.text}, {pool.bind(column.type, 'type')})"
+
+    # --- all entries ------------------------------------------------------------------------------------------------
+
+    def rows(self, items: Items) -> list[Row]:
+        """Return the rows of the view, in its order where it has one.
+
+        Raises
+        ------
+        EvaluationError
+            Naming the view.
+        """
+        first, others = self.maps[0], [dict(items(each.name)) for each in self.maps[1:]]
+        entries: Iterable[tuple[Key, Values | None]] = items(first.name)
+        if not first.keys:
+            entries = list(entries) or [((), None)]
+        finished = []
+        with decimal.localcontext(EXACT):
+            for key, values in entries:
+                found = self.entry(key, [values, *(other.get(key) for other in others)])
+                if found is not None:
+                    finished.append(found)
+        self._sort(finished)
+        rows = [row for row, copies, _ in finished for _ in range(copies)]
+        if self.view.limit is None:
+            return rows[self.view.offset :] if self.view.offset else rows
+        return rows[self.view.offset : self.view.offset + self.view.limit]
+
+    def _sort(self, finished: list[Finished]) -> None:
+        """Sort in place: by the last item of ORDER BY first, each time keeping the order of equals."""
+        for place in range(len(self.view.order_by) - 1, -1, -1):
+            item = self.view.order_by[place]
+            nulls = [each for each in finished if each.order[place] is None]
+            others = [each for each in finished if each.order[place] is not None]
+            others.sort(key=lambda each: _sortable(each.order[place]), reverse=item.descending)
+            finished[:] = nulls + others if item.nulls_first else others + nulls
+
+    def table(self, items: Items) -> pa.Table:
+        """Return the rows as Arrow; columns have the view's names and types."""
+        return self.to_arrow(self.rows(items))
+
+    def to_arrow(self, rows: Iterable[Row]) -> pa.Table:
+        """Return rows of the view as Arrow."""
+        try:
+            return table_of(self.view.columns, rows)
+        except (pa.ArrowException, OverflowError) as problem:
+            raise EvaluationError(
+                f"view {self.view.name}: {problem}",
+                view=self.view.name,
+                hint="Cast the column to a type that holds its values.",
+            ) from None
+
+
+def _sortable(value: Any) -> Any:
+    """Return a value that Python orders as DuckDB orders `value`: NaN last, spans by their length."""
+    if isinstance(value, float):
+        return (value != value, 0.0 if value != value else value)
+    if isinstance(value, Interval):
+        return value.months * 30 * 86_400_000_000 + value.days * 86_400_000_000 + value.micros
+    return value
+
+
+def finish(
+    program: Program,
+    view: ViewDef,
+    items: Items,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> pa.Table:
+    """Return the rows of a view as Arrow.
+
+    Parameters
+    ----------
+    program, view
+        The view and its maps.
+    items
+        From the name of a map to its existing entries.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import BIGINT, INTEGER
+    >>> from cumulus.m3.program import MapDef
+    >>> counts = MapDef("m", (Column("a", INTEGER),), (Column("n", BIGINT),), count="n")
+    >>> view = ViewDef("v", (Column("a", INTEGER), Column("n", BIGINT)), ("m",), (Var("a"), Var("n")))
+    >>> finish(Program(maps=(counts,), views=(view,)), view, lambda name: [((7,), (2,)), ((8,), (-1,))]).to_pylist()
+    [{'a': 7, 'n': 2}]
+    """
+    return Finisher(program, view, functions).table(items)

@@ -1,0 +1,187 @@
+"""`ViewReader`: how anyone reads a view, in whatever host; and the reader over maps in this process."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from cumulus.algebra.terms import Var
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import EXACT, coerce
+from cumulus.errors import UsageError
+from cumulus.views.finishing import Finisher, Key, Values
+from cumulus.views.tables import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Consistency(StrEnum):
+    """What a reader sees."""
+
+    TENTATIVE = "tentative"
+    """Every event at once; a later correction may change it."""
+    COMMITTED = "committed"
+    """The state after the last committed transaction or epoch, and nothing else."""
+
+
+class ViewReader(Protocol):
+    """Reads one view."""
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        ...
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of the rows."""
+        ...
+
+    @property
+    def consistency(self) -> Consistency:
+        """What the reader sees."""
+        ...
+
+    def arrow(self) -> pa.Table:
+        """Return all rows as Arrow."""
+        ...
+
+    def pandas(self) -> pd.DataFrame:
+        """Return all rows as a pandas frame."""
+        ...
+
+    def polars(self) -> Any:
+        """Return all rows as a polars frame."""
+        ...
+
+    def rows(self) -> list[Row]:
+        """Return all rows as tuples."""
+        ...
+
+    def get(self, *key: Any) -> Row | None:
+        """Return the row with a key, None if there is none."""
+        ...
+
+
+class MapSource(Protocol):
+    """Where entries of maps come from."""
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        ...
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries."""
+        ...
+
+
+class MapViewReader(Shown):
+    """A `ViewReader` over maps in this process: it always sees the last committed transaction.
+
+    Parameters
+    ----------
+    finisher
+        The view.
+    source
+        The maps.
+    """
+
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
+        self._finisher = finisher
+        self._source = source
+        keys = {key.name: place for place, key in enumerate(finisher.maps[0].keys)}
+        shown: dict[str, int] = {}
+        for place, scalar in enumerate(finisher.view.select):
+            if isinstance(scalar, Var) and scalar.name in keys:
+                shown.setdefault(scalar.name, place)
+        self._key_columns = tuple(shown.values())
+        self._key_places = tuple(keys[name] for name in shown)
+        self._is_unique = len(shown) == len(keys)
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        return self._finisher.view.name
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of the rows."""
+        return self._finisher.view.columns
+
+    @property
+    def consistency(self) -> Consistency:
+        """What the reader sees."""
+        return Consistency.COMMITTED
+
+    def arrow(self) -> pa.Table:
+        """Return all rows as Arrow: the view's columns, types and order.
+
+        Raises
+        ------
+        EvaluationError
+            If an expression of the view cannot be computed for some row.
+        """
+        return self._finisher.to_arrow(self.rows())
+
+    def rows(self) -> list[Row]:
+        """Return all rows as tuples of plain values."""
+        return self._finisher.rows(self._source.items)
+
+    def get(self, *key: Any) -> Row | None:
+        """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.
+
+        Parameters
+        ----------
+        *key
+            The values of the view's grouping columns, in the order of the SELECT list; none for a view without GROUP
+            BY. One look-up if the SELECT list has all grouping columns, else a scan.
+
+        Raises
+        ------
+        UsageError
+            If the number of values is wrong, or several rows have them.
+        """
+        names = [self.columns[place].name for place in self._key_columns]
+        if len(key) != len(names):
+            raise UsageError(
+                f"{self.name} is looked up by ({', '.join(names)}), {len(key)} values were given",
+                hint="Give one value for each of these columns.",
+            )
+        wanted = tuple(self._given(place, value) for place, value in zip(self._key_columns, key, strict=True))
+        if not self._is_unique:
+            return self._scan(wanted)
+        ordered: list[Any] = [None] * len(self._key_places)
+        for place, value in zip(self._key_places, wanted, strict=True):
+            ordered[place] = value
+        whole = tuple(ordered)
+        with decimal.localcontext(EXACT):
+            values = [self._source.read(each.name, whole) for each in self._finisher.maps]
+            found = self._finisher.entry(whole, values)
+        return None if found is None else found.row
+
+    def _given(self, place: int, value: Any) -> Any:
+        column = self.columns[place]
+        if column.type is None:
+            return value
+        try:
+            return coerce(value, column.type)
+        except (TypeError, ValueError) as problem:
+            raise UsageError(f"{self.name}.{column.name}: {problem}", hint=f"It is a {column.type}.") from None
+
+    def _scan(self, wanted: Row) -> Row | None:
+        found = [row for row in self.rows() if tuple(row[place] for place in self._key_columns) == wanted]
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} rows of {self.name} have these values: its SELECT list lacks a grouping column",
+                hint="Select all columns that the view groups by, or use rows().",
+            )
+        return found[0] if found else None
+
+    def _title(self) -> str:
+        return self.name
