@@ -162,7 +162,9 @@ class EmbeddedRun:
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         left = files_left(self._sources, done)
-        return Epoch(epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",))
+        return Epoch(
+            epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",), manifest.errors
+        )
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

@@ -204,7 +204,7 @@ class Run:
         try:
             rows = [json.loads(row.report) for row in reports.collect()]
             collected = time.perf_counter()
-            written = [Written(row["bucket"], row["files"], row["counts"]) for row in rows]
+            written = [Written(row["bucket"], row["files"], row["counts"], row["errors"]) for row in rows]
             assert self._sink is not None
             manifest, made = self._sink.commit(
                 batch + 1, written, self._offsets(batch), self._merge, self._options.keep
@@ -221,7 +221,15 @@ class Run:
             how = sorted({row["how"] for row in rows})
             left = self._left(manifest)
             epoch = Epoch(
-                manifest.epoch, manifest.counts, manifest.totals, now - self._started, seconds, left, not made, how
+                manifest.epoch,
+                manifest.counts,
+                manifest.totals,
+                now - self._started,
+                seconds,
+                left,
+                not made,
+                how,
+                manifest.errors,
             )
             self._started = now
             try:
