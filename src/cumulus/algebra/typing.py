@@ -53,7 +53,8 @@ def scalar_type(scalar: Scalar, variables: Mapping[str, Typed]) -> SqlType:
         case Var(name):
             return variables[name].type
         case Apply(function, args):
-            return result_type(function, tuple(scalar_type(arg, variables) for arg in args))
+            literals = tuple(arg.value if isinstance(arg, Const) else None for arg in args)
+            return result_type(function, tuple(scalar_type(arg, variables) for arg in args), literals)
         case Compare():
             return BOOLEAN
         case _:
@@ -102,8 +103,8 @@ def number_type(
             return _kept(found)
         case Var(name):
             return _kept(variables[name].type)
-        case Apply(function, args):
-            return _kept(result_type(function, tuple(scalar_type(arg, variables) for arg in args)))
+        case Apply():
+            return _kept(scalar_type(term, variables))
         case AggSum(_, inner):
             return number_type(inner, variables, maps)
         case MapRead(name, column, _):

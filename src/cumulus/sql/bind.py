@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from decimal import localcontext
 from typing import Any
 
-from cumulus.algebra.scalar import FUNCTIONS, call, cast_value, common_type
+from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, cast_value, common_type
 from cumulus.algebra.terms import Apply, Cast, Const, Relation, Scalar, Var
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
-from cumulus.catalog.types import BIGINT, DATE, DOUBLE, EXACT, HUGEINT, Kind, SqlType, decimal
+from cumulus.catalog.types import BIGINT, DATE, DOUBLE, EXACT, HUGEINT, INTEGER_BITS, Kind, SqlType, decimal
 from cumulus.errors import BindError, CumulusError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 from cumulus.sql.source import Source
@@ -36,6 +36,8 @@ AGGREGATES = frozenset(
     ]
 )
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_distinct"))
+_MEETING = frozenset(("in", "nullif", "coalesce", "least", "greatest"))
+_ARITHMETIC = frozenset(("add", "sub", "mul", "mod", "intdiv"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,44 +222,46 @@ class Binder:
             raise BindError(problem.message, **place) from None
 
     def _with_casts(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
-        """Bring arguments that must agree to their common type."""
-        if name in COMPARISONS or name in ("in", "nullif"):
-            return self._to_common(args, range(len(args)), name, at)
-        if name in ("coalesce", "least", "greatest"):
-            return self._to_common(args, range(len(args)), name, at)
-        if name == "case":
-            values = [*range(1, len(args) - 1, 2), len(args) - 1]
-            return self._to_common(args, values, name, at)
-        if name in ("add", "sub", "mul", "mod", "intdiv"):
-            types = [self.type_of(arg) for arg in args]
-            if any(t.is_float for t in types) and all(t.is_numeric for t in types):
-                return tuple(
-                    arg if t.is_float else self.cast(arg, DOUBLE, at) for arg, t in zip(args, types, strict=True)
-                )
-        return args
+        """Add the casts that DuckDB would add; exact numbers compare and add as they are."""
+        args = self._literals_fitted(name, args, at)
+        types = tuple(self.type_of(arg) for arg in args)
+        if name in COMPARISONS | {"in"} and {t.kind for t in types} == {Kind.DATE, Kind.TIMESTAMP}:
+            dates = [_as_date(arg, found) for arg, found in zip(args, types, strict=True)]
+            if all(date is not None for date in dates):
+                return tuple(date for date in dates if date is not None)
+        try:
+            targets = argument_types(name, types)
+        except TypeError:
+            return args  # `apply` tells it
+        return tuple(
+            self.cast(arg, target, at) if _needs_cast(found, target) else arg
+            for arg, found, target in zip(args, types, targets, strict=True)
+        )
 
-    def _to_common(self, args: tuple[Scalar, ...], positions: Any, name: str, at: int) -> tuple[Scalar, ...]:
-        types = [self.type_of(args[index]) for index in positions]
-        # A string literal takes the type of what it meets; dates meet midnight timestamps as dates.
-        target = common_type(tuple(
-            t for t, index in zip(types, positions, strict=True) if not _is_text_literal(args[index], t)
-        ) or tuple(types))  # fmt: skip
+    def _literals_fitted(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
+        """Give literals the type of what they meet: a string any type, an integer the width of other integers."""
+        if name == "case":
+            meeting = [*range(1, len(args) - 1, 2), len(args) - 1]
+        elif name in COMPARISONS or name in _MEETING or name in _ARITHMETIC:
+            meeting = list(range(len(args)))
+        else:
+            return args
+        types = [self.type_of(args[index]) for index in meeting]
+        pairs = list(zip(meeting, types, strict=True))
+        solid = [found for index, found in pairs if not isinstance(args[index], Const)]
+        target = common_type(solid) if solid else None
         if target is None:
-            told = " and ".join(dict.fromkeys(str(t) for t in types))
-            raise BindError(
-                f"{told} do not go together in {name.upper()}",
-                hint="CAST one side to the type of the other.",
-                **self.scope.source.place(at),
-            )
-        changed = list(args)
-        if target.kind is Kind.TIMESTAMP and name in COMPARISONS | {"in"}:
-            dates = [_as_date(args[index], t) for index, t in zip(positions, types, strict=True)]
-            if all(value is not None for value in dates):
-                return tuple(value for value in dates if value is not None)
-        for index, found in zip(positions, types, strict=True):
-            if _needs_cast(found, target):
-                changed[index] = self.cast(args[index], target, at)
-        return tuple(changed)
+            return args
+        fitted = list(args)
+        for index, found in pairs:
+            literal = args[index]
+            if not isinstance(literal, Const) or literal.value is None:
+                continue
+            if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
+                fitted[index] = self.cast(literal, target, at)
+            elif found.is_integer and target.is_integer and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1):
+                fitted[index] = Const(literal.value, target)
+        return tuple(fitted)
 
     def _aggregate(self, expr: Call) -> Scalar:
         place = self.scope.source.place(expr.at)
@@ -298,10 +302,6 @@ class Binder:
         self.aggregates.append(aggregate)
         self.scope.variables[name] = Typed(aggregate.type, nullable)
         return Var(name)
-
-
-def _is_text_literal(scalar: Scalar, found: SqlType) -> bool:
-    return isinstance(scalar, Const) and found.kind in (Kind.VARCHAR, Kind.NULL)
 
 
 def _as_date(scalar: Scalar, found: SqlType) -> Scalar | None:

@@ -194,6 +194,8 @@ def _unify(scope: Scope, where: list[Scalar]) -> tuple[list[Scalar], list[Term]]
     variables = scope.variables
     for scalar in where:
         match scalar:
+            case Apply("eq", (Var(left), Var(right))) if left == right:
+                rest.append(Apply("not", (Apply("is_null", (Var(left),)),)))
             case Apply("eq", (Var(left), Var(right))) if _alike(variables[left].type, variables[right].type):
                 first, second = find(left), find(right)
                 if first != second:

@@ -1,0 +1,63 @@
+"""DuckDB beside us: base tables that follow a stream of events, and comparison of bags of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import duckdb
+
+
+class Oracle:
+    """Base tables in DuckDB, changed event by event."""
+
+    def __init__(self, schema: str) -> None:
+        self.database = duckdb.connect()
+        self.database.execute("SET threads = 1")
+        self.database.execute(schema)
+        self._columns: dict[str, list[str]] = {}
+
+    def columns(self, relation: str) -> list[str]:
+        if relation not in self._columns:
+            described = self.database.execute(f"DESCRIBE {relation}").fetchall()
+            self._columns[relation] = [row[0] for row in described]
+        return self._columns[relation]
+
+    def apply(self, sign: int, relation: str, row: Sequence[Any]) -> None:
+        if sign > 0:
+            self.database.execute(f"INSERT INTO {relation} VALUES ({','.join('?' * len(row))})", list(row))
+            return
+        where = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in self.columns(relation))
+        self.database.execute(
+            f"DELETE FROM {relation} WHERE rowid = (SELECT min(rowid) FROM {relation} WHERE {where})", list(row)
+        )
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.database.execute(sql).fetchall()
+
+    def types(self, sql: str) -> list[tuple[str, str]]:
+        """Names and types of the columns of a query."""
+        return [(row[0], row[1]) for row in self.database.execute(f"DESCRIBE {sql}").fetchall()]
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Exact values exactly, floats relative 1e-9."""
+    if isinstance(left, float) and isinstance(right, float):
+        return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(left == right) and (left is None) == (right is None)
+
+
+def _order(row: Iterable[Any]) -> list[tuple[bool, str, str]]:
+    return [
+        (value is None, type(value).__name__, f"{value:.6e}" if isinstance(value, float) else str(value))
+        for value in row
+    ]
+
+
+def same_bag(left: Iterable[Sequence[Any]], right: Iterable[Sequence[Any]]) -> bool:
+    """Whether two bags of rows are equal."""
+    mine, theirs = sorted(left, key=_order), sorted(right, key=_order)
+    return len(mine) == len(theirs) and all(
+        len(a) == len(b) and all(map(same_value, a, b)) for a, b in zip(mine, theirs, strict=True)
+    )
