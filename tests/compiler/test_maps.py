@@ -6,13 +6,13 @@ from decimal import localcontext
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from support.oracle import Oracle, same_bag, same_value
-from support.random_sql import SCHEMA, scripts, streams
 
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.views import Finisher, MapViewReader
+from support.oracle import Oracle, same_bag, same_value
+from support.random_sql import SCHEMA, scripts, streams
 
 
 def check_maps(program, engine, oracle):

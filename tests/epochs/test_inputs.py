@@ -61,7 +61,9 @@ def test_csv_cells_that_do_not_fit_are_quarantined_one_by_one(tmp_path: Path) ->
     assert [position for _, position, _ in found] == [2, 4, 5, 6, 7, 8]
     reasons = [reason for _, _, reason in found]
     for reason, part in zip(
-        reasons, ["much", "digits after the point", "columns", "sold", "price is NULL", "unknown operation"], strict=True
+        reasons,
+        ["much", "digits after the point", "columns", "sold", "price is NULL", "unknown operation"],
+        strict=True,
     ):
         assert part in reason
 
@@ -138,7 +140,10 @@ def test_a_child_waits_for_its_parent_and_then_gives_up(tmp_path: Path) -> None:
     run(tmp_path, ORDERS, late_epochs=3)
     per = [query(tmp_path / "out", "FROM per", epoch).to_pylist() for epoch in (1, 2, 4)]
     assert per == [[], [{"parent": 7, "n": 1}], [{"parent": 7, "n": 1}]]
-    waiting = [json.loads((tmp_path / "out" / "epochs" / f"{epoch}.json").read_text())["counts"]["waiting"] for epoch in (1, 2, 3, 4)]
+    waiting = [
+        json.loads((tmp_path / "out" / "epochs" / f"{epoch}.json").read_text())["counts"]["waiting"]
+        for epoch in (1, 2, 3, 4)
+    ]
     assert waiting == [2, 1, 1, 0]
     [(source, position, reason)] = quarantine(tmp_path)
     assert (source, position) == ("children/1.json", 2)
@@ -153,7 +158,10 @@ def test_a_parent_goes_after_its_children(tmp_path: Path) -> None:
     json_lines(folder / "children" / "2.json", [{"id": 1, "op": "d"}])
     json_lines(folder / "children" / "3.json", [{"id": 2, "op": "d"}])
     run(tmp_path, ORDERS)
-    waiting = [json.loads((tmp_path / "out" / "epochs" / f"{epoch}.json").read_text())["counts"]["waiting"] for epoch in (1, 2, 3)]
+    waiting = [
+        json.loads((tmp_path / "out" / "epochs" / f"{epoch}.json").read_text())["counts"]["waiting"]
+        for epoch in (1, 2, 3)
+    ]
     assert waiting == [0, 1, 0]
     assert quarantine(tmp_path) == []
 
@@ -239,3 +247,33 @@ def test_an_output_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(StoreError, match="cannot be written"):
         run(tmp_path)
+
+
+def test_a_static_table_is_loaded_first_and_does_not_change(tmp_path: Path) -> None:
+    sql = """
+    CREATE TABLE shops (shop INT, city TEXT) WITH (static = true);
+    CREATE TABLE sales (shop INT, amount INT);
+    CREATE VIEW cities AS SELECT city, SUM(amount) AS total FROM sales JOIN shops USING (shop) GROUP BY city;
+    """
+    json_lines(tmp_path / "in" / "shops" / "1.json", [{"shop": 1, "city": "Oslo"}])
+    json_lines(tmp_path / "in" / "shops" / "2.json", [{"shop": 2, "city": "Rome"}])
+    for epoch in (1, 2):
+        json_lines(
+            tmp_path / "in" / "sales" / f"{epoch}.json", [{"shop": 1, "amount": 5}, {"shop": 2, "amount": epoch}]
+        )
+    run(tmp_path, sql)
+    assert ask(tmp_path, "SELECT city, total::INT FROM cities ORDER BY city") == [("Oslo", 10), ("Rome", 3)]
+    json_lines(tmp_path / "in" / "shops" / "3.json", [{"shop": 3, "city": "Bonn"}])
+    run(tmp_path, sql)
+    [(source, position, reason)] = quarantine(tmp_path)
+    assert (source, position) == ("shops/3.json", 1)
+    assert reason.startswith("static table")
+
+
+def test_a_source_may_name_the_key(tmp_path: Path) -> None:
+    sql = "CREATE TABLE r (k INT, a INT); CREATE VIEW v AS SELECT k, SUM(a) AS s FROM r GROUP BY k;"
+    json_lines(tmp_path / "in" / "1.json", [{"k": 1, "a": 1, "seq": 1}, {"k": 1, "a": 1, "seq": 1}])
+    run(tmp_path, sql, f"r={tmp_path}/in,key=k")
+    assert ask(tmp_path, "SELECT k, s::INT FROM v") == [(1, 1)]
+    with pytest.raises(UsageError, match="no column 'x'"):
+        run(tmp_path, sql, f"r={tmp_path}/in,key=x")
