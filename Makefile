@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test install-demo install-test clean
+.PHONY: demo test test-kill install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 -m "not kill and not slow"
+
+# Kills the driver, the JVM and workers of the Spark host at named points and at random; about ten minutes.
+test-kill: $(VENV)/.test
+	$(BIN)/pytest -m kill
 
 clean:
 	rm -rf $(VENV) out demo-out

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
+from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.query import query
 from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
-from cumulus.m3 import parse
+from cumulus.m3 import Program, parse
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
 
 
-def run_to_end(folder: Path, out: Path, **options: Any) -> EmbeddedRun:
-    program = parse(PROGRAM)
+def run_to_end(folder: Path, out: Path, program: Program | None = None, **options: Any) -> EmbeddedRun:
+    program = program or parse(PROGRAM)
     with EmbeddedRun(program, sources_from([str(folder)], program), out, make_engine=Interpreter, **options) as run:
         for _ in run.steps():
             pass
@@ -90,3 +91,34 @@ def test_auto_says_why_it_takes_one_bucket(tmp_path: Path) -> None:
     plan = choose_plan(parse(PROGRAM), "auto", 4)
     assert plan.buckets == 1
     assert "orders(cid) references customers" in plan.why
+
+
+TABLES_SQL = """
+CREATE TABLE customers (cid INT PRIMARY KEY, nation INT);
+CREATE TABLE orders (oid INT PRIMARY KEY, cid INT REFERENCES customers (cid), discount DECIMAL(4,2));
+CREATE TABLE lineitem (oid INT NOT NULL, price DECIMAL(15,2));
+"""
+VIEWS = {
+    "revenue": "SELECT nation, SUM(discount * price) AS r, COUNT(*) AS n FROM customers JOIN orders USING (cid) "
+    "JOIN lineitem USING (oid) GROUP BY nation",
+    "totals": "SELECT COUNT(*) AS n, SUM(price) AS s, AVG(price) AS a FROM lineitem",
+    "busy": "SELECT oid, COUNT(*) AS n FROM lineitem GROUP BY oid HAVING COUNT(*) > 2",
+    "dear": "SELECT oid, discount FROM orders JOIN customers USING (cid) WHERE discount > 5",
+}
+
+
+@pytest.mark.parametrize("layout", ["one-bucket", "one-round:orders=oid+lineitem=oid"])
+def test_compiled_views_are_what_duckdb_says(tmp_path: Path, layout: str) -> None:
+    stream = OrdersStream(tmp_path / "in", 11, VIEWS)
+    for _ in range(4):
+        stream.write()
+    script = TABLES_SQL + "".join(f"CREATE VIEW {name} AS {sql};\n" for name, sql in VIEWS.items())
+    run_to_end(tmp_path / "in", tmp_path / "out", compile_sql(script, rely=False), layout=layout, buckets=2)
+    for epoch, answers in stream.answers.items():
+        for name, expected in answers.items():
+            found = sorted_rows(query(tmp_path / "out", f"FROM {name}", epoch).to_pylist())
+            assert rounded(found) == rounded(expected), (epoch, name)
+
+
+def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [tuple(round(value, 9) if isinstance(value, float) else value for value in row) for row in rows]

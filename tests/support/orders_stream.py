@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,10 @@ class OrdersStream:
     epoch is the number of rows that must be in the quarantine by then.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, queries: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.queries = dict(queries or {})
+        self.answers: dict[int, dict[str, list[tuple[Any, ...]]]] = {}
         self.random = random.Random(seed)
         self.customers: dict[int, tuple[Any, ...]] = {}
         self.orders: dict[int, tuple[Any, ...]] = {}
@@ -107,6 +110,7 @@ class OrdersStream:
         for name in TABLES:
             self._write(name, changes[name])
         self.expected[self.epoch] = self.oracle()
+        self.answers[self.epoch] = {name: self.oracle(sql) for name, sql in self.queries.items()}
         self.bad_until[self.epoch] = self.bad
         self.events_until[self.epoch] = self.events
 
@@ -180,7 +184,7 @@ class OrdersStream:
         pq.write_table(table, making)
         making.rename(self.folder / name / f"{self.epoch:05d}.parquet")
 
-    def oracle(self) -> list[tuple[Any, ...]]:
+    def oracle(self, sql: str = ORACLE) -> list[tuple[Any, ...]]:
         """Return the view by DuckDB over the model's tables."""
         connection = duckdb.connect()
         for name, rows in (
@@ -193,7 +197,7 @@ class OrdersStream:
             columns = list(zip(*rows, strict=True)) if rows else [[] for _ in TABLES[name]]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, TABLES[name], strict=True)]
             connection.register(name, pa.table(arrays, TABLES[name]))
-        found = connection.execute(ORACLE).fetchall()
+        found = connection.execute(sql).fetchall()
         connection.close()
         return sorted(found, key=repr)
 

@@ -21,9 +21,12 @@ def query(
     from rich.console import Console
     from rich.table import Table
 
+    from cumulus.epochs.query import manifest_of
     from cumulus.epochs.query import query as ask
 
     result = ask(out, sql, epoch)
+    for view, reason in manifest_of(out, epoch).errors.items():
+        Console(stderr=True, highlight=False, markup=False).print(f"view {view} shows older rows: {reason}")
     if as_json:
         for row in result.to_pylist():
             print(json.dumps(row, default=str, ensure_ascii=False))

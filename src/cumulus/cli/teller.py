@@ -49,6 +49,8 @@ class Teller:
         """Tell an epoch."""
         self._epochs += 1
         self._last = epoch
+        for view, reason in epoch.errors.items():
+            self.say(f"epoch {epoch.number}: view {view} still shows older rows: {reason}")
         if self._as_json:
             told = {**asdict(epoch), "events_per_s": round(epoch.events_per_s)}
             print(json.dumps(told), flush=True)

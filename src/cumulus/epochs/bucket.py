@@ -127,6 +127,8 @@ class Bucket:
         for relation in self._order:
             mine = [*waited.get(relation.name, ()), *changes.get(relation.name, ())]
             if mine:
+                if relation.static:
+                    mine = self._loadable(epoch, mine, outcome)
                 moves.extend(self._moves(relation, mine, outcome))
         going, late = violations(self._references, moves)
         self._waiting = []
@@ -137,6 +139,15 @@ class Bucket:
         self._fire(going, outcome)
         outcome.waiting = len(self._waiting)
         return outcome
+
+    def _loadable(self, epoch: int, changes: list[Change], outcome: Outcome) -> list[Change]:
+        """Refuse what is not an insertion into a static table in the first epoch: no trigger could take it."""
+        fine = [change for change in changes if epoch == 1 and change.op == INSERT]
+        for change in changes:
+            if epoch != 1 or change.op != INSERT:
+                reason = f"static table: {change.relation} is loaded in epoch 1 and does not change"
+                self._refuse(Refused(change, reason), outcome)
+        return fine
 
     def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome) -> list[Move]:
         name = relation.name

@@ -16,7 +16,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.identity import Checkpoint
-from cumulus.epochs.layouts import choose_plan, sound
+from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.packing import pack
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges, write_outputs
@@ -57,8 +57,8 @@ class EmbeddedRun:
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
     ) -> None:
-        self._program = sound(program)
-        self._sources = tuple(sources)
+        program, self._sources = fitted(sound(program), sources)
+        self._program = program
         self._limit = files_per_epoch
         self._keep = keep
         self.out = Path(out).absolute()
@@ -162,7 +162,9 @@ class EmbeddedRun:
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         left = files_left(self._sources, done)
-        return Epoch(epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",))
+        return Epoch(
+            epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",), manifest.errors
+        )
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.references import sees
+from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
 from cumulus.m3.layout import choose_layout
 from cumulus.m3.program import Program
@@ -35,6 +37,28 @@ def sound(program: Program) -> Program:
                 hint="Give it one (`= term`), or run the program embedded, event by event.",
             )
     return program
+
+
+def fitted(program: Program, sources: Iterable[FolderSource]) -> tuple[Program, tuple[FolderSource, ...]]:
+    """Return program and sources as they go together: keys that a source gives, static tables whole in the first epoch.
+
+    Raises
+    ------
+    UsageError
+        If a source gives a key that is not the table's, or columns that it does not have.
+    """
+    relations = {relation.name: relation for relation in program.relations}
+    fitting = []
+    for source in sources:
+        relation = relations[source.relation]
+        if source.key and source.key != relation.key:
+            unknown = [name for name in source.key if name not in relation.column_names]
+            if relation.key or unknown:
+                what = f"the primary key is {', '.join(relation.key)}" if relation.key else f"no column {unknown[0]!r}"
+                raise UsageError(f"{relation.name}: key={'+'.join(source.key)}, but {what}", hint="Leave out key=.")
+            relations[source.relation] = replace(relation, key=source.key)
+        fitting.append(replace(source, whole=source.whole or relation.static))
+    return replace(program, relations=tuple(relations.values())), tuple(fitting)
 
 
 def choose_plan(program: Program, layout: str, buckets: int) -> Plan:

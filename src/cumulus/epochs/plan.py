@@ -43,10 +43,10 @@ def layout_of(program: Program, plan: Plan) -> Layout:
 def parents_first(program: Program) -> tuple[Relation, ...]:
     """Return the relations so that a foreign key's parent comes before its children, by name where free.
 
-    Relations on a cycle of foreign keys come last, by name.
+    Static ones come before all others; relations on a cycle of foreign keys come last.
     """
     names = {relation.name for relation in program.relations}
-    waiting = sorted(program.relations, key=lambda relation: relation.name)
+    waiting = sorted(program.relations, key=lambda relation: (not relation.static, relation.name))
     placed: list[Relation] = []
     while waiting:
         done = {relation.name for relation in placed}
@@ -60,4 +60,4 @@ def parents_first(program: Program) -> tuple[Relation, ...]:
         ]
         placed.extend(ready or waiting)
         waiting = [relation for relation in waiting if relation not in ready] if ready else []
-    return tuple(placed)
+    return tuple(sorted(placed, key=lambda relation: not relation.static))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Epoch:
         The epoch had been committed before an interruption; nothing was written again.
     how
         How the buckets came: "new", "kept", "caught up" or "rebuilt".
+    errors
+        View → why its rows could not be computed; it still shows the last good ones.
     """
 
     number: int
@@ -36,6 +38,7 @@ class Epoch:
     files_left: int = 0
     replayed: bool = False
     how: Sequence[str] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def events_per_s(self) -> float:

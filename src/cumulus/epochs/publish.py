@@ -24,7 +24,7 @@ from cumulus.epochs.bucket import Bucket, Outcome
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import Rejected
 from cumulus.epochs.sink import QUARANTINE, Written
-from cumulus.errors import StoreError
+from cumulus.errors import EvaluationError, StoreError
 from cumulus.m3.layout import Merge
 from cumulus.m3.program import Program, ViewDef
 from cumulus.views import finish
@@ -107,12 +107,16 @@ def write_outputs(
         If the output folder cannot be written.
     """
     files: dict[str, str] = {}
+    errors: dict[str, str] = {}
     try:
         for view in bucket.program.views:
             if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
                 continue
             if everything or view.name in outcome.views:
-                files[view.name] = _write_view(bucket, view, epoch, attempt, out)
+                try:
+                    files[view.name] = _write_view(bucket, view, epoch, attempt, out)
+                except EvaluationError as problem:
+                    errors[view.name] = problem.message
         if outcome.quarantine:
             path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
             _write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
@@ -128,7 +132,7 @@ def write_outputs(
         "waiting": outcome.waiting,
         "quarantined": len(outcome.quarantine),
     }
-    return Written(bucket.index, files, counts)
+    return Written(bucket.index, files, counts, errors)
 
 
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:

@@ -6,6 +6,7 @@ A file that cannot be read at all is an InputError and stops the run; a row that
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import json
 from dataclasses import dataclass
@@ -134,8 +135,8 @@ def _read_csv(path: str, relation: Relation, label: str) -> Raw:
         return "skip"
 
     try:
-        with pa.OSFile(path) as file:
-            header = pa_csv.open_csv(file, read_options=pa_csv.ReadOptions(block_size=1 << 20)).schema.names
+        with open(path, newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
         table = pa_csv.read_csv(
             path,
             read_options=pa_csv.ReadOptions(use_threads=False),  # rows are numbered only without threads
@@ -147,7 +148,7 @@ def _read_csv(path: str, relation: Relation, label: str) -> Raw:
                 null_values=["", "NULL"],
             ),
         )
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as problem:
         raise InputError(
             f"{path}: not a CSV file with a header: {problem}", hint="The first line names the columns."
         ) from None
@@ -178,8 +179,9 @@ def _read_json(path: str, relation: Relation, label: str) -> Raw:
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"{path}: not a file of JSON lines: {problem}", hint="One object a line, UTF-8.") from None
     names = dict.fromkeys(name for row in rows for name in row)
-    if not rows:
-        names = dict.fromkeys(relation.column_names)
+    if not rows or not names.keys().isdisjoint(relation.column_names):
+        # A field that is not written is NULL; a file without any column of the table is of another.
+        names |= dict.fromkeys(relation.column_names)
     # Values keep their JSON types and are typed one by one.
     columns: dict[str, Values] = {name: [row.get(name) for row in rows] for name in names}
     return Raw(columns, positions, rejected, path, label)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.epochs import faults
-from cumulus.errors import LockedError, MismatchError, StoreError
+from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
 
 QUARANTINE = "quarantine"
 FORMAT = 1
@@ -44,11 +44,14 @@ class Written:
         View (or "quarantine") → path of its file, relative to the sink.
     counts
         Numbers to add up over buckets: events, repeated, waiting, quarantined.
+    errors
+        View → why its rows could not be computed; its last good ones stay.
     """
 
     bucket: int
     files: Mapping[str, str]
     counts: Mapping[str, int]
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,17 @@ class Manifest:
     Parameters
     ----------
     views
-        View → the files with its finished rows.
-    partials
-        View → bucket → the file with that bucket's share; only where shares must be merged.
+        View → bucket → its file: finished rows, or a share that is merged.
     quarantine
         All quarantine files up to this epoch.
     counts, totals
         Of this epoch, and since the beginning.
     offsets
         What of the sources is in.
+    merged
+        View → the file made from its partials.
+    errors
+        View → why its rows could not be computed since the epoch of its files, such as a division by zero.
     """
 
     epoch: int
@@ -78,11 +83,14 @@ class Manifest:
     totals: dict[str, int]
     offsets: Any = None
     merged: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     written_at: float = 0.0
 
     def files(self, view: str) -> list[str]:
         """Return the files with the finished rows of `view`."""
-        return [self.merged[view]] if view in self.merged else [path for _, path in sorted(self.views[view].items())]
+        if view in self.merged:
+            return [self.merged[view]]
+        return [path for _, path in sorted(self.views[view].items()) if not path.endswith(".share")]
 
 
 class Sink:
@@ -216,6 +224,7 @@ class Sink:
         views = {name: dict(files) for name, files in before.views.items()} if before else {}
         merged = dict(before.merged) if before else {}
         quarantine = list(before.quarantine) if before else []
+        errors = dict(before.errors) if before else {}
         counts: dict[str, int] = {}
         touched: set[str] = set()
         for report in reports:
@@ -225,15 +234,31 @@ class Sink:
                 else:
                     views.setdefault(name, {})[str(report.bucket)] = path
                     touched.add(name)
+            errors |= report.errors
             for name, number in report.counts.items():
                 counts[name] = counts.get(name, 0) + number
-        for name in sorted(touched & set(merge)):
-            merged[name] = merge[name](epoch, [str(self.path / path) for path in views[name].values()])
+        for name in sorted(touched):
+            errors.pop(name, None)
+            if name in merge:
+                try:
+                    merged[name] = merge[name](epoch, [str(self.path / path) for path in views[name].values()])
+                except EvaluationError as problem:
+                    errors[name] = problem.message
         totals = dict(before.totals) if before else {}
         for name in ("events", "repeated", "quarantined"):
             totals[name] = totals.get(name, 0) + counts.get(name, 0)
         return Manifest(
-            epoch, self.program, self.checkpoint, views, quarantine, counts, totals, offsets, merged, time.time()
+            epoch,
+            self.program,
+            self.checkpoint,
+            views,
+            quarantine,
+            counts,
+            totals,
+            offsets,
+            merged,
+            errors,
+            time.time(),
         )
 
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
@@ -248,7 +273,7 @@ class Sink:
         for view in manifest.views:
             link = self.path / "latest" / view
             files = {Path(path).name for path in manifest.files(view)}
-            if link.is_dir() and {file.name for file in link.iterdir()} == files:
+            if not files or (link.is_dir() and {file.name for file in link.iterdir()} == files):
                 continue
             target = self.path / "views" / view / str(manifest.epoch)
             if not target.exists():

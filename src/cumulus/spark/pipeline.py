@@ -18,7 +18,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
 from cumulus.epochs.identity import Checkpoint, Identity
 from cumulus.epochs.interrupt import Interrupt
-from cumulus.epochs.layouts import choose_plan, sound
+from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges
 from cumulus.epochs.sink import Manifest, Sink, Written
@@ -152,6 +152,9 @@ class Run:
 
     def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[[Program], Engine]) -> None:
         """Bind the folders and start the query."""
+        folders = [each for each in sources if isinstance(each, FolderSource)]
+        self._program, self._folders = fitted(self._program, folders)
+        sources = [*self._folders, *(each for each in sources if isinstance(each, Frame))]
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
         identity = self.checkpoint.bind(
@@ -183,7 +186,7 @@ class Run:
             self._query = _triggered(writer, self._trigger).start()
 
     def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
-        folders = self._folders = tuple(each for each in sources if isinstance(each, FolderSource))
+        folders = self._folders
         keys = spread_keys(identity.plan.buckets)
         text = str(self._program)
         frames = [packed_frame(each, text, identity.plan, keys) for each in sources if isinstance(each, Frame)]
@@ -204,7 +207,7 @@ class Run:
         try:
             rows = [json.loads(row.report) for row in reports.collect()]
             collected = time.perf_counter()
-            written = [Written(row["bucket"], row["files"], row["counts"]) for row in rows]
+            written = [Written(row["bucket"], row["files"], row["counts"], row["errors"]) for row in rows]
             assert self._sink is not None
             manifest, made = self._sink.commit(
                 batch + 1, written, self._offsets(batch), self._merge, self._options.keep
@@ -221,7 +224,15 @@ class Run:
             how = sorted({row["how"] for row in rows})
             left = self._left(manifest)
             epoch = Epoch(
-                manifest.epoch, manifest.counts, manifest.totals, now - self._started, seconds, left, not made, how
+                manifest.epoch,
+                manifest.counts,
+                manifest.totals,
+                now - self._started,
+                seconds,
+                left,
+                not made,
+                how,
+                manifest.errors,
             )
             self._started = now
             try:

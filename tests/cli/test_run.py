@@ -1,0 +1,92 @@
+"""`cumulus run`, `query` and `doctor` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.orders_stream import json_lines
+
+SQL = """
+CREATE TABLE items (id INT PRIMARY KEY, price DECIMAL(8,2) NOT NULL);
+CREATE VIEW totals AS SELECT COUNT(*) AS n, SUM(price) AS s FROM items;
+"""
+CUMULUS = [sys.executable, "-c", "from cumulus.cli.main import main; main()"]
+
+
+def cumulus(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CUMULUS, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    (tmp_path / "views.sql").write_text(SQL)
+    for epoch in (1, 2):
+        json_lines(tmp_path / "in" / "items" / f"{epoch}.json", [{"id": epoch, "price": epoch}, {"id": None, "price": 1}])
+    return tmp_path
+
+
+def test_run_and_query_embedded(folders: Path) -> None:
+    told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host",
+    "embedded") assert told.returncode == 0, told.stderr
+    assert [line.split(":")[0] for line in told.stdout.splitlines()[:2]] == ["epoch 1", "epoch 2"]
+    assert "1 quarantined" in told.stdout
+    found = cumulus("query", folders / "out", "FROM totals", "--json")
+    assert json.loads(found.stdout) == {"n": 2, "s": "3.00"}
+    found = cumulus("query", folders / "out", "SELECT n FROM totals", "--epoch", "1", "--json")
+    assert json.loads(found.stdout) == {"n": 1}
+    again = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host",
+    "embedded") assert "nothing new" in again.stdout
+
+
+@pytest.mark.spark
+def test_run_on_spark_tells_json_and_nothing_else(folders: Path) -> None:
+    told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--json")
+    assert told.returncode == 0, told.stderr
+    epochs = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [(epoch["number"], epoch["totals"]["events"], epoch["files_left"]) for epoch in epochs] == [(1, 2, 1),
+    (2, 4, 0)] assert "using Java" in told.stderr
+    found = cumulus("query", folders / "out", "FROM totals", "--json")
+    assert json.loads(found.stdout) == {"n": 2, "s": "3.00"}
+
+
+def test_errors_are_one_paragraph_with_a_way_out(folders: Path) -> None:
+    told = cumulus("run", folders / "views.sql", "--from", folders / "nowhere", "--out", folders / "out")
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: ")
+    assert "there is no such folder" in told.stderr
+    assert "Traceback" not in told.stderr
+    told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host", "moon")
+    assert told.returncode == 2
+
+
+def test_ctrl_c_ends_after_the_running_epoch(folders: Path) -> None:
+    run = subprocess.Popen(
+        [*CUMULUS, "run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
+        + ["--host", "embedded", "--trigger", "100ms"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    deadline = time.monotonic() + 60
+    while not (folders / "out" / "epochs" / "2.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    out, problems = run.communicate(timeout=30)
+    assert run.returncode == 0, problems
+    assert "2 epochs in" in out
+
+
+def test_doctor_finds_what_is_here() -> None:
+    told = cumulus("doctor", "--json")
+    found = {finding["name"]: finding for finding in json.loads(told.stdout)["findings"]}
+    assert found["duckdb"]["good"]
+    assert told.returncode == (0 if all(finding["good"] for finding in found.values()) else 1)
