@@ -308,12 +308,11 @@ class _ProgramReader:
         while not tokens.accept(")"):
             if domains:
                 tokens.expect(",", "or ')'")
-            place = tokens.peek()
             whole = tokens.at_sign("(")
             variables = self.terms.variables("(", ")") if whole else (self.terms.variable(),)
             tokens.expect(":", "and the relation that the variables range over")
-            relation, column = tokens.peek().text, ""
-            self.terms.call_name("a relation")
+            place, column = tokens.peek(), ""
+            relation = self.terms.call_name("a relation")
             if not whole:
                 tokens.expect(".", "and a column")
                 column = self.terms.variable("a column")
