@@ -79,7 +79,7 @@ class _ProgramReader:
                 continue
             else:
                 tokens.fail("expected RELATION, MAP, VIEW or ON")
-            self.places.spans.setdefault(part, (start, tokens.position))
+            self.places.spans[part] = (start, tokens.position)  # of two of one name, the second is the wrong one
             if tokens.peek().kind is not TokenKind.END:
                 tokens.expect(";", "after the declaration")
         relations, maps, triggers = make_triggers(self.rules, self.relations, self.maps, tokens, self.places)

@@ -86,9 +86,10 @@ def make_triggers(
         Gets the places of triggers and statements.
     """
     known = {relation.name: relation for relation in relations}
+    declared = frozenset(known)
     for rule in rules:
         if rule.on is not On.BATCH:
-            _infer_relation(rule, known, frozenset(relation.name for relation in relations))
+            _infer_relation(rule, known, declared)
     for rule in rules:
         _close(rule, known)
     merged = _merged(rules)
@@ -105,7 +106,8 @@ def make_triggers(
             _place(places, ("statement", index, position), item.span)
         statements = tuple(item.statement for item in rule.statements)
         triggers.append(Trigger(rule.on, rule.relation, tuple(rule.variables), statements))
-    return tuple(known.values()), (*maps, *domains.maps), tuple(triggers)
+    inferred = [relation for name, relation in known.items() if name not in declared]
+    return (*relations, *inferred), (*maps, *domains.maps), tuple(triggers)
 
 
 def _place(places: Places, part: Part, span: tuple[int, int]) -> None:
