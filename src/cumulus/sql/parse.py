@@ -126,7 +126,7 @@ def _statement(
         kind = str(tree.args.get("kind") or "").upper()
         at = offset_of(tree)
         if kind == "TABLE" and isinstance(tree.this, exp.Schema):
-            return CreateTable(create_table(source, tree, _clause_of(tree, options)), at)
+            return CreateTable(create_table(source, tree, _clause_of(source, tree, options)), at)
         if kind == "VIEW":
             return _create_view(source, tree, at in stricts)
         if kind == "TABLE":
@@ -162,15 +162,13 @@ def _unparsed(source: Source, tree: exp.Command) -> SqlSyntaxError:
     return SqlSyntaxError("not valid SQL", hint="Look at the statement's first words.", **source.place(begin))
 
 
-def _clause_of(tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]) -> dict[str, tuple[str, int]]:
-    """Return the WITH options of a CREATE TABLE: the first clause after the table's last named thing."""
-    last = max((node.meta.get("end", -1) for node in tree.walk() if node.meta), default=-1)
+def _clause_of(
+    source: Source, tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]
+) -> dict[str, tuple[str, int]]:
+    """Return the WITH options of a CREATE TABLE: those that stand in the same statement."""
     begin = offset_of(tree)
-    for at in sorted(options):
-        if at > begin and at > last - 1:
-            following = [other for other in options if other < at and other > begin]
-            return options[min([at, *following])]
-    return {}
+    end = source.statement_end(begin)
+    return next((values for at, values in options.items() if begin < at < end), {})
 
 
 def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
