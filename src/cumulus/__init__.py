@@ -1,7 +1,66 @@
-"""Cumulus keeps SQL aggregates exact while the data changes."""
+"""Cumulus keeps SQL aggregates exact while the data changes.
+
+The life of an update
+---------------------
+
+Before the first one, `compile` turns CREATE TABLE and CREATE VIEW statements into one M3 program: maps, and triggers
+that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.calculus`, `cumulus.compiler`). Then:
+
+1. Somebody inserts or deletes a row: `Warehouse.insert`, a file in a folder, a stream (`cumulus.epochs`,
+   `cumulus.spark`).
+2. The row is checked against its table: columns, types, NULLs (`cumulus.catalog.schema.Relation.checked`; whole Arrow
+   tables in `cumulus.engine.batch`). It is an event now: a sign, a relation, a row.
+3. A transaction begins. Where rows are kept, keys and references are checked: an absent row, a duplicate key or an
+   orphan is a named error (`cumulus.engine.integrity`).
+4. The trigger of the event fires (`cumulus.engine.interpreter`; the code it runs is written by
+   `cumulus.engine.triggers`). Its statements look a few entries up, multiply, and so find what must be added to each
+   map: all of them read the state before the event.
+5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
+6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
+   tell what changed.
+7. Subscribers hear which rows of their view were which before (`cumulus.warehouse.subscribing`).
+8. Whoever reads a view gets its rows made from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
+   (`cumulus.views`). Any SQL over views is DuckDB's work, on the same rows as Arrow (`Warehouse.query`).
+
+Names here are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from cumulus.version import VERSION
 
+if TYPE_CHECKING:
+    from cumulus import errors, m3
+    from cumulus.compiler import compile_sql as compile
+    from cumulus.errors import CumulusError
+    from cumulus.warehouse import Change, Warehouse
+
 __version__ = VERSION
 
-__all__ = ["__version__"]
+__all__ = ["Change", "CumulusError", "Warehouse", "__version__", "compile", "errors", "m3"]
+
+_HOMES = {
+    "Change": ("cumulus.warehouse", "Change"),
+    "CumulusError": ("cumulus.errors", "CumulusError"),
+    "Warehouse": ("cumulus.warehouse", "Warehouse"),
+    "compile": ("cumulus.compiler", "compile_sql"),
+    "errors": ("cumulus.errors", ""),
+    "m3": ("cumulus.m3", ""),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cumulus' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    found = import_module(module)
+    value = getattr(found, attribute) if attribute else found
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

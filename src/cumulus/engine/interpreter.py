@@ -19,6 +19,7 @@ from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
 from cumulus.errors import EvaluationError, UnknownNameError, UsageError
+from cumulus.m3.dataflow import maps_of_view
 from cumulus.m3.program import MapDef, On, Program, Statement
 
 _NUMBERS = itertools.count(1)
@@ -233,7 +234,7 @@ class Interpreter:
         return found
 
     def _told(self, problem: Exception, target: str, event: Any) -> EvaluationError:
-        views = [view.name for view in self.program.views if target in self._dependencies(view.maps)]
+        views = [view.name for view in self.program.views if target in maps_of_view(self.program, view.name)]
         place = f"view {views[0]} (map {target})" if views else f"map {target}"
         if event is not None:
             sign, relation, row = event
@@ -242,21 +243,6 @@ class Interpreter:
         reason = problem.message if isinstance(problem, EvaluationError) else f"{type(problem).__name__}: {problem}"
         hint = problem.hint if isinstance(problem, EvaluationError) else ""
         return EvaluationError(f"{place}: {reason}", view=views[0] if views else target, event=event, hint=hint)
-
-    def _dependencies(self, maps: Iterable[str]) -> set[str]:
-        """Return `maps` and every map that their statements read, however far."""
-        found: set[str] = set()
-        pending = list(maps)
-        while pending:
-            name = pending.pop()
-            if name in found:
-                continue
-            found.add(name)
-            for trigger in self.program.triggers:
-                for statement in trigger.statements:
-                    if statement.map == name:
-                        pending.extend(maps_of(statement.term))
-        return found
 
     # --- reading and loading ----------------------------------------------------------------------------------------
 

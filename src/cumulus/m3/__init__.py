@@ -8,6 +8,7 @@ from cumulus.m3.parser import parse, parse_with_places
 from cumulus.m3.places import Places
 from cumulus.m3.printer import print_program, print_statement
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.validate import Report, problems, read, validate
 
 __all__ = [
     "MapDef",
@@ -15,6 +16,7 @@ __all__ = [
     "OrderItem",
     "Places",
     "Program",
+    "Report",
     "Statement",
     "Trigger",
     "ViewDef",
@@ -23,4 +25,7 @@ __all__ = [
     "parse_with_places",
     "print_program",
     "print_statement",
+    "problems",
+    "read",
+    "validate",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.scope import outputs, relations_of
 from cumulus.algebra.terms import (
     AggSum,
@@ -60,7 +61,9 @@ def complete(program: Program) -> Program:
 def _with_relations(term: Term, bound: frozenset[str]) -> Term:
     """Take a call on variables that nothing to its left binds for an undeclared relation: a function needs values."""
     match term:
-        case Apply(name, args) if not all(isinstance(arg, Var) and arg.name in bound for arg in args):
+        case Apply(name, args) if name not in FUNCTIONS and not all(
+            isinstance(arg, Var) and arg.name in bound for arg in args
+        ):
             variables = tuple(arg.name for arg in args if isinstance(arg, Var))
             return Relation(name, variables) if len(variables) == len(args) else term
         case Product(parts):

@@ -57,6 +57,29 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
     return tuple(found)
 
 
+def references(program: Program) -> dict[str, frozenset[str]]:
+    """Return for every relation those that it refers to: by foreign keys, and by joins with a whole primary key.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> text = "RELATION orders(oid, cid) KEY (oid); RELATION lineitem(oid); "
+    >>> sorted(references(parse(text + "MAP q[](v) = SUM[](orders(o, c) * lineitem(o));"))["lineitem"])
+    ['orders']
+    """
+    keys = {relation.name: relation.key for relation in program.relations}
+    found: dict[str, set[str]] = {name: set() for name in keys}
+    for pair in _joined(program):
+        whole = [keys.get(relation) == (column,) for relation, column in pair]
+        if whole[0] != whole[1]:
+            child, parent = (pair[0][0], pair[1][0]) if whole[1] else (pair[1][0], pair[0][0])
+            if child in found and child != parent:
+                found[child].add(parent)
+    for relation in program.relations:
+        found[relation.name] |= {key.parent for key in relation.foreign_keys}
+    return {name: frozenset(parents) for name, parents in found.items()}
+
+
 def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
     """Yield the members with one column per relation: the first of each, then variants with another column of one."""
     by_relation: dict[str, list[str]] = {}

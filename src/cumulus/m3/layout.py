@@ -15,7 +15,7 @@ from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import Number, add
 from cumulus.errors import LayoutError
 from cumulus.m3.dataflow import topological
-from cumulus.m3.keys import partition_choices
+from cumulus.m3.keys import partition_choices, references
 from cumulus.m3.placement import PART_TAG, SAME_TAG, Illegal, Kind, Place, Placer, Spread, Tag
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -328,7 +328,7 @@ def choose_layout(
     program
         A program; a cyclic one gets one bucket.
     sizes
-        Relation → expected rows (any unit). Without it a relation counts by how many others it refers to.
+        Relation → expected rows (any unit). Without it a relation counts the more, the more others it refers to.
     hint
         Relation → column: partition these, and what else is possible.
 
@@ -351,7 +351,8 @@ def choose_layout(
             raise
         whole = {definition.name: SAME_TAG for definition in program.maps}
         return Layout(program, {}, whole, reasons=dict.fromkeys(sorted(streams), cyclic.message))
-    weights = {name: float((sizes or {}).get(name, _weight(program, name))) for name in streams}
+    guessed = _weights(program)
+    weights = {name: float((sizes or {}).get(name, guessed[name])) for name in streams}
 
     def weight(partitioned: Mapping[str, str]) -> float:
         return sum(weights[name] for name in partitioned)
@@ -360,7 +361,12 @@ def choose_layout(
     choices = sorted(partition_choices(program), key=lambda choice: -weight(choice))
     if chosen is None:
         candidates = [found for choice in choices if (found := _largest(program, choice, weight, reasons))]
-        chosen = max(candidates, key=lambda found: weight(found.partitioned), default=lay_out(program, {}))
+        chosen = max(
+            candidates,
+            # Keys have many values, other columns perhaps three; after that, the less to add up the better.
+            key=lambda found: (weight(found.partitioned), _key_count(program, found), _local_count(found)),
+            default=lay_out(program, {}),
+        )
     for choice in choices:
         # Views that share no map may be spread by keys of their own.
         rest = {name: column for name, column in choice.items() if name not in chosen.partitioned}
@@ -371,17 +377,34 @@ def choose_layout(
     return replace(chosen, reasons={name: reasons.get(name, "it has no column to join by") for name in others})
 
 
-def _weight(program: Program, relation: str) -> int:
-    """Return 1 plus the number of relations that `relation` refers to, directly or not: facts refer to dimensions."""
-    known = {item.name: item for item in program.relations}
-    found: set[str] = set()
-    waiting = [relation]
-    while waiting:
-        for key in known[waiting.pop()].foreign_keys:
-            if key.parent not in found and key.parent in known:
-                found.add(key.parent)
-                waiting.append(key.parent)
-    return 1 + len(found)
+def _weights(program: Program) -> dict[str, float]:
+    """Guess relative sizes: facts refer to dimensions, and each relation referred to makes one four times as large."""
+    parents = references(program)
+    weights: dict[str, float] = {}
+    for relation in parents:
+        found: set[str] = set()
+        waiting = [relation]
+        while waiting:
+            for parent in parents.get(waiting.pop(), frozenset()) - found:
+                found.add(parent)
+                waiting.append(parent)
+        weights[relation] = 4.0 ** len(found - {relation})
+    return weights
+
+
+def _key_count(program: Program, layout: Layout) -> int:
+    """Count the partition columns that are in a primary or foreign key of their relation."""
+    found = 0
+    for name, column in layout.partitioned.items():
+        relation = program.relation(name)
+        keys = {*relation.key, *(own for reference in relation.foreign_keys for own in reference.columns)}
+        found += column in keys
+    return found
+
+
+def _local_count(layout: Layout) -> int:
+    """Count the maps that need no adding up."""
+    return sum(layout.merge(name) is not Merge.ADD for name in layout.tags)
 
 
 def _legal(program: Program, partitioned: Mapping[str, str], reasons: dict[str, str], about: str) -> Layout | None:

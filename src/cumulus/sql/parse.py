@@ -91,6 +91,9 @@ def _unterminated(text: str) -> int:
 
 
 def _trees(source: Source, text: str) -> list[exp.Expression]:
+    # sqlglot warns on its own log about a statement that it gives up on; here that becomes an error instead.
+    warnings = sqlglot.parser.logger
+    silent, warnings.disabled = warnings.disabled, True
     try:
         trees = sqlglot.parse(text, read=DIALECT)
     except ParseError as problem:
@@ -108,6 +111,8 @@ def _trees(source: Source, text: str) -> list[exp.Expression]:
         ) from None
     except TokenError as problem:
         raise SqlSyntaxError(str(problem).splitlines()[0], **source.place(-1)) from None
+    finally:
+        warnings.disabled = silent
     return [tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)]
 
 
@@ -132,7 +137,9 @@ def _statement(
                 **source.place(at),
             )
     if isinstance(tree, exp.Drop) and str(tree.args.get("kind")).upper() == "VIEW":
-        return DropView(identifier(tree.this.this), bool(tree.args.get("exists")), offset_of(tree))
+        return DropView(identifier(tree.find(exp.Identifier)), bool(tree.args.get("exists")), offset_of(tree))
+    if isinstance(tree, exp.Command):
+        raise _unparsed(source, tree)
     what = " ".join(tree.sql(dialect=DIALECT).split()[:3])
     raise UnsupportedError(
         f"a script declares tables and views; this is {what!r}",
@@ -140,6 +147,19 @@ def _statement(
         hint="Use CREATE TABLE, CREATE VIEW and DROP VIEW; read views with query().",
         **source.place(offset_of(tree)),
     )
+
+
+def _unparsed(source: Source, tree: exp.Command) -> SqlSyntaxError:
+    """Return the error in a statement that sqlglot gave up on: parse what follows AS for the place."""
+    rest = str(tree.expression.name if isinstance(tree.expression, exp.Expression) else tree.expression)
+    begin = source.text.find(rest.strip())
+    body = re.compile(r"\bAS\b", re.IGNORECASE).search(source.text, max(begin, 0))
+    if begin >= 0 and body is not None:
+        end = source.statement_end(body.end())
+        # Blanks in front keep the offsets true.
+        before = re.sub(r"[^\n]", " ", source.text[: body.end()])
+        _trees(source, before + source.text[body.end() : end])
+    return SqlSyntaxError("not valid SQL", hint="Look at the statement's first words.", **source.place(begin))
 
 
 def _clause_of(tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]) -> dict[str, tuple[str, int]]:

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import (
-    Call,
     Derived,
     Expr,
     FromItem,
@@ -19,10 +18,10 @@ from cumulus.sql.ast import (
     Select,
     SelectItem,
     SetOperation,
-    Star,
     TableRef,
 )
 from cumulus.sql.expressions import expression_of
+from cumulus.sql.names import default_name
 from cumulus.sql.source import Source, identifier, offset_of
 
 # Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
@@ -105,16 +104,7 @@ def _item(source: Source, item: exp.Expression) -> SelectItem:
     if isinstance(item, exp.Alias):
         return SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
     expr = expression_of(source, item)
-    if isinstance(item, exp.Column) and not isinstance(expr, Star):
-        return SelectItem(expr, identifier(item.this))
-    return SelectItem(expr, _default_name(expr, item))
-
-
-def _default_name(expr: Expr, item: exp.Expression) -> str:
-    """Return a column name as DuckDB would make it up, as far as that is simple."""
-    if isinstance(expr, Call) and expr.name == "count" and not expr.args:
-        return "count_star()"
-    return item.sql(dialect="duckdb").lower()
+    return SelectItem(expr, default_name(expr))
 
 
 def _from_item(source: Source, tree: exp.Expression) -> FromItem:

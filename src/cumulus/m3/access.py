@@ -1,0 +1,168 @@
+"""How statements read maps: which keys are bound, which loop, which are ranges or ends; and restricted M3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cumulus.algebra.scope import maps_of, outputs, variables_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Compare,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Sum,
+    Term,
+    Var,
+)
+from cumulus.m3.infer import nodes
+from cumulus.m3.program import On, Program, Statement, Trigger
+
+
+class Pattern(StrEnum):
+    """How one key of a read is given."""
+
+    BOUND = "="
+    LOOP = "loop"
+    RANGE = ".."
+    END = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read of `map` (its value `column`; "" for an end) with a pattern for every key."""
+
+    map: str
+    column: str
+    patterns: tuple[Pattern, ...]
+
+    def __str__(self) -> str:
+        return f"{self.map}[{', '.join(self.patterns)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementAccess:
+    """The reads of one statement, by the indices of its trigger and of itself."""
+
+    trigger: int
+    statement: int
+    reads: tuple[Access, ...]
+
+
+def accesses(program: Program) -> tuple[StatementAccess, ...]:
+    """Return how every statement of `program` reads maps, in order.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> [found] = accesses(parse("ON +R(a) { q[b] += m[a, b] * s[b, >= a] }"))
+    >>> [str(read) for read in found.reads]
+    ['m[=, loop]', 's[=, ..]']
+    """
+    return tuple(
+        StatementAccess(index, place, tuple(_reads(statement.term, _bound(trigger, statement))))
+        for index, trigger in enumerate(program.triggers)
+        for place, statement in enumerate(trigger.statements)
+    )
+
+
+def _bound(trigger: Trigger, statement: Statement) -> frozenset[str]:
+    return frozenset(trigger.variables) if statement.op == "+=" else frozenset()
+
+
+def _reads(term: Term, bound: frozenset[str]) -> Iterator[Access]:
+    match term:
+        case MapRead(name, column, keys):
+            patterns = []
+            for key in keys:
+                if isinstance(key, Range):
+                    patterns.append(Pattern.RANGE)
+                elif isinstance(key, Var) and key.name not in bound:
+                    patterns.append(Pattern.LOOP)
+                    bound |= {key.name}
+                else:
+                    patterns.append(Pattern.BOUND)
+            yield Access(name, column, tuple(patterns))
+            for key in keys:
+                if not isinstance(key, Var):
+                    yield from _scalar_reads(key)
+        case Product(parts):
+            for part in parts:
+                yield from _reads(part, bound)
+                bound |= set(outputs(part))
+        case Sum(parts):
+            for part in parts:
+                yield from _reads(part, bound)
+        case AggSum(_, inner) | Exists(inner) | Lift(_, inner):
+            yield from _reads(inner, bound)
+        case _:
+            yield from _scalar_reads(term)
+
+
+def _scalar_reads(scalar: Term | Range) -> Iterator[Access]:
+    """Yield the reads inside a scalar, where nothing loops."""
+    for node in nodes(scalar):
+        if isinstance(node, MapRead):
+            patterns = (Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in node.keys)
+            yield Access(node.map, node.column, tuple(patterns))
+        elif isinstance(node, MapEnd):
+            yield Access(node.map, "", tuple(Pattern.END if key is None else Pattern.BOUND for key in node.keys))
+
+
+def unrestricted(program: Program) -> tuple[int, int, str] | None:
+    """Return the first statement that is not restricted M3 and why, or None if the whole program is.
+
+    The three rules of 003 §2.1: every loop variable stands on both sides, it is a key of exactly one map on the right,
+    and there are no conditions; and terms are monomials. Anything computed from event variables alone counts as a
+    constant. Batch triggers, which 003 does not have, are not looked at.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> unrestricted(parse("ON +R(A) { m1[B] += m2[A, B] }")) is None
+    True
+    >>> unrestricted(parse("ON +R(A) { m1[] += m2[A, B] }"))
+    (0, 0, 'the loop variable B does not stand on the left')
+    """
+    for index, trigger in enumerate(program.triggers):
+        if trigger.on is On.BATCH:
+            continue
+        for place, statement in enumerate(trigger.statements):
+            reason = _broken_rule(statement, frozenset(trigger.variables))
+            if reason:
+                return index, place, reason
+    return None
+
+
+def _broken_rule(statement: Statement, events: frozenset[str]) -> str:
+    if statement.op == ":=":
+        return "it replaces a map"
+    if any(isinstance(node, Compare) for node in nodes(statement.term)):
+        return "it has a condition"
+    factors = statement.term.parts if isinstance(statement.term, Product) else (statement.term,)
+    used: dict[str, int] = {}
+    for factor in factors:
+        if isinstance(factor, MapRead):
+            if not all(isinstance(key, Var) or not variables_of(key) - events for key in factor.keys) or any(
+                isinstance(key, Range) for key in factor.keys
+            ):
+                return f"it reads {factor.map} by something other than variables and constants"
+            loops = {key.name for key in factor.keys if isinstance(key, Var)} - events
+            for name in loops:
+                used[name] = used.get(name, 0) + 1
+        elif maps_of(factor) or isinstance(factor, (Exists, Lift, AggSum)):
+            return "its term is not a product of map reads and values"
+    for name in sorted(used):
+        if name not in statement.keys:
+            return f"the loop variable {name} does not stand on the left"
+        if used[name] > 1:
+            return f"the loop variable {name} joins {used[name]} maps on the right"
+    for key in statement.keys:
+        if key not in events and key not in used:
+            return f"the loop variable {key} does not stand on the right"
+    return ""

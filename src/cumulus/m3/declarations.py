@@ -1,0 +1,171 @@
+"""Checks of relations, maps and views."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from cumulus.algebra.scope import inputs, maps_of, outputs, variables_of
+from cumulus.algebra.terms import Batch, Relation, Term
+from cumulus.catalog.schema import Relation as RelationDef
+from cumulus.catalog.types import SqlType
+from cumulus.m3.infer import nodes
+from cumulus.m3.places import Part
+from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
+from cumulus.m3.program import MapDef, Program, ViewDef
+
+
+def declaration_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the declarations of `program`."""
+    for kind, names in (
+        ("relation", [item.name for item in program.relations]),
+        ("map", [item.name for item in program.maps]),
+        ("view", [item.name for item in program.views]),
+    ):
+        for name in repeated(names):
+            yield Problem((kind, name), f"two {kind}s are called {name}", name)
+    known = {relation.name: relation for relation in program.relations}
+    for name in sorted(known.keys() & set(functions)):
+        yield Problem(("relation", name), f"{name} is a relation and a function", name)
+    for relation in program.relations:
+        yield from _relation(relation, known)
+    for definition in program.maps:
+        yield from _map(definition, known, functions)
+    for view in program.views:
+        yield from _view(view, program, functions)
+    yield from _kept(program)
+
+
+def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[Problem]:
+    part: Part = ("relation", relation.name)
+    columns = relation.column_names
+    for name in repeated(columns):
+        yield Problem(part, f"two columns are called {name}", name)
+    for name in relation.key:
+        if name not in columns:
+            yield Problem(part, f"there is no column {name} for the key", name)
+    for reference in relation.foreign_keys:
+        parent = known.get(reference.parent)
+        for name in reference.columns:
+            if name not in columns:
+                yield Problem(part, f"there is no column {name} for the foreign key", name)
+        if parent is None:
+            yield Problem(part, f"there is no relation {reference.parent} to refer to", reference.parent)
+            continue
+        if len(reference.columns) != len(reference.parent_columns):
+            yield Problem(part, f"the foreign key to {parent.name} has unequal sides", parent.name)
+        for name in reference.parent_columns:
+            if name not in parent.column_names:
+                yield Problem(part, f"{parent.name} has no column {name}", name)
+    if relation.keep not in ("auto", "all", "none"):
+        yield Problem(part, f"rows are kept {relation.keep!r}", hint="Say auto, all or none.")
+
+
+def _map(definition: MapDef, known: dict[str, RelationDef], functions: Collection[str]) -> Iterator[Problem]:
+    part: Part = ("map", definition.name)
+    keys = [column.name for column in definition.keys]
+    values = [column.name for column in definition.values]
+    for name in repeated([*keys, *values]):
+        yield Problem(part, f"two columns are called {name}", name)
+    if not values:
+        yield Problem(part, "it has no value column")
+    for column in definition.values:
+        if column.type is not None and not column.type.is_numeric:
+            yield Problem(part, f"the value {column.name} is {column.type} and not a number", column.name)
+        if column.type is not None and column.type.is_float and not definition.count:
+            yield Problem(
+                part,
+                f"the value {column.name} is {column.type} and there is no COUNT column",
+                column.name,
+                "Sums of floats do not say whether a group exists: add a count.",
+            )
+    if definition.count and definition.count not in values:
+        yield Problem(part, f"the COUNT column {definition.count} is no value of it", definition.count)
+    if definition.ordered and definition.ordered not in keys:
+        yield Problem(part, f"the ORDERED column {definition.ordered} is no key of it", definition.ordered)
+    if definition.definitions and len(definition.definitions) != len(values):
+        yield Problem(part, f"{len(definition.definitions)} definitions define {len(values)} value columns")
+    for term in definition.definitions:
+        yield from _definition(part, keys, term, known, functions)
+
+
+def _definition(
+    part: Part, keys: list[str], term: Term, known: dict[str, RelationDef], functions: Collection[str]
+) -> Iterator[Problem]:
+    for name in sorted(inputs(term)):
+        yield Problem(part, f"nothing binds {name} in the definition", name)
+    bound = outputs(term)
+    for name in keys:
+        # A number of its own, such as 0 or 1, defines every entry alike only where there is one.
+        if name not in bound and variables_of(term):
+            yield Problem(part, f"the definition does not bind the key {name}", name)
+    for name in sorted(maps_of(term)):
+        yield Problem(part, f"the definition reads the map {name}", name, "Definitions are over base relations.")
+    for node in nodes(term):
+        if isinstance(node, Batch):
+            yield Problem(part, f"the definition reads the batch of {node.name}", node.name)
+        elif isinstance(node, Relation):
+            yield from relation_problems(part, node, known)
+    yield from function_problems(part, term, functions)
+
+
+def relation_problems(part: Part, node: Relation | Batch, known: dict[str, RelationDef]) -> Iterator[Problem]:
+    """Yield what is wrong with naming a relation in a term."""
+    relation = known.get(node.name)
+    if relation is None:
+        yield Problem(part, f"there is no relation {node.name}", node.name)
+    elif len(relation.columns) != len(node.variables):
+        yield Problem(part, f"{node.name} has {len(relation.columns)} columns, not {len(node.variables)}", node.name)
+
+
+def _view(view: ViewDef, program: Program, functions: Collection[str]) -> Iterator[Problem]:
+    part: Part = ("view", view.name)
+    maps = {definition.name: definition for definition in program.maps}
+    unknown = [name for name in view.maps if name not in maps]
+    for name in unknown:
+        yield Problem(part, f"there is no map {name}", name)
+    for name in repeated([column.name for column in view.columns]):
+        yield Problem(part, f"two columns are called {name}", name)
+    if len(view.select) != len(view.columns):
+        yield Problem(part, f"{len(view.select)} expressions make {len(view.columns)} columns")
+    if unknown or not view.maps:
+        return
+    first = maps[view.maps[0]]
+    for name in view.maps[1:]:
+        if len(maps[name].keys) != len(first.keys):
+            yield Problem(part, f"{name} has {len(maps[name].keys)} keys, {first.name} has {len(first.keys)}", name)
+    names: dict[str, SqlType | None] = {f"{m}.{c.name}": c.type for m in view.maps for c in maps[m].values}
+    own = {column.name: column.type for column in (*first.keys, *first.values)}
+    scalars = [*view.select, *(item.expression for item in view.order_by)]
+    scalars += [scalar for scalar in (view.where, view.repeat) if scalar is not None]
+    checker = TypeChecker(program, part, {**names, **own})
+    for scalar in scalars:
+        for name in sorted(variables_of(scalar) - names.keys() - own.keys()):
+            yield Problem(part, f"there is no column {name} to read", name, f"There are {', '.join([*own, *names])}.")
+        yield from read_problems(program, part, scalar)
+        yield from function_problems(part, scalar, functions)
+        checker.scalar(scalar)
+    for column, scalar in zip(view.columns, view.select, strict=False):
+        found = checker.scalar(scalar)
+        if (
+            found is not None
+            and column.type is not None
+            and "NULL" not in (family(found), family(column.type))
+            and (family(found) != family(column.type))
+        ):
+            yield Problem(part, f"the column {column.name} is {column.type}, its expression {found}", column.name)
+    yield from dict.fromkeys(checker.problems)
+
+
+def _kept(program: Program) -> Iterator[Problem]:
+    maps = {definition.name: definition for definition in program.maps}
+    known = {relation.name: relation for relation in program.relations}
+    for relation, name in program.kept:
+        part: Part = ("relation", relation)
+        if relation not in known:
+            yield Problem(part, f"there is no relation {relation} whose rows {name} could keep")
+        elif name not in maps:
+            yield Problem(part, f"there is no map {name} to keep its rows", name)
+        elif len(maps[name].keys) != len(known[relation].columns) or len(maps[name].values) != 1:
+            yield Problem(
+                part, f"the map {name} cannot keep its rows", name, "It needs all columns as keys and one value."
+            )

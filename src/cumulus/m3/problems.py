@@ -1,0 +1,183 @@
+"""What is wrong with a program: problems, and the checks of names that all parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from cumulus.algebra.scalar import FUNCTIONS, result_type
+from cumulus.algebra.terms import Apply, Cast, Compare, Const, MapEnd, MapRead, Range, Term, Var
+from cumulus.catalog.types import BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
+from cumulus.errors import CumulusError
+from cumulus.m3.infer import nodes
+from cumulus.m3.places import Part
+from cumulus.m3.program import MapDef, Program
+
+Types = Mapping[str, SqlType | None]
+"""Variable → its type, None where it is not declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: in which part, at which word of it (of its term, if `in_term`), and what to do."""
+
+    part: Part
+    message: str
+    word: str = ""
+    hint: str = ""
+    in_term: bool = False
+
+
+def repeated(names: Collection[str]) -> list[str]:
+    """Return the names that stand more than once."""
+    listed = list(names)
+    return [name for index, name in enumerate(listed) if name in listed[:index]]
+
+
+def read_problems(program: Program, part: Part, term: Term) -> Iterator[Problem]:
+    """Yield what is wrong with the map reads anywhere in `term`: unknown maps, arity, columns."""
+    maps = {definition.name: definition for definition in program.maps}
+    for node in nodes(term):
+        if not isinstance(node, (MapRead, MapEnd)):
+            continue
+        definition = maps.get(node.map)
+        if definition is None:
+            yield Problem(part, f"there is no map {node.map}", node.map, "Declare it, or write to it somewhere.")
+            continue
+        if len(node.keys) != len(definition.keys):
+            yield Problem(part, f"map {node.map} has {len(definition.keys)} keys, not {len(node.keys)}", node.map)
+        if isinstance(node, MapRead):
+            yield from column_problems(part, definition, node.column)
+
+
+def column_problems(part: Part, definition: MapDef, column: str) -> Iterator[Problem]:
+    """Yield what is wrong with naming `column` of a map."""
+    try:
+        definition.column_index(column)
+    except KeyError:
+        names = ", ".join(value.name for value in definition.values)
+        if column:
+            message = f"map {definition.name} has no value column {column}"
+        else:
+            message = f"map {definition.name} has {len(definition.values)} value columns and none is named"
+        yield Problem(part, message, column or definition.name, f"Its value columns are {names}.")
+
+
+def function_problems(part: Part, term: Term, functions: Collection[str]) -> Iterator[Problem]:
+    """Yield the functions in `term` that nobody knows."""
+    for node in nodes(term):
+        if isinstance(node, Apply) and node.function not in FUNCTIONS and node.function not in functions:
+            yield Problem(
+                part,
+                f"there is no function {node.function}",
+                node.function,
+                "If it is a relation, declare it; if it is a function of yours, register it.",
+            )
+
+
+def family(sql_type: SqlType) -> str:
+    """Return what values of a type can be compared with: numbers, text, points in time, booleans, intervals."""
+    if sql_type.is_numeric:
+        return "a number"
+    if sql_type.is_temporal:
+        return "a date"
+    return {VARCHAR.kind: "text", BOOLEAN.kind: "a boolean", INTERVAL.kind: "an interval"}.get(sql_type.kind, "NULL")
+
+
+class TypeChecker:
+    """Types of scalars where they are known, and what is wrong with them.
+
+    Parameters
+    ----------
+    program
+        Gives the types of map columns.
+    part
+        Where problems are.
+    types
+        Of the variables.
+    """
+
+    def __init__(self, program: Program, part: Part, types: Types) -> None:
+        self._maps = {definition.name: definition for definition in program.maps}
+        self._part = part
+        self._types = types
+        self.problems: list[Problem] = []
+
+    def scalar(self, scalar: Term) -> SqlType | None:
+        """Return the type of a scalar, None if it is not known; note what is wrong in it."""
+        match scalar:
+            case Const(_, own):
+                return own
+            case Cast(arg, own):
+                self.scalar(arg)
+                return own
+            case Var(name):
+                return self._types.get(name)
+            case Compare(_, left, right):
+                self._comparable(left, right)
+                return BOOLEAN
+            case MapRead(name, column, keys):
+                for key in keys:
+                    self._key(key)
+                return self._column_type(name, column)
+            case MapEnd(_, name, keys):
+                definition = self._maps.get(name)
+                if definition is None or len(definition.keys) != len(keys):
+                    return None
+                return definition.keys[keys.index(None)].type
+            case Apply(name, args):
+                return self._applied(name, tuple(self.scalar(arg) for arg in args))
+            case _:
+                return None
+
+    def _key(self, key: Term | Range) -> None:
+        if isinstance(key, Range):
+            for end in (key.low, key.high):
+                if end is not None:
+                    self.scalar(end[0])
+        else:
+            self.scalar(key)
+
+    def _column_type(self, name: str, column: str) -> SqlType | None:
+        definition = self._maps.get(name)
+        if definition is None:
+            return None
+        try:
+            return definition.values[definition.column_index(column)].type
+        except KeyError:
+            return None
+
+    def _applied(self, name: str, types: tuple[SqlType | None, ...]) -> SqlType | None:
+        known = [own for own in types if own is not None]
+        if name not in FUNCTIONS or len(known) < len(types):
+            return None
+        try:
+            return result_type(name, known)
+        except (TypeError, CumulusError) as wrong:
+            self._wrong(str(wrong).split("\n", 1)[0], name)
+            return None
+
+    def _comparable(self, left: Term, right: Term) -> None:
+        own, other = self.scalar(left), self.scalar(right)
+        if own is None or other is None or Kind.NULL in (own.kind, other.kind):
+            return
+        if family(own) != family(other):
+            self._wrong(f"{own} is compared with {other}")
+
+    def number(self, scalar: Term) -> None:
+        """Note it if a scalar that stands for a number is of another type."""
+        found = self.scalar(scalar)
+        if found is not None and family(found) in ("text", "a date", "an interval"):
+            name = scalar.name if isinstance(scalar, Var) else ""
+            self._wrong(f"{name or 'a value'} is {found} and not a number", name)
+
+    def same(self, name: str, place: str, expected: SqlType | None) -> None:
+        """Note it if the variable `name` is of another family than `expected`, the type at `place`."""
+        own = self._types.get(name)
+        if own is None or expected is None or Kind.NULL in (own.kind, expected.kind):
+            return
+        if family(own) != family(expected):
+            self._wrong(f"{name} is {own}, but {place} is {expected}", name)
+
+    def _wrong(self, message: str, word: str = "") -> None:
+        self.problems.append(Problem(self._part, message, word))

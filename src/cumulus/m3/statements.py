@@ -1,0 +1,231 @@
+"""Checks of triggers and their statements: scope, arity, types, and what `+=` and `:=` may read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from cumulus.algebra.scope import inputs, maps_of, outputs
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Relation,
+    Sum,
+    Term,
+    Var,
+)
+from cumulus.catalog.schema import Relation as RelationDef
+from cumulus.catalog.types import SqlType
+from cumulus.m3.declarations import relation_problems
+from cumulus.m3.infer import nodes
+from cumulus.m3.places import Part
+from cumulus.m3.problems import Problem, TypeChecker, column_problems, function_problems, read_problems, repeated
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+
+
+def statement_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the triggers of `program`."""
+    known = {relation.name: relation for relation in program.relations}
+    replaced = {
+        statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == ":="
+    }
+    added = {statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == "+="}
+    seen: set[tuple[On, str]] = set()
+    for index, trigger in enumerate(program.triggers):
+        part: Part = ("trigger", index)
+        if (trigger.on, trigger.relation) in seen:
+            yield Problem(part, "there are two triggers for this event", hint="Join their statements.")
+        seen.add((trigger.on, trigger.relation))
+        yield from _head(part, trigger, known.get(trigger.relation))
+        for place, statement in enumerate(trigger.statements):
+            own: Part = ("statement", index, place)
+            yield from _statement(own, trigger, statement, program, functions)
+            if statement.op == "+=":
+                for name in sorted(maps_of(statement.term) & replaced):
+                    yield Problem(
+                        own, f"+= reads {name}, which := replaces", name, "Only views and other := maps may read it."
+                    )
+            elif statement.map in added:
+                yield Problem(own, f"{statement.map} is both added to and replaced", statement.map)
+    yield from _circular(program, replaced)
+
+
+def _head(part: Part, trigger: Trigger, relation: RelationDef | None) -> Iterator[Problem]:
+    for name in repeated(trigger.variables):
+        yield Problem(part, f"two event variables are called {name}", name)
+    if relation is None:
+        yield Problem(part, f"there is no relation {trigger.relation}", trigger.relation)
+        return
+    if relation.static:
+        yield Problem(part, f"{relation.name} is STATIC and has no events", relation.name)
+    if trigger.on is On.BATCH:
+        if trigger.variables:
+            yield Problem(part, "a batch has no event variables", hint="Its rows are read as r(x, …).")
+    elif len(trigger.variables) != len(relation.columns):
+        yield Problem(
+            part, f"{len(trigger.variables)} event variables for the {len(relation.columns)} columns of {relation.name}"
+        )
+
+
+def _circular(program: Program, replaced: set[str]) -> Iterator[Problem]:
+    """`:=` maps that read each other in a circle have no value."""
+    graph: dict[str, set[str]] = {name: set() for name in replaced}
+    at: dict[str, Part] = {}
+    for index, trigger in enumerate(program.triggers):
+        for place, statement in enumerate(trigger.statements):
+            if statement.op == ":=":
+                graph[statement.map] |= maps_of(statement.term) & replaced
+                at.setdefault(statement.map, ("statement", index, place))
+    for name in sorted(graph):
+        reached, waiting = set[str](), [*graph[name]]
+        while waiting:
+            source = waiting.pop()
+            if source not in reached:
+                reached.add(source)
+                waiting.extend(graph[source])
+        if name in reached:
+            yield Problem(at[name], f"{name} is made from itself", name, "A := map is computed from other maps.")
+
+
+def _statement(
+    part: Part, trigger: Trigger, statement: Statement, program: Program, functions: Collection[str]
+) -> Iterator[Problem]:
+    known = {relation.name: relation for relation in program.relations}
+    definition = next((item for item in program.maps if item.name == statement.map), None)
+    if definition is None:
+        yield Problem(part, f"there is no map {statement.map}", statement.map)
+    else:
+        if len(definition.keys) != len(statement.keys):
+            yield Problem(
+                part, f"map {statement.map} has {len(definition.keys)} keys, not {len(statement.keys)}", statement.map
+            )
+        yield from column_problems(part, definition, statement.column)
+    events = set(trigger.variables) if statement.op == "+=" else set()
+    hint = "A variable is bound by the event, or by something to its left in the product."
+    if statement.op == ":=" and trigger.variables:
+        hint = "A := statement runs after the whole transaction: it has no event variables."
+    for name in sorted(inputs(statement.term) - events):
+        yield Problem(part, f"nothing binds {name}", name, hint, in_term=True)
+    for name in statement.keys:
+        if name not in events and name not in outputs(statement.term) and name not in inputs(statement.term):
+            yield Problem(part, f"the term does not bind the key {name}", name, hint)
+    for node in nodes(statement.term):
+        if isinstance(node, (Relation, Batch)):
+            yield from _relation_read(part, trigger, node, known)
+    yield from read_problems(program, part, statement.term)
+    yield from function_problems(part, statement.term, functions)
+    yield from _types(part, trigger, statement, program, definition)
+
+
+def _relation_read(
+    part: Part, trigger: Trigger, node: Relation | Batch, known: dict[str, RelationDef]
+) -> Iterator[Problem]:
+    if trigger.on is not On.BATCH:
+        yield Problem(
+            part, f"it reads the relation {node.name}", node.name, "Statements read maps; keep its rows in one."
+        )
+    elif node.name != trigger.relation:
+        yield Problem(part, f"it reads {node.name}, but the batch is of {trigger.relation}", node.name)
+    else:
+        yield from relation_problems(part, node, known)
+
+
+# -------------------------------------------------------------------- types
+
+
+def _types(
+    part: Part, trigger: Trigger, statement: Statement, program: Program, definition: MapDef | None
+) -> Iterator[Problem]:
+    maps = {item.name: item for item in program.maps}
+    known = {relation.name: relation for relation in program.relations}
+    places = list(_typed_places(trigger, statement, maps, known))
+    types: dict[str, SqlType | None] = {}
+    for name, _, own in places:
+        if types.get(name) is None:
+            types[name] = own
+    checker = TypeChecker(program, part, types)
+    for name, place, own in places:
+        checker.same(name, place, own)
+    _values(statement.term, checker)
+    if definition is not None:
+        for name, column in zip(statement.keys, definition.keys, strict=False):
+            checker.same(name, f"the key {column.name} of {definition.name}", column.type)
+        yield from _float_into_exact(part, statement, definition, checker)
+    yield from dict.fromkeys(checker.problems)
+
+
+def _typed_places(
+    trigger: Trigger, statement: Statement, maps: dict[str, MapDef], known: dict[str, RelationDef]
+) -> Iterator[tuple[str, str, SqlType | None]]:
+    """Yield variable, place and declared type wherever a variable stands for a column."""
+    relation = known.get(trigger.relation)
+    if relation is not None:
+        for name, column in zip(trigger.variables, relation.columns, strict=False):
+            yield name, f"{relation.name}.{column.name}", column.type
+    for node in nodes(statement.term):
+        match node:
+            case MapRead(name, _, keys) | MapEnd(_, name, keys) if name in maps:
+                for key, column in zip(keys, maps[name].keys, strict=False):
+                    if isinstance(key, Var):
+                        yield key.name, f"the key {column.name} of {name}", column.type
+            case Relation(name, variables) | Batch(name, variables) if name in known:
+                for variable, column in zip(variables, known[name].columns, strict=False):
+                    yield variable, f"{name}.{column.name}", column.type
+            case _:
+                pass
+
+
+def _values(term: Term, checker: TypeChecker) -> None:
+    """Check that what stands in value context is a number."""
+    match term:
+        case Sum(parts) | Product(parts):
+            for part in parts:
+                _values(part, checker)
+        case AggSum(_, inner) | Exists(inner):
+            _values(inner, checker)
+        case Lift(_, inner):
+            if isinstance(inner, (Var, Const, Apply, Cast)):
+                checker.scalar(inner)  # a variable may be bound to anything
+            else:
+                _values(inner, checker)
+        case Var() | Const() | Apply() | Cast() | MapEnd():
+            checker.number(term)
+        case MapRead() | Compare():
+            checker.scalar(term)
+        case Relation() | Batch():
+            pass
+
+
+def _float_into_exact(part: Part, statement: Statement, definition: MapDef, checker: TypeChecker) -> Iterator[Problem]:
+    try:
+        column = definition.values[definition.column_index(statement.column)]
+    except KeyError:
+        return
+    if column.type is not None and column.type.is_exact and _is_float(statement.term, checker):
+        yield Problem(
+            part,
+            f"a DOUBLE is added to {definition.name}.{column.name}, which is {column.type}",
+            definition.name,
+            "Declare the column DOUBLE, with a COUNT column beside it.",
+        )
+
+
+def _is_float(term: Term, checker: TypeChecker) -> bool:
+    match term:
+        case Sum(parts) | Product(parts):
+            return any(_is_float(part, checker) for part in parts)
+        case AggSum(_, inner):
+            return _is_float(inner, checker)
+        case Var() | Const() | Apply() | Cast() | MapRead() | MapEnd():
+            found = checker.scalar(term)
+            return found is not None and found.is_float
+        case Relation() | Batch() | Lift() | Exists() | Compare():
+            return False

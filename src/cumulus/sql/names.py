@@ -1,0 +1,104 @@
+"""What an unnamed column of a SELECT is called: as DuckDB writes the expression back."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from cumulus.catalog.types import Kind
+from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "eq": "=", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "concat": "||", "like": "~~", "ilike": "~~*",
+}  # fmt: skip
+# Functions whose names DuckDB puts in quotes, since they are keywords too.
+_QUOTED = {
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "substring",
+    "nullif",
+    "trim",
+    "left",
+    "right",
+    "replace",
+}
+
+
+def default_name(expr: Expr) -> str:
+    """Return the name of a column without an alias.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import INTEGER
+    >>> default_name(Call("sum", (Call("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
+    'sum((a * 2))'
+    """
+    match expr:
+        case ColumnRef(name, _):
+            return name
+        case _:
+            return _written(expr)
+
+
+def _written(expr: Expr) -> str:
+    match expr:
+        case ColumnRef(name, table):
+            return f"{table}.{name}" if table else name
+        case Literal(value, found):
+            return _literal(value, found.kind)
+        case CastTo(arg, target):
+            return f"CAST({_written(arg)} AS {str(target) if target.kind is Kind.DECIMAL else str(target).lower()})"
+        case Call():
+            return _call(expr)
+        case Star():
+            return "*"
+        case Subquery():
+            return "(subquery)"
+
+
+def _literal(value: object, kind: Kind) -> str:
+    if value is None:
+        return "NULL"
+    match kind:
+        case Kind.BOOLEAN:
+            return "true" if value else "false"
+        case Kind.VARCHAR:
+            return "'" + str(value).replace("'", "''") + "'"
+        case Kind.DATE:
+            return f"CAST('{value}' AS date)"
+        case Kind.TIMESTAMP:
+            return f"CAST('{value}' AS TIMESTAMP)"
+        case _:
+            return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _call(expr: Call) -> str:
+    name, args = expr.name, [_written(arg) for arg in expr.args]
+    if name == "count" and not args:
+        told = "count_star()"
+    elif name in _INFIX and len(args) == 2:
+        told = f"({args[0]} {_INFIX[name]} {args[1]})"
+    elif name == "neg":
+        told = f"(-({args[0]}))"
+    elif name == "is_null":
+        told = f"({args[0]} IS NULL)"
+    elif name == "not" and isinstance(expr.args[0], Call) and expr.args[0].name == "is_null":
+        told = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
+    elif name == "not":
+        told = f"(NOT {args[0]})"
+    elif name == "in":
+        told = f"({args[0]} IN ({', '.join(args[1:])}))"
+    elif name == "case":
+        branches = "".join(f" WHEN ({args[i]}) THEN ({args[i + 1]})" for i in range(0, len(args) - 1, 2))
+        told = f"CASE {branches} ELSE {args[-1]} END"
+    elif name == "coalesce":
+        told = f"COALESCE({', '.join(args)})"
+    else:
+        distinct = "DISTINCT " if expr.distinct else ""
+        shown = f'"{name}"' if name in _QUOTED else name
+        told = f"{shown}({distinct}{', '.join(args)})"
+    return told if expr.where is None else f"{told} FILTER (WHERE {_written(expr.where)})"

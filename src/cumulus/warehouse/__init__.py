@@ -1,0 +1,8 @@
+"""The embedded host: SQL in, events in, views out, in one process."""
+
+from cumulus.warehouse.applying import Operation
+from cumulus.warehouse.stats import Stats
+from cumulus.warehouse.subscribing import Change, Subscription
+from cumulus.warehouse.warehouse import Warehouse
+
+__all__ = ["Change", "Operation", "Stats", "Subscription", "Warehouse"]

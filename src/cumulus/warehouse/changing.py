@@ -1,0 +1,141 @@
+"""CREATE VIEW and DROP VIEW on a live warehouse: compile all again, carry over what is the same, load what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+
+from cumulus.algebra.scope import relations_of, rename
+from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
+from cumulus.catalog.arrow import table_of, values_of
+from cumulus.catalog.schema import Relation as Table
+from cumulus.engine.protocol import Engine
+from cumulus.errors import EvaluationError, UsageError
+from cumulus.m3.program import MapDef
+from cumulus.warehouse.applying import Applier, exactly
+
+Form: TypeAlias = tuple[Any, ...]
+
+
+def carry_over(old: Applier, new: Applier) -> None:
+    """Fill the maps of `new` with what they stand for, from the state of `old`.
+
+    A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
+
+    Raises
+    ------
+    UsageError
+        If a new map needs rows that were not kept; `old` is unchanged.
+    EvaluationError
+        If a new map cannot be computed.
+    """
+    same = {canonical_form(each): each.name for each in old.program.maps if each.definitions}
+    missing: list[MapDef] = []
+    for definition in new.program.maps:
+        name = same.get(canonical_form(definition)) if definition.definitions else None
+        if name is not None:
+            new.engine.restore(definition.name, old.engine.stored(name))
+        else:
+            missing.append(definition)
+    needed = {relation for each in missing for term in each.definitions for relation in relations_of(term)}
+    tables = {name: _rows(old, name) for name in sorted(needed)}
+    for definition in missing:
+        if any(tables[name].num_rows for term in definition.definitions for name in relations_of(term)):
+            _load(new.engine, definition, tables)
+    new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
+    new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
+    with exactly():
+        new.engine.begin()  # the := maps follow from what was loaded
+        try:
+            new.engine.commit()
+        except BaseException:
+            new.engine.rollback()
+            raise
+
+
+def _rows(old: Applier, name: str) -> pa.Table:
+    """Return the rows of a table as they are now."""
+    table = old.relations.get(name)
+    kept = dict(old.program.kept).get(name)
+    if table is None or (kept is None and not old.has_events(name)):
+        return _as_table(table, []) if table is not None else pa.table({})
+    if kept is None:
+        raise UsageError(
+            f"the view needs the rows that {name} has now, and they were not kept",
+            hint=f"Create the warehouse with keep='all' or {name} WITH (keep = all), or with the view in it.",
+        )
+    rows = [row for row, (count,) in old.engine.items(kept) for _ in range(int(count))]
+    return _as_table(table, rows)
+
+
+def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:
+    return table_of(table.columns, rows)
+
+
+def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table]) -> None:
+    """Compute a map by its SQL and put it into the engine."""
+    if not definition.sql:
+        raise UsageError(
+            f"map {definition.name} cannot be computed from rows: its definition has no SQL",
+            hint="Create the warehouse with the view from the start.",
+        )
+    with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+        try:
+            for name, rows in tables.items():
+                connection.register(name, rows)
+            found = connection.sql(definition.sql).to_arrow_table()
+        except duckdb.Error as problem:
+            raise EvaluationError(f"map {definition.name}: {problem}", view=definition.name) from None
+    keys = [_values(found.column(place), key.type) for place, key in enumerate(definition.keys)]
+    numbers = [
+        [0 if value is None else value for value in _values(found.column(len(definition.keys) + place), column.type)]
+        for place, column in enumerate(definition.values)
+    ]
+    rows_of_keys: Iterable[tuple[Any, ...]] = zip(*keys, strict=True) if keys else [()] * found.num_rows
+    engine.load(definition.name, zip(rows_of_keys, zip(*numbers, strict=True), strict=True))
+
+
+def _values(column: pa.ChunkedArray, sql_type: Any) -> list[Any]:
+    values = values_of(column, sql_type)
+    return column.to_pylist() if values is None else values
+
+
+def canonical_form(definition: MapDef) -> Form:
+    """Return what two maps share if they are the same but for names: equal forms, equal contents.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import AggSum
+    >>> from cumulus.catalog.schema import Column
+    >>> def made(name, key, hidden):
+    ...     term = AggSum((key,), Relation("r", (key, hidden)))
+    ...     return MapDef(name, (Column(key),), (Column("v"),), definitions=(term,))
+    >>> canonical_form(made("m", "a", "b")) == canonical_form(made("n", "x", "y"))
+    True
+    """
+    keys = {key.name: f"key {place}" for place, key in enumerate(definition.keys)}
+    terms = []
+    for term in definition.definitions:
+        names = dict(keys)
+        for name in _in_order(term):
+            names.setdefault(name, f"variable {len(names)}")
+        terms.append(rename(term, names))
+    count = definition.column_index(definition.count) if definition.count else None
+    types = tuple(str(column.type) for column in (*definition.keys, *definition.values))
+    return (count, types, *terms)
+
+
+def _in_order(term: Term | Range) -> list[str]:
+    """Return the variables of a term in the order of their first appearance."""
+    match term:
+        case Var(name):
+            return [name]
+        case Relation(_, variables):
+            return list(variables)
+        case Lift(variable, inner):
+            return [*_in_order(inner), variable]
+        case _:
+            return [name for child in children(term) for name in _in_order(child)]

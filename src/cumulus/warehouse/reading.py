@@ -1,0 +1,56 @@
+"""The reader of one view of a warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.views import Consistency, MapViewReader
+from cumulus.views.tables import Shown
+
+
+class WarehouseView(Shown):
+    """The reader of one view of a warehouse; a `cumulus.views.ViewReader`. It stays good when views are created."""
+
+    def __init__(self, name: str, reader: Callable[[], AbstractContextManager[MapViewReader]]) -> None:
+        self._name = name
+        self._reader = reader
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        return self._name
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of the rows."""
+        with self._reader() as reader:
+            return reader.columns
+
+    @property
+    def consistency(self) -> Consistency:
+        """What the reader sees."""
+        return Consistency.COMMITTED
+
+    def arrow(self) -> pa.Table:
+        """Return all rows as Arrow: columns, types and order of the view's SELECT list."""
+        with self._reader() as reader:
+            return reader.arrow()
+
+    def rows(self) -> list[Row]:
+        """Return all rows as tuples of plain values."""
+        with self._reader() as reader:
+            return reader.rows()
+
+    def get(self, *key: Any) -> Row | None:
+        """Return the row with a key, None if there is none; see `cumulus.views.MapViewReader.get`."""
+        with self._reader() as reader:
+            return reader.get(*key)
+
+    def _title(self) -> str:
+        return self._name

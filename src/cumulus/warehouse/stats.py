@@ -1,0 +1,66 @@
+"""What a warehouse holds, counted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.warehouse.applying import Applier
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of a warehouse.
+
+    Parameters
+    ----------
+    events
+        Applied since the beginning.
+    rows
+        Table → rows that are in it now (insertions minus deletions).
+    entries
+        Map → existing entries.
+    negative
+        Entries of views and kept tables whose multiplicity is below 0: deletions that came before their insertions.
+        Views do not show them.
+    bytes
+        A rough estimate of the memory that the maps take.
+    """
+
+    events: int
+    rows: dict[str, int]
+    entries: dict[str, int]
+    negative: int
+    bytes: int
+
+
+def stats_of(applier: Applier) -> Stats:
+    """Count rows, entries and events."""
+    engine, program = applier.engine, applier.program
+    shown = {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
+    negative = size = 0
+    for definition in program.maps:
+        size += _size(engine.store(definition.name).entries)
+        if definition.name in shown and definition.count:
+            count = definition.column_index(definition.count)
+            negative += sum(1 for _, values in engine.items(definition.name) if values[count] < 0)
+    return Stats(
+        events=applier.event_count,
+        rows=dict(applier.row_counts),
+        entries={each.name: engine.size(each.name) for each in program.maps},
+        negative=negative,
+        bytes=size,
+    )
+
+
+def _size(entries: Mapping[Any, Any]) -> int:
+    """Estimate the bytes of a dict from its first entries."""
+    sample = [pair for pair, _ in zip(entries.items(), range(100), strict=False)]
+    each = sum(_deep(key) + _deep(value) for key, value in sample) / max(len(sample), 1)
+    return sys.getsizeof(entries) + int(each * len(entries))
+
+
+def _deep(value: Any) -> int:
+    return sys.getsizeof(value) + (sum(map(_deep, value)) if isinstance(value, tuple) else 0)

@@ -1,0 +1,78 @@
+"""Bad SQL gets one readable error with the place and a way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from cumulus.compiler import compile_sql
+from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
+
+TABLES = """CREATE TABLE r (a INT NOT NULL, b INT, c VARCHAR, e DATE);
+CREATE TABLE s (a INT NOT NULL, x SMALLINT);
+"""
+
+CASES = [
+    # text, error, line:column, words of the message, words of the way out
+    ("CREATE VIEW v AS SELECT a, COUNT(*) FRM r", SqlSyntaxError, "3:41", "not valid SQL", ""),
+    ("CREATE VIEW v AS SELECT 'a FROM r", SqlSyntaxError, "3:25", "cannot split", "quote"),
+    ("CREATE VIEW v AS SELECT a FROM nowhere", BindError, "3:32", "no table nowhere", "r, s"),
+    ("CREATE VIEW v AS SELECT aa FROM r", BindError, "3:25", "no column aa", "Did you mean a"),
+    ("CREATE VIEW v AS SELECT q.a FROM r", BindError, "3:25", "no table q in FROM", "r"),
+    ("CREATE VIEW v AS SELECT r.z FROM r", BindError, "3:25", "r has no column z", "a, b, c, e"),
+    ("CREATE VIEW v AS SELECT a FROM r, s", BindError, "3:25", "ambiguous", "r.a or s.a"),
+    ("CREATE VIEW v AS SELECT a, b, COUNT(*) FROM r GROUP BY a", BindError, "3:28", "GROUP BY", "Add r.b"),
+    ("CREATE VIEW v AS SELECT a + c FROM r", BindError, "3:25", "add", ""),
+    ("CREATE VIEW v AS SELECT a FROM r WHERE b = e", BindError, "3:40", "eq", ""),
+    ("CREATE VIEW v AS SELECT a FROM r WHERE e > 'yesterday'", BindError, "3:40", "yesterday", ""),
+    ("CREATE VIEW v AS SELECT SUM(c) FROM r", BindError, "3:25", "needs a number", "CAST"),
+    ("CREATE VIEW v AS SELECT a FROM r WHERE SUM(b) > 1", BindError, "3:40", "cannot stand in WHERE", "HAVING"),
+    ("CREATE VIEW v AS SELECT SUM(COUNT(*)) FROM r", BindError, "3:29", "cannot stand in", "nest"),
+    ("CREATE VIEW v AS SELECT a FROM r, r", BindError, "3:35", "two tables called r", "alias"),
+    ("CREATE VIEW v AS SELECT a FROM r GROUP BY 2", BindError, "", "GROUP BY 2", ""),
+    ("CREATE VIEW v AS SELECT nofun(a) FROM r", UnsupportedError, "3:", "no function nofun", "docs/functions.md"),
+    ("CREATE VIEW v AS SELECT r.a FROM r LEFT JOIN s ON r.a = s.a", UnsupportedError, "3:", "LEFT JOIN", "inner"),
+    ("CREATE VIEW v AS SELECT MAX(b) FROM r", UnsupportedError, "3:", "MAX does not compile", "SUM"),
+    ("CREATE VIEW v AS SELECT COUNT(DISTINCT b) FROM r", UnsupportedError, "3:25", "DISTINCT", ""),
+    ("CREATE VIEW v AS SELECT DISTINCT b FROM r", UnsupportedError, "3:", "SELECT DISTINCT", "GROUP BY"),
+    ("CREATE VIEW v AS SELECT a FROM r UNION SELECT a FROM s", UnsupportedError, "3:", "UNION", "view"),
+    ("CREATE VIEW v AS SELECT a FROM r WHERE a IN (SELECT a FROM s)", UnsupportedError, "3:40", "IN (SELECT", "Join"),
+    ("CREATE VIEW v AS SELECT a FROM (SELECT a FROM r) q", UnsupportedError, "3:", "query in FROM", "view"),
+    ("CREATE VIEW v AS WITH q AS (SELECT 1) SELECT a FROM r", UnsupportedError, "3:", "WITH", ""),
+    ("CREATE VIEW v AS SELECT SUM(a) OVER () FROM r", UnsupportedError, "3:", "window", "query()"),
+    ("CREATE VIEW v AS SELECT a, COUNT(*) FROM r GROUP BY CUBE (a)", UnsupportedError, "3:", "CUBE", ""),
+    ("CREATE TABLE t (a FOO)", UnsupportedError, "", "FOO", "Use BOOLEAN"),
+    ("CREATE TABLE t (a INT, a INT)", BindError, "3:14", "two columns called a", ""),
+    ("CREATE TABLE t (a INT CHECK (a > 0))", UnsupportedError, "3:", "CHECK", "NOT NULL"),
+    ("CREATE TABLE t (a INT REFERENCES u)", BindError, "3:14", "refers to u", "Declare"),
+    ("CREATE TABLE t (a INT REFERENCES r)", BindError, "3:14", "primary key of r", "no primary key"),
+    ("CREATE TABLE t (a INT) WITH (statik = true)", BindError, "3:30", "statik", "static = true|false"),
+    ("CREATE TABLE r (a INT)", BindError, "3:14", "r is there already", ""),
+    ("CREATE TABLE t AS SELECT 1 AS a", UnsupportedError, "3:", "CREATE TABLE … AS", "columns"),
+    ("INSERT INTO r VALUES (1)", UnsupportedError, "3:13", "INSERT INTO r", "CREATE TABLE"),
+    ("DROP VIEW nothing", BindError, "3:11", "no view nothing", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "place", "told", "way_out"), CASES, ids=[case[0][:60] for case in CASES])
+def test_the_error_names_the_place_and_a_way_out(text, error, place, told, way_out):
+    with pytest.raises(SqlError) as caught:
+        compile_sql(TABLES + text, name="views.sql")
+    problem = caught.value
+    assert type(problem) is error
+    message = str(problem)
+    assert told in message
+    assert way_out in message
+    if place:
+        assert message.startswith(f"views.sql:{place}"), message
+        assert "^" in message
+
+
+def test_the_line_is_quoted_under_a_caret():
+    with pytest.raises(BindError) as caught:
+        compile_sql("CREATE TABLE r (a INT);\nCREATE VIEW v AS\n  SELECT x FROM r", name="v.sql")
+    assert str(caught.value) == "v.sql:3:10: no column x\n    SELECT x FROM r\n           ^\nThe columns here are a."
+
+
+def test_an_empty_script_is_an_empty_program():
+    program = compile_sql("-- nothing\n")
+    assert (program.relations, program.maps, program.views) == ((), (), ())
