@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cumulus.algebra.scope import substitute, variables_of
 from cumulus.algebra.terms import Relation, Term, Var, product_of
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.lower import finished, lower, name_columns, ordering
+from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.materialize import Column, Group, Materializer
 from cumulus.compiler.options import PAPER, Options
 from cumulus.errors import BindError, InputError
@@ -143,8 +144,6 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
 
 
 def _asked_for(view: BoundView, name: str) -> bool:
-    from cumulus.algebra.scope import variables_of
-
     scalars = [*view.select, *([view.having] if view.having else []), *(item.expression for item in view.order_by)]
     return view.repeat or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
@@ -160,7 +159,7 @@ def keeps(table: Table, options: Options) -> bool:
 def _keep(table: Table, materializer: Materializer) -> Group:
     columns = tuple(column.name for column in table.columns)
     body = [Monomial(1, (Relation(table.name, columns),))]
-    group = Group(len(columns), f"rows of {table.name}", name=f"{table.name}_rows", of_view=True)
+    group = Group(len(columns), f"rows of {table.name}", of_view=True)
     materializer.groups.append(group)
     materializer.add(columns, body, home=(group, columns), hint="n")
     return group
@@ -172,12 +171,24 @@ def _name(
     kept: Mapping[str, Group],
     tables: Mapping[str, Table],
 ) -> None:
-    taken = {*tables, *(view.name for view, _ in planned), *(group.name for group in kept.values())}
+    """Name every map once: after its view or its table, or by a number."""
+    taken = {*tables, *(view.name for view, _ in planned)}
+
+    def name(group: Group, wanted: str) -> None:
+        number = 2
+        group.name = wanted
+        while group.name in taken:
+            group.name, number = f"{wanted}_{number}", number + 1
+        taken.add(group.name)
+
     for view, columns in planned:
-        homes = list(dict.fromkeys(column.group for column, _ in columns.values()))
-        for index, group in enumerate(homes):
-            if not group.name:
-                group.name = view.name if index == 0 else f"{view.name}_{index + 1}"
+        for index, group in enumerate(dict.fromkeys(column.group for column, _ in columns.values())):
+            if not group.name and index == 0:
+                group.name = view.name
+            elif not group.name:
+                name(group, f"{view.name}_{index + 1}")
+    for table, group in kept.items():
+        name(group, f"{table}_rows")
     number = 0
     for group in groups:
         while not group.name:
@@ -195,13 +206,13 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
     maps = list(dict.fromkeys(column.group.name for column, _ in planned.values()))
     for name, (column, _) in planned.items():
         names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
-    select = tuple(finished(scalar, names) for scalar in view.select)
+    select = tuple(substitute(scalar, names) for scalar in view.select)
     return ViewDef(
         name=view.name,
         columns=view.columns,
         maps=tuple(maps),
         select=select,
-        where=None if view.having is None else finished(view.having, names),
+        where=None if view.having is None else substitute(view.having, names),
         repeat=names["n"] if view.repeat else None,
         order_by=ordering(view.order_by, names),
         limit=view.limit,

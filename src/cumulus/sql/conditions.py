@@ -71,19 +71,30 @@ def _join(function: str, parts: list[Scalar]) -> Scalar:
     return joined
 
 
-def is_not_null(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
-    """Return the term that is 1 where a scalar is not NULL."""
+def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool = False) -> Term:
+    """Return the term that is 1 where a scalar is not NULL.
+
+    Parameters
+    ----------
+    expand
+        Take CASE apart, as a sum over its branches. Only for numbers that are added up: in a condition of the join a
+        sum would pass for a number of the row.
+    """
     if not is_nullable(scalar, variables):
         return ONE
     match scalar:
         case Apply(function, args) if function in ("add", "sub", "mul", "neg"):
-            return product_of(dict.fromkeys(is_not_null(arg, variables) for arg in args))
+            return product_of(dict.fromkeys(is_not_null(arg, variables, expand=expand) for arg in args))
         case Cast(arg, _):
-            return is_not_null(arg, variables)
-        case Apply("case", _):
-            return _cases(scalar, variables, is_not_null)
+            return is_not_null(arg, variables, expand=expand)
+        case Apply("case", _) if expand:
+            return _cases(scalar, variables, _is_there)
         case _:
             return Compare("<>", scalar, NULL_VALUE)
+
+
+def _is_there(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
+    return is_not_null(scalar, variables, expand=True)
 
 
 def condition(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
@@ -160,7 +171,7 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
         case Apply("add" | "sub" as function, (left, right)) if _exact(scalar, variables):
             first, second = summand(left, variables), summand(right, variables)
             total = sum_of([first, second if function == "add" else negate(second)])
-            return product_of([is_not_null(scalar, variables), total])
+            return product_of([_is_there(scalar, variables), total])
         case Apply("neg", (inner,)) if _exact(scalar, variables):
             return negate(summand(inner, variables))
         case Apply("case", _):
