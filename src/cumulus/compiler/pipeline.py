@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cumulus.algebra.scope import substitute, variables_of
-from cumulus.algebra.terms import Relation, Term, Var, product_of
+from cumulus.algebra.terms import Product, Relation, Term, Var, product_of
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.materialize import Column, Group, Materializer
 from cumulus.compiler.options import PAPER, Options
-from cumulus.errors import BindError, InputError
+from cumulus.errors import BindError, InputError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script
-from cumulus.sql.parse import parse_script
+from cumulus.sql.parse import parse_script, too_deep
+from cumulus.sql.source import Source
 from cumulus.sql.translate import BoundView, bind_view
+
+MAX_COPIES = 10
+"""How often a view may join one table with itself: the delta has a term for every subset of the copies."""
 
 
 def compile_sql(
@@ -59,14 +64,36 @@ def compile_sql(
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
-    return compile_script(parse_script(text, name), options)
+    try:
+        return compile_script(parse_script(text, name), options)
+    except RecursionError:
+        raise too_deep(text=text, name=name) from None
 
 
 def compile_script(script: Script, options: Options) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     tables, views = declarations(script)
     bound = [bind_view(view, tables, script.source) for view in views]
+    for view in bound:
+        _refuse_wide(view, script.source)
     return compile_views(tables, bound, options)
+
+
+def _refuse_wide(view: BoundView, source: Source) -> None:
+    """Refuse a self-join whose deltas, one for every subset of the copies, would never end."""
+    names = [
+        atom.name
+        for atom in (view.body.parts if isinstance(view.body, Product) else (view.body,))
+        if isinstance(atom, Relation)
+    ]
+    for name, copies in Counter(names).items():
+        if copies > MAX_COPIES:
+            raise UnsupportedError(
+                f"{view.name} joins {name} with itself {copies} times over; {MAX_COPIES} is the most that compiles",
+                feature="wide self-join",
+                hint="Aggregate or filter the table in a table of its own first.",
+                **source.place(view.at),
+            )
 
 
 def declarations(script: Script) -> tuple[dict[str, Table], list[CreateView]]:
@@ -132,7 +159,7 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
     planned: Planned = {}
     home: tuple[Group, tuple[str, ...]] | None = None
     for summed in view.sums:
-        if summed.name == "n" and not options.counts and not _asked_for(view, "n"):
+        if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
             continue
         body = monomials(product_of([view.body, summed.term]))
         column, order = materializer.add(view.group, body, home=home if options.payloads else None, hint=summed.name)
@@ -213,7 +240,7 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
         maps=tuple(maps),
         select=select,
         where=None if view.having is None else substitute(view.having, names),
-        repeat=names["n"] if view.repeat else None,
+        repeat=names[view.count] if view.repeat else None,
         order_by=ordering(view.order_by, names),
         limit=view.limit,
         offset=view.offset,

@@ -85,7 +85,8 @@ class Scope:
 
     def new_variable(self, name: str, alias: str, typed: Typed) -> str:
         """Return a variable called after a column, and after its table too if that name is taken."""
-        candidate = name
+        # `#` is for aggregates.
+        candidate = f"c{name}" if name.startswith("#") else name
         if candidate in self.variables:
             candidate = f"{alias}_{name}"
         number = 2

@@ -26,6 +26,7 @@ from cumulus.catalog.types import (
 )
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+from cumulus.sql.chains import chained
 from cumulus.sql.ddl import sql_type
 from cumulus.sql.source import Source, identifier, offset_of
 from cumulus.sql.taken import check_taken
@@ -60,6 +61,8 @@ def expression_of(source: Source, tree: Any) -> Expr:
         )
     known = type(tree) in _BINARY or type(tree) in _AGGREGATES or not isinstance(tree, exp.Func)
     check_taken(source, tree, whole=not known and type(tree) not in _TAKEN_APART)
+    if isinstance(tree, exp.Connector):
+        return _chain(source, tree, at)
     name = _BINARY.get(type(tree))
     if name is not None:
         args = (tree.this, tree.expression)
@@ -101,6 +104,19 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return Call(inner.name, inner.args, at, inner.distinct, expression_of(source, tree.expression.this))
         case _:
             return _condition(source, tree, at)
+
+
+def _chain(source: Source, tree: Any, at: int) -> Expr:
+    """Return a AND b AND c …, which sqlglot nests as deep as it is long."""
+    if type(tree) not in _BINARY:
+        raise _refuse(source, tree, type(tree).__name__.upper())
+    links: list[Any] = []
+    rest: Any = tree
+    while type(rest) is type(tree):
+        links.append(rest.expression)
+        rest = rest.this
+    parts: list[Expr] = [expression_of(source, link) for link in [rest, *reversed(links)]]
+    return chained(parts, lambda left, right: Call(_BINARY[type(tree)], (left, right), at))
 
 
 def _condition(source: Source, tree: Any, at: int) -> Expr:

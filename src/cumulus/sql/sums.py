@@ -1,4 +1,4 @@
-"""Aggregates as numbers to maintain and a scalar that finishes them: AVG is a sum over a count, SUM of nothing is NULL."""
+"""Aggregates as numbers to maintain and scalars that finish them: AVG is a ratio, SUM of nothing is NULL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Sums:
     def __init__(self, variables: Mapping[str, Typed], *, keyless: bool) -> None:
         self.variables = variables
         self.keyless = keyless
-        self.columns: list[Summed] = [Summed("n", ONE, BIGINT)]
+        self.columns: list[Summed] = []
+        self.column(ONE, BIGINT, "n")
 
     def column(self, term: Term, found: SqlType, hint: str) -> Scalar:
         """Return the name of the sum of `term` as a variable, adding it if it is new."""

@@ -64,11 +64,11 @@ class BoundView:
     body
         The join with its conditions: multiplicities of joined rows.
     sums
-        What is added up; the count of rows comes first and is called `n`.
+        What is added up; the count of rows comes first. No name of them is a variable's.
     select, having, order_by
         Scalars over the group's variables and the names of `sums`.
     repeat
-        A plain SELECT: every row stands `n` times.
+        A plain SELECT: every row stands as often as the count of rows says.
     variables
         Types of all variables.
     """
@@ -87,6 +87,11 @@ class BoundView:
     variables: Mapping[str, Typed]
     sql: str
     at: int = -1
+
+    @property
+    def count(self) -> str:
+        """The name of the count of rows."""
+        return self.sums[0].name
 
 
 def bind_view(view: CreateView, tables: Mapping[str, Table], source: Source) -> BoundView:
@@ -273,7 +278,7 @@ class _Select:
         shown = None if having is None else finish(having, query.at)
         if query.group_by is not None and not self.groups:
             # GROUP BY of constants only: one group, but none where there are no rows.
-            there = Apply("gt", (Var("n"), number(0)))
+            there = Apply("gt", (Var(sums.columns[0].name), number(0)))
             shown = there if shown is None else Apply("and", (there, shown))
         select = tuple(finish(scalar, item.expr.at) for scalar, item in zip(selected, self.items, strict=True))
         columns = tuple(
