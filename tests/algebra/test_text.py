@@ -56,6 +56,7 @@ VALUES = [
     ('"end" * "a map"[x]', product_of([Var("end"), MapRead("a map", "", (x,))])),
     ("date * min * sum", product_of([Var("date"), Var("min"), Var("sum")])),
     ('"sum"[x]', MapRead("sum", "", (x,))),
+    ("date[min] * min[date] * MIN max[a, *]", None),
     ("o.price * 1e0", None),
 ]
 

@@ -25,25 +25,30 @@ def cumulus(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CUMULUS, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
 
 
+def run_embedded(folders: Path) -> subprocess.CompletedProcess[str]:
+    given = ("--from", folders / "in", "--out", folders / "out")
+    return cumulus("run", folders / "views.sql", *given, "--host", "embedded")
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
     (tmp_path / "views.sql").write_text(SQL)
     for epoch in (1, 2):
-        json_lines(tmp_path / "in" / "items" / f"{epoch}.json", [{"id": epoch, "price": epoch}, {"id": None, "price": 1}])
+        rows = [{"id": epoch, "price": epoch}, {"id": None, "price": 1}]
+        json_lines(tmp_path / "in" / "items" / f"{epoch}.json", rows)
     return tmp_path
 
 
 def test_run_and_query_embedded(folders: Path) -> None:
-    told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host",
-    "embedded") assert told.returncode == 0, told.stderr
+    told = run_embedded(folders)
+    assert told.returncode == 0, told.stderr
     assert [line.split(":")[0] for line in told.stdout.splitlines()[:2]] == ["epoch 1", "epoch 2"]
     assert "1 quarantined" in told.stdout
     found = cumulus("query", folders / "out", "FROM totals", "--json")
     assert json.loads(found.stdout) == {"n": 2, "s": "3.00"}
     found = cumulus("query", folders / "out", "SELECT n FROM totals", "--epoch", "1", "--json")
     assert json.loads(found.stdout) == {"n": 1}
-    again = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host",
-    "embedded") assert "nothing new" in again.stdout
+    assert "nothing new" in run_embedded(folders).stdout
 
 
 @pytest.mark.spark
@@ -51,8 +56,8 @@ def test_run_on_spark_tells_json_and_nothing_else(folders: Path) -> None:
     told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--json")
     assert told.returncode == 0, told.stderr
     epochs = [json.loads(line) for line in told.stdout.splitlines()]
-    assert [(epoch["number"], epoch["totals"]["events"], epoch["files_left"]) for epoch in epochs] == [(1, 2, 1),
-    (2, 4, 0)] assert "using Java" in told.stderr
+    assert [(each["number"], each["totals"]["events"], each["files_left"]) for each in epochs] == [(1, 2, 1), (2, 4, 0)]
+    assert "using Java" in told.stderr
     found = cumulus("query", folders / "out", "FROM totals", "--json")
     assert json.loads(found.stdout) == {"n": 2, "s": "3.00"}
 
@@ -68,9 +73,9 @@ def test_errors_are_one_paragraph_with_a_way_out(folders: Path) -> None:
 
 
 def test_ctrl_c_ends_after_the_running_epoch(folders: Path) -> None:
+    given = ["run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
     run = subprocess.Popen(
-        [*CUMULUS, "run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
-        + ["--host", "embedded", "--trigger", "100ms"],
+        [*CUMULUS, *given, "--host", "embedded", "--trigger", "100ms"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

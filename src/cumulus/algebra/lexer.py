@@ -196,10 +196,14 @@ class TokenStream:
     def fail(self, message: str, token: Token | None = None, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at the next token, or at `token`, saying what was found there."""
         found = token or self.peek()
+        self.wrong(f"{message}, found {found.told()}", found, hint)
+
+    def wrong(self, message: str, token: Token, hint: str = "") -> NoReturn:
+        """Raise `M3SyntaxError` at `token`."""
         raise M3SyntaxError(
-            f"{message}, found {found.told()}",
-            line=found.line,
-            column=found.column,
+            message,
+            line=token.line,
+            column=token.column,
             text=self.text,
             name=self.name,
             hint=hint,

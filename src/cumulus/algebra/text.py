@@ -42,7 +42,7 @@ _BOOLEAN_WORDS = frozenset({"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "
 HARD_WORDS = _BOOLEAN_WORDS | {"IF", "THEN", "ELSE", "CASE", "WHEN", "END", "CAST"}
 """Words that are never a bare name; in any case (upper or lower)."""
 
-CALL_WORDS = HARD_WORDS | {"SUM", "AGGSUM", "VALUE", "BATCH", "MIN", "MAX", "DATE", "TIMESTAMP", "INTERVAL"}
+CALL_WORDS = HARD_WORDS | {"SUM", "AGGSUM", "VALUE"}
 """Words that are never the bare name of a map, relation or function."""
 
 _WORD = re.compile(r"[^\W\d]\w*")

@@ -66,6 +66,17 @@ def unify(term: Term, keys: Names, bound: Names) -> Term:
 
 
 def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
+    """Unify lift after lift until none is left to do."""
+    while True:
+        changed = _unify_one(parts, keys, bound)
+        if changed is None:
+            return product_of(parts)
+        if not isinstance(changed, Product):
+            return changed
+        parts = changed.parts
+
+
+def _unify_one(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term | None:
     for index, part in enumerate(parts):
         if not isinstance(part, Lift) or not isinstance(part.term, Var):
             continue
@@ -81,7 +92,7 @@ def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
             return product_of(others)
         renamed = [rename(other, {variable: value}) for other in others]
         return product_of([part, *renamed] if variable in keys else renamed)
-    return product_of(parts)
+    return None
 
 
 def filter_bound_lifts(term: Term, keys: Names, bound: Names) -> Term:

@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from cumulus.cli.bench import bench
 from cumulus.cli.compile import compile_command, explain_command
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
@@ -30,6 +31,7 @@ app.command("run")(run)
 app.command("query")(query)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(bench)
 
 
 def _version(wanted: bool) -> None:

@@ -1,7 +1,8 @@
 """What a view costs: per kind of event, the statements that maintain it and how much of the maps they touch.
 
 Read off the M3 program alone, so hand-written programs are explained too. A statement that finds every key bound is
-a fixed number of look-ups, O(1); one that loops touches a slice, and the explanation says which.
+a fixed number of look-ups, O(1), and so is a slice that primary keys make one entry; one that loops touches a
+slice, and the explanation says which.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.algebra.scope import maps_of, outputs
+from cumulus.algebra.scope import maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Exists,
@@ -190,8 +191,8 @@ def cost_of(program: Program, trigger: Trigger, statement: Statement) -> Stateme
             for index, key in enumerate(atom.keys)
             if key is None or isinstance(key, Range) or (isinstance(key, Var) and key.name not in bound)
         ]
-        if free:
-            fixed = tuple(keys[i].name for i in range(len(keys)) if i not in free)
+        fixed = tuple(keys[i].name for i in range(len(keys)) if i not in free)
+        if free and not _determined(program, names.get(atom.map), fixed):
             loops.append(Loop(atom.map, fixed, tuple(keys[i].name for i in free)))
         else:
             lookups += 1
@@ -203,6 +204,30 @@ def cost_of(program: Program, trigger: Trigger, statement: Statement) -> Stateme
     else:
         kind = "O(slice)" if loops else "O(1)"
     return StatementCost(statement, kind, lookups, tuple(loops))
+
+
+def _determined(program: Program, read: MapDef | None, bound: tuple[str, ...]) -> bool:
+    """Whether a slice has one entry at most, because primary keys fix the rest."""
+    if read is None or not read.definitions:
+        return False
+    tables = {relation.name: relation for relation in program.relations}
+    for definition in read.definitions:
+        atoms = list(_atoms(definition))
+        known = set(bound)
+        before = -1
+        while before != len(known):
+            before = len(known)
+            for atom in atoms:
+                if isinstance(atom, Relation):
+                    table = tables[atom.name]
+                    key = {atom.variables[place] for place in table.key_positions}
+                    if table.key and key <= known:
+                        known |= set(atom.variables)
+                elif isinstance(atom, Lift) and variables_of(atom.term) <= known:
+                    known.add(atom.variable)
+        if not {key.name for key in read.keys} <= known:
+            return False
+    return True
 
 
 def _atoms(term: Term) -> Iterator[MapRead | MapEnd | Relation | Lift]:

@@ -31,7 +31,7 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
-from cumulus.compiler.share import canonical, is_value
+from cumulus.compiler.share import Canonical, canonical, is_value
 
 HIDDEN = "'"
 """Marks a definition's variables while they stand beside a trigger's, so that the two never meet."""
@@ -100,6 +100,7 @@ class Materializer:
         self.rules: list[Rule] = []
         self._by_form: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
         self._by_skeleton: dict[str, Group] = {}
+        self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
         self._todo: list[Column] = []
 
     def add(
@@ -161,13 +162,19 @@ class Materializer:
             factors = list(body[0].factors)
             if self.options.lookups and self.options.rely:
                 factors = without_lookups(keys, factors, self.tables)
-            form = canonical(keys, factors)
+            form = self._canonical(keys, tuple(factors))
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
             return identity, form.skeleton, form.keys, [Monomial(body[0].coefficient, tuple(factors))]
         # A sum of joins: rare, and shared only when it is written alike.
         names = {name: f"v{index}" for index, name in enumerate(keys)}
         skeleton = f"[{','.join(names.values())}] {sum_of(rename(m.term(), names) for m in body)}"
         return (skeleton, "1"), skeleton, keys, body
+
+    def _canonical(self, keys: tuple[str, ...], factors: tuple[Term, ...]) -> Canonical:
+        """Return the canonical form; triggers for +, - and batches ask for the same ones."""
+        if (keys, factors) not in self._forms:
+            self._forms[keys, factors] = canonical(keys, factors)
+        return self._forms[keys, factors]
 
     def _type(self, body: list[Monomial]) -> SqlType:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)

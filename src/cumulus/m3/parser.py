@@ -79,7 +79,7 @@ class _ProgramReader:
                 continue
             else:
                 tokens.fail("expected RELATION, MAP, VIEW or ON")
-            self.places.spans.setdefault(part, (start, tokens.position))
+            self.places.spans[part] = (start, tokens.position)  # of two of one name, the second is the wrong one
             if tokens.peek().kind is not TokenKind.END:
                 tokens.expect(";", "after the declaration")
         relations, maps, triggers = make_triggers(self.rules, self.relations, self.maps, tokens, self.places)
@@ -308,12 +308,11 @@ class _ProgramReader:
         while not tokens.accept(")"):
             if domains:
                 tokens.expect(",", "or ')'")
-            place = tokens.peek()
             whole = tokens.at_sign("(")
             variables = self.terms.variables("(", ")") if whole else (self.terms.variable(),)
             tokens.expect(":", "and the relation that the variables range over")
-            relation, column = tokens.peek().text, ""
-            self.terms.call_name("a relation")
+            place, column = tokens.peek(), ""
+            relation = self.terms.call_name("a relation")
             if not whole:
                 tokens.expect(".", "and a column")
                 column = self.terms.variable("a column")

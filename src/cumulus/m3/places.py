@@ -34,10 +34,17 @@ class Places:
     tokens: list[Token]
     spans: dict[Part, tuple[int, int]] = field(default_factory=dict)
 
-    def find(self, part: Part, word: str = "") -> tuple[int, int]:
-        """Return line and column of the first `word` inside `part`, or of the part; (0, 0) if it is not there."""
+    def find(self, part: Part, word: str = "", *, in_term: bool = False) -> tuple[int, int]:
+        """Return line and column of the first `word` inside `part`, or of the part; (0, 0) if it is not there.
+
+        With `in_term`, the target of a statement is passed over if `word` stands in its term too.
+        """
         if part not in self.spans:
             return 0, 0
         start, stop = self.spans[part]
-        found = next((token for token in self.tokens[start:stop] if word and token.text == word), self.tokens[start])
-        return found.line, found.column
+        inside = self.tokens[start:stop]
+        found = [token for token in inside if word and token.text == word] or inside[:1]
+        if in_term:
+            op = next((place for place, token in enumerate(inside) if token.is_sign("+=", ":=")), 0)
+            found = [token for token in inside[op:] if token in found] or found
+        return found[0].line, found[0].column

@@ -19,12 +19,13 @@ Types = Mapping[str, SqlType | None]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: in which part, at which word of it, and what to do."""
+    """One thing that is wrong: in which part, at which word of it (of its term, if `in_term`), and what to do."""
 
     part: Part
     message: str
     word: str = ""
     hint: str = ""
+    in_term: bool = False
 
 
 def repeated(names: Collection[str]) -> list[str]:

@@ -86,9 +86,10 @@ def make_triggers(
         Gets the places of triggers and statements.
     """
     known = {relation.name: relation for relation in relations}
+    declared = frozenset(known)
     for rule in rules:
         if rule.on is not On.BATCH:
-            _infer_relation(rule, known, frozenset(relation.name for relation in relations))
+            _infer_relation(rule, known, declared)
     for rule in rules:
         _close(rule, known)
     merged = _merged(rules)
@@ -105,7 +106,8 @@ def make_triggers(
             _place(places, ("statement", index, position), item.span)
         statements = tuple(item.statement for item in rule.statements)
         triggers.append(Trigger(rule.on, rule.relation, tuple(rule.variables), statements))
-    return tuple(known.values()), (*maps, *domains.maps), tuple(triggers)
+    inferred = [relation for name, relation in known.items() if name not in declared]
+    return (*relations, *inferred), (*maps, *domains.maps), tuple(triggers)
 
 
 def _place(places: Places, part: Part, span: tuple[int, int]) -> None:
@@ -237,7 +239,7 @@ class _Domains:
                 continue
             held = self._map(domain)
             if len(held.keys) != len(domain.variables):
-                self.tokens.fail(
+                self.tokens.wrong(
                     f"{domain.relation} has {len(held.keys)} columns, not {len(domain.variables)}", domain.place
                 )
             factors.append(Exists(MapRead(held.name, held.values[0].name, tuple(map(Var, domain.variables)))))
@@ -250,9 +252,9 @@ class _Domains:
             return self._of[known]
         relation = self.relations.get(domain.relation)
         if relation is None:
-            self.tokens.fail(f"{domain.relation} is no relation here", domain.place)
+            self.tokens.wrong(f"{domain.relation} is no relation here", domain.place)
         if domain.column and domain.column not in relation.column_names:
-            self.tokens.fail(f"{domain.relation} has no column {domain.column}", domain.place)
+            self.tokens.wrong(f"{domain.relation} has no column {domain.column}", domain.place)
         columns = [column for column in relation.columns if domain.column in ("", column.name)]
         name = _fresh("_".join(["domain", *filter(None, known)]), self.taken)
         self.taken.add(name)

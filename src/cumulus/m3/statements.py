@@ -113,7 +113,7 @@ def _statement(
     if statement.op == ":=" and trigger.variables:
         hint = "A := statement runs after the whole transaction: it has no event variables."
     for name in sorted(inputs(statement.term) - events):
-        yield Problem(part, f"nothing binds {name}", name, hint)
+        yield Problem(part, f"nothing binds {name}", name, hint, in_term=True)
     for name in statement.keys:
         if name not in events and name not in outputs(statement.term) and name not in inputs(statement.term):
             yield Problem(part, f"the term does not bind the key {name}", name, hint)

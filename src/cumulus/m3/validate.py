@@ -92,7 +92,8 @@ def problems(program: Program, functions: Collection[str] = ()) -> tuple[Problem
 def _error(found: Iterable[Problem], program: Program, places: Places | None) -> ValidationError:
     told: list[tuple[tuple[int, int], Problem]] = []
     for problem in found:
-        told.append((places.find(problem.part, problem.word) if places else (0, 0), problem))
+        found_at = places.find(problem.part, problem.word, in_term=problem.in_term) if places else (0, 0)
+        told.append((found_at, problem))
     told.sort(key=lambda item: item[0])
     (line, column), first = told[0]
 
