@@ -73,9 +73,9 @@ def test_errors_are_one_paragraph_with_a_way_out(folders: Path) -> None:
 
 
 def test_ctrl_c_ends_after_the_running_epoch(folders: Path) -> None:
+    given = ["run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
     run = subprocess.Popen(
-        [*CUMULUS, "run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
-        + ["--host", "embedded", "--trigger", "100ms"],
+        [*CUMULUS, *given, "--host", "embedded", "--trigger", "100ms"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -16,6 +16,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, MismatchError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
+from cumulus.spark.measure import measure
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
 
 if TYPE_CHECKING:
@@ -102,3 +103,18 @@ def test_an_output_without_its_checkpoint_is_refused(spark: SparkSession, tmp_pa
         maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "elsewhere", tmp_path / "checkpoint")
     manifest = json.loads((tmp_path / "out" / "epochs" / "1.json").read_text())
     assert manifest["counts"]["events"] == stream.events
+
+
+def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 5)
+    for _ in range(3):
+        stream.write()
+    rows = measure(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", layout="one-round", buckets=2)
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert sum(row["events"] for row in rows) == stream.events
+    for row in rows:
+        parts = [row[f"{name}_ms"] for name in ("source", "pack", "engine", "state", "sink", "shuffle")]
+        assert min(parts) >= 0
+        assert sum(parts) == pytest.approx(row["trigger_ms"], abs=1.0)
+    for epoch, expected in stream.expected.items():
+        assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected

@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from cumulus.cli.bench import bench
 from cumulus.cli.compile import compile_command, explain_command
 from cumulus.cli.doctor import doctor
 from cumulus.cli.query import query
@@ -28,6 +29,7 @@ app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
 app.command("doctor")(doctor)
+app.add_typer(bench)
 
 
 def _version(wanted: bool) -> None:

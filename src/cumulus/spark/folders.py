@@ -7,6 +7,7 @@ of its epoch, so Spark's own offset log makes a replay read the same ones.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cumulus.spark.streams import Frame
 
-PACKED = "bucket int, source string, payload binary"
+PACKED = "bucket int, source string, payload binary, read_s double, pack_s double"
 """The schema of packed rows, whatever source they come from."""
 
 
@@ -88,24 +89,43 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
         label = f"{partition.relation}/{partition.name}"
+        started = time.perf_counter()
         with told():
             reading = read_file(source, relation, file_path(source, partition.name), label)
         faults.reach("after-read")
-        yield packed_batch(pack([reading], settings.plan), settings.keys, label, all_buckets=partition.first)
+        read = time.perf_counter()
+        payloads = pack([reading], settings.plan)
+        seconds = (read - started, time.perf_counter() - read)
+        yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first)
 
 
 def packed_batch(
-    payloads: Sequence[bytes], keys: Sequence[int], source: str, *, all_buckets: bool = False
+    payloads: Sequence[bytes],
+    keys: Sequence[int],
+    source: str,
+    seconds: tuple[float, float],
+    *,
+    all_buckets: bool = False,
 ) -> pa.RecordBatch:
-    """Return payloads (one per bucket) as rows of `PACKED`; empty ones are left out unless all buckets are to wake."""
+    """Return payloads (one per bucket) as rows of `PACKED`.
+
+    Parameters
+    ----------
+    seconds
+        Spent on reading and on packing.
+    all_buckets
+        Also empty payloads, to wake every bucket.
+    """
     rows = [(key, payload) for key, payload in zip(keys, payloads, strict=True) if payload or all_buckets]
     return pa.RecordBatch.from_arrays(
         [
             pa.array([key for key, _ in rows], pa.int32()),
             pa.array([source] * len(rows), pa.string()),
             pa.array([payload for _, payload in rows], pa.binary()),
+            pa.array([seconds[0]] * len(rows), pa.float64()),
+            pa.array([seconds[1]] * len(rows), pa.float64()),
         ],
-        names=["bucket", "source", "payload"],
+        names=["bucket", "source", "payload", "read_s", "pack_s"],
     )
 
 
@@ -140,12 +160,15 @@ def packed_frame(stream: Frame, program: str, plan: Plan, keys: Sequence[int]) -
         epoch = int(context.getLocalProperty("streaming.sql.batchId") or -1) + 1
         relation = program_of(program).relation(source.relation)
         if partition == 0:
-            yield packed_batch([b""] * plan.buckets, keys, "", all_buckets=True)
+            yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)
         for number, batch in enumerate(batches):
             label = f"{source.relation}/{epoch:09d}-{partition:05d}-{number:05d}"
+            started = time.perf_counter()
             with told():
                 reading = read_table(source, relation, pa.Table.from_batches([batch]), label)
             faults.reach("after-read")
-            yield packed_batch(pack([reading], plan), keys, label)
+            read = time.perf_counter()
+            payloads = pack([reading], plan)
+            yield packed_batch(payloads, keys, label, (read - started, time.perf_counter() - read))
 
     return stream.frame.mapInArrow(pack_partition, PACKED)
