@@ -76,3 +76,15 @@ def test_the_line_is_quoted_under_a_caret():
 def test_an_empty_script_is_an_empty_program():
     program = compile_sql("-- nothing\n")
     assert (program.relations, program.maps, program.views) == ((), (), ())
+
+
+def test_quotes_and_semicolons_in_comments_and_strings_do_not_split_statements():
+    program = compile_sql(
+        """CREATE TABLE r (a INT, -- it's a number; as such
+  b VARCHAR) WITH (keep = none);  /* not; this 'one */
+CREATE VIEW v AS -- as; it's
+  SELECT b, COUNT(*) AS n FROM r WHERE b <> 'x;y AS z' GROUP BY b;
+CREATE TABLE s (a INT);"""
+    )
+    assert [table.name for table in program.relations] == ["r", "s"]
+    assert [table.keep for table in program.relations] == ["none", "auto"]

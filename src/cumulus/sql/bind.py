@@ -259,7 +259,12 @@ class Binder:
                 continue
             if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
                 fitted[index] = self.cast(literal, target, at)
-            elif found.is_integer and target.is_integer and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1):
+            elif (
+                name in _ARITHMETIC
+                and found.is_integer
+                and target.is_integer
+                and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1)
+            ):
                 fitted[index] = Const(literal.value, target)
         return tuple(fitted)
 

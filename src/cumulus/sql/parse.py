@@ -46,8 +46,13 @@ def parse_script(text: str, name: str = "") -> Script:
     >>> [type(statement).__name__ for statement in script.statements]
     ['CreateTable', 'CreateView']
     """
-    source = Source(text, name)
-    tokens = _tokens(source)
+    tokens = _tokens(Source(text, name))
+    source = Source(
+        text,
+        name,
+        tuple(token.start for token in tokens if token.token_type is TokenType.SEMICOLON),
+        tuple(token.start for token in tokens if token.text.upper() == "AS"),
+    )
     blanked, options, stricts = _own_clauses(source, tokens)
     statements: list[Statement] = []
     for tree in _trees(source, blanked):
@@ -126,7 +131,7 @@ def _statement(
         kind = str(tree.args.get("kind") or "").upper()
         at = offset_of(tree)
         if kind == "TABLE" and isinstance(tree.this, exp.Schema):
-            return CreateTable(create_table(source, tree, _clause_of(tree, options)), at)
+            return CreateTable(create_table(source, tree, _clause_of(source, tree, options)), at)
         if kind == "VIEW":
             return _create_view(source, tree, at in stricts)
         if kind == "TABLE":
@@ -153,24 +158,21 @@ def _unparsed(source: Source, tree: exp.Command) -> SqlSyntaxError:
     """Return the error in a statement that sqlglot gave up on: parse what follows AS for the place."""
     rest = str(tree.expression.name if isinstance(tree.expression, exp.Expression) else tree.expression)
     begin = source.text.find(rest.strip())
-    body = re.compile(r"\bAS\b", re.IGNORECASE).search(source.text, max(begin, 0))
-    if begin >= 0 and body is not None:
-        end = source.statement_end(body.end())
+    body = source.after_as(begin)
+    if begin >= 0:
         # Blanks in front keep the offsets true.
-        before = re.sub(r"[^\n]", " ", source.text[: body.end()])
-        _trees(source, before + source.text[body.end() : end])
+        before = re.sub(r"[^\n]", " ", source.text[:body])
+        _trees(source, before + source.text[body : source.statement_end(body)])
     return SqlSyntaxError("not valid SQL", hint="Look at the statement's first words.", **source.place(begin))
 
 
-def _clause_of(tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]) -> dict[str, tuple[str, int]]:
-    """Return the WITH options of a CREATE TABLE: the first clause after the table's last named thing."""
-    last = max((node.meta.get("end", -1) for node in tree.walk() if node.meta), default=-1)
+def _clause_of(
+    source: Source, tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]
+) -> dict[str, tuple[str, int]]:
+    """Return the WITH options of a CREATE TABLE: those that stand in the same statement."""
     begin = offset_of(tree)
-    for at in sorted(options):
-        if at > begin and at > last - 1:
-            following = [other for other in options if other < at and other > begin]
-            return options[min([at, *following])]
-    return {}
+    end = source.statement_end(begin)
+    return next((values for at, values in options.items() if begin < at < end), {})
 
 
 def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
@@ -185,8 +187,7 @@ def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
     body = tree.expression
     if body is None:
         raise SqlSyntaxError("CREATE VIEW needs AS SELECT …", **source.place(at))
-    begin = re.compile(r"\bAS\b", re.IGNORECASE).search(source.text, max(at, 0))
-    start = begin.end() if begin else at
+    start = source.after_as(at)
     end = source.statement_end(start)
     return CreateView(
         name=identifier(target.this),

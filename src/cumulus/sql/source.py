@@ -14,6 +14,9 @@ class Source:
 
     text: str
     name: str = ""
+    # Offsets of the semicolons and of the words AS, comments and strings left out.
+    semicolons: tuple[int, ...] = ()
+    words_as: tuple[int, ...] = ()
 
     def place(self, at: int) -> dict[str, Any]:
         """Return line, column, text and name of an offset, as the keywords of a `SqlError`."""
@@ -24,16 +27,11 @@ class Source:
 
     def statement_end(self, start: int) -> int:
         """Return the offset of the semicolon that ends the statement around `start`, or the text's end."""
-        quote = ""
-        for index in range(start, len(self.text)):
-            char = self.text[index]
-            if quote:
-                quote = "" if char == quote else quote
-            elif char in "'\"":
-                quote = char
-            elif char == ";":
-                return index
-        return len(self.text)
+        return next((at for at in self.semicolons if at >= start), len(self.text))
+
+    def after_as(self, start: int) -> int:
+        """Return the offset behind the first AS after `start`, or the text's end."""
+        return next((at + 2 for at in self.words_as if at >= start), len(self.text))
 
 
 def identifier(node: Any) -> str:
