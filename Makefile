@@ -16,6 +16,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads,test]'
 	touch $@
 
+# A year of flights through Spark, every view checked. Goes on after an interruption; DEMO=--fresh starts anew.
+demo: $(VENV)/.demo
+	$(BIN)/cumulus demo $(DEMO)
+
 install-demo: $(VENV)/.demo
 install-test: $(VENV)/.test
 

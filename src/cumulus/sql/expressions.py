@@ -50,6 +50,9 @@ _PART_NAMES = {"DOW": "dayofweek", "DOY": "dayofyear"}
 def expression_of(source: Source, tree: Any) -> Expr:
     """Return the expression that `tree` is; UnsupportedError names what has no place here."""
     at = offset_of(tree)
+    if tree.args.get("negate"):
+        # sqlglot marks the LIKE of a NOT LIKE; other negations are nodes of their own.
+        return Call("not", (expression_of(source, _unmarked(tree)),), at)
     name = _BINARY.get(type(tree))
     if name is not None:
         args = (tree.this, tree.expression)
@@ -91,6 +94,13 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return _condition(source, tree, at)
 
 
+def _unmarked(tree: Any) -> Any:
+    """Return a copy of `tree` without the mark that negates it."""
+    plain = tree.copy()
+    plain.set("negate", None)
+    return plain
+
+
 def _condition(source: Source, tree: Any, at: int) -> Expr:
     def sub(node: Any) -> Expr:
         return expression_of(source, node)
@@ -115,10 +125,11 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
                 raise _refuse(source, tree, "IN over an array")
             return Call("in", (sub(tree.this), *(sub(item) for item in tree.expressions)), at)
         case exp.Escape():
-            inner = sub(tree.this)
+            inner = sub(_unmarked(tree.this))
             if not isinstance(inner, Call):
                 raise _refuse(source, tree, "ESCAPE")
-            return Call(inner.name, (*inner.args, sub(tree.expression)), at)
+            like = Call(inner.name, (*inner.args, sub(tree.expression)), at)
+            return Call("not", (like,), at) if tree.this.args.get("negate") else like
         case exp.Case():
             return _case(source, tree, at)
         case exp.If():

@@ -37,7 +37,7 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
         case exp.Subquery():
             inner = query_of(source, tree.this)
             if any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
-                _refuse(source, tree, "ORDER BY or LIMIT on a parenthesised query")
+                raise _refuse(source, tree, "ORDER BY or LIMIT on a parenthesised query")
             return inner
         case exp.Select():
             return _select(source, tree)
