@@ -130,8 +130,8 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned: Planned = {}
     home: tuple[Group, tuple[str, ...]] | None = None
-    for summed in view.sums:
-        if summed.name == "n" and not options.counts and not _asked_for(view, "n"):
+    for index, summed in enumerate(view.sums):
+        if index == 0 and not options.counts and not _asked_for(view, summed.name):
             continue
         body = monomials(product_of([view.body, summed.term]))
         column, order = materializer.add(view.group, body, home=home if options.payloads else None, hint=summed.name)
@@ -202,7 +202,7 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
         maps=tuple(maps),
         select=select,
         where=None if view.having is None else finished(view.having, names),
-        repeat=names["n"] if view.repeat else None,
+        repeat=names[view.sums[0].name] if view.repeat else None,
         order_by=ordering(view.order_by, names),
         limit=view.limit,
         offset=view.offset,

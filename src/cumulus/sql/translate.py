@@ -71,11 +71,11 @@ class BoundView:
     body
         The join with its conditions: multiplicities of joined rows.
     sums
-        What is added up; the count of rows comes first and is called `n`.
+        What is added up; the count of rows comes first.
     select, having, order_by
         Scalars over the group's variables and the names of `sums`.
     repeat
-        A plain SELECT: every row stands `n` times.
+        A plain SELECT: every row stands as often as its count says.
     variables
         Types of all variables.
     """
@@ -425,7 +425,8 @@ class _Sums:
     def __init__(self, scope: Scope, *, keyless: bool) -> None:
         self.variables = scope.variables
         self.keyless = keyless
-        self.columns: list[Summed] = [Summed("n", ONE, BIGINT)]
+        self.columns: list[Summed] = []
+        self.column(ONE, BIGINT, "n")
 
     def column(self, term: Term, found: SqlType, hint: str) -> Scalar:
         """Return the name of the sum of `term` as a variable, adding it if it is new."""
