@@ -16,10 +16,10 @@ SOURCES = [*MODULES, *sorted((ROOT / "tests").rglob("*.py"))]
 FILE_LINES = 500
 FUNCTION_LINES = 70
 
-LONG_FILES = {
-    "src/cumulus/engine/values.py": "one code generator, a method per kind of factor",
-}
+LONG_FILES: dict[str, str] = {}
+"""File → why it may be longer."""
 LONG_FUNCTIONS: dict[str, str] = {}
+"""`file:function` → why it may be longer."""
 
 
 def name_of(path: Path) -> str:
