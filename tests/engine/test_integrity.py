@@ -1,8 +1,6 @@
-"""Keys and references where rows are kept: every named error, and net changes split as brute force splits them."""
+"""Keys and references where rows are kept: every named error."""
 
 from __future__ import annotations
-
-from hypothesis import strategies as st
 
 from cumulus.compiler import compile_sql
 from cumulus.engine.integrity import Integrity
@@ -68,12 +66,6 @@ def test_in_a_transaction_a_reference_need_only_hold_at_its_end() -> None:
     assert isinstance(integrity.settle(duties), OrphanError)
     engine.on_event(1, "parents", (5, 0))
     assert integrity.settle(duties) is None
-
-
-ROWS = {
-    "parents": st.tuples(st.integers(1, 2), st.integers(0, 1)),
-    "children": st.tuples(st.integers(1, 2), st.sampled_from([1, 2, None])),
-}
 
 
 def test_a_row_may_refer_to_itself() -> None:
