@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-kill install-demo install-test clean
+.PHONY: demo test test-slow test-kill install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads,test]'
 	touch $@
 
+# A year of flights through Spark, every view checked. Goes on after an interruption; DEMO=--fresh starts anew.
+demo: $(VENV)/.demo
+	$(BIN)/cumulus demo $(DEMO)
+
 install-demo: $(VENV)/.demo
 install-test: $(VENV)/.test
 
@@ -25,6 +29,10 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 -m "not kill and not slow"
+
+# Long comparisons with DuckDB and with published answers.
+test-slow: $(VENV)/.test
+	$(BIN)/pytest -m slow
 
 # Kills the driver, the JVM and workers of the Spark host at named points and at random; about ten minutes.
 test-kill: $(VENV)/.test

@@ -22,7 +22,7 @@ CUMULUS = [sys.executable, "-c", "from cumulus.cli.main import main; main()"]
 
 
 def cumulus(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CUMULUS, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*CUMULUS, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
 
 
 def run_embedded(folders: Path) -> subprocess.CompletedProcess[str]:

@@ -277,3 +277,12 @@ def test_a_source_may_name_the_key(tmp_path: Path) -> None:
     assert ask(tmp_path, "SELECT k, s::INT FROM v") == [(1, 1)]
     with pytest.raises(UsageError, match="no column 'x'"):
         run(tmp_path, sql, f"r={tmp_path}/in,key=x")
+
+
+def test_of_too_many_deletions_the_last_are_refused(tmp_path: Path) -> None:
+    sql = "CREATE TABLE r (a INT) WITH (keep = all); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a;"
+    rows = [{"a": 1, "op": op} for op in "ididd"] + [{"a": 2, "op": "d"}, {"a": 2, "op": "i"}]
+    json_lines(tmp_path / "in" / "r" / "1.json", rows)
+    run(tmp_path, sql)
+    assert [position for _, position, _ in quarantine(tmp_path)] == [5]
+    assert ask(tmp_path, "FROM v") == []

@@ -2,12 +2,14 @@
 
 import itertools
 import random
+from collections import Counter
 
 import pytest
 
 from cumulus.catalog.partition import bucket_of
+from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
-from cumulus.errors import LayoutError
+from cumulus.errors import LayoutError, UnsupportedError
 from cumulus.m3 import parse
 from cumulus.m3.layout import choose_layout, lay_out
 
@@ -33,6 +35,9 @@ class RandomProgram:
             for sign, factor in (("+", ""), ("-", "-1 * ")):
                 statements = "; ".join(f"{target} += {factor}({term})" for target, term in filter(None, body))
                 lines.append(f"ON {sign}{relation}({', '.join(columns)}) {{ {statements} }}")
+            row = f"{relation}({', '.join(columns)})"
+            statements = "; ".join(f"{target} += {row} * ({term})" for target, term in filter(None, body))
+            lines.append(f"ON BATCH {relation} {{ {statements} }}")
         return "\n".join(lines)
 
     def statement(self, target: str, columns: str) -> tuple[str, str] | None:
@@ -110,25 +115,45 @@ def contents(engine, program):
     return {definition.name: dict(engine.items(definition.name)) for definition in program.maps}
 
 
-def assert_merged_is_embedded(layout, events, buckets, epoch=5):
+def feed(engine, events, batches):
+    """One epoch: relations in `batches` by their net change, one after the other; the others event by event."""
+    for sign, relation, row in events:
+        if relation not in batches:
+            engine.on_event(sign, relation, row)
+    for relation in sorted(batches):
+        net = Counter()
+        for sign, other, row in events:
+            if other == relation:
+                net[row] += sign
+        if any(net.values()):
+            engine.on_batch(relation, {row: count for row, count in net.items() if count})
+
+
+def assert_merged_is_embedded(layout, events, buckets, *, batched=False, epoch=5):
     program = layout.program
+    batches = layout.batches if batched else frozenset()
     embedded = Interpreter(program)
     spread = [Interpreter(layout.bucket_program(bucket)) for bucket in range(buckets)]
     events = list(events)
     for start in range(0, len(events), epoch):
+        block = events[start : start + epoch]
         for engine in (embedded, *spread):
             engine.begin()
-        for sign, relation, row in events[start : start + epoch]:
-            embedded.on_event(sign, relation, row)
-            position = layout.key_position(relation)
-            homes = range(buckets) if position is None else [bucket_of(row[position], buckets)]
-            for home in homes:
-                spread[home].on_event(sign, relation, row)
+        feed(embedded, block, batches)
+        for bucket, engine in enumerate(spread):
+            mine = [event for event in block if bucket in homes(layout, event, buckets)]
+            feed(engine, mine, batches)
         for engine in (embedded, *spread):
             engine.commit()
         whole = contents(embedded, program)
         for name, expected in whole.items():
             assert layout.merged(name, [engine.items(name) for engine in spread]) == expected, name
+
+
+def homes(layout, event, buckets):
+    _, relation, row = event
+    position = layout.key_position(relation)
+    return range(buckets) if position is None else [bucket_of(row[position], buckets)]
 
 
 def every_choice():
@@ -137,8 +162,9 @@ def every_choice():
         yield {name: column for name, column in choice if column}
 
 
+@pytest.mark.parametrize("batched", [False, True], ids=["events", "batches"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_merged_buckets_are_the_embedded_engine(seed):
+def test_merged_buckets_are_the_embedded_engine(seed, batched):
     program = parse(RandomProgram(seed).text())
     legal = 0
     for choice in every_choice():
@@ -148,7 +174,7 @@ def test_merged_buckets_are_the_embedded_engine(seed):
             continue
         legal += 1
         rng = random.Random(seed)
-        assert_merged_is_embedded(layout, random_events(rng, 40), rng.randint(1, 8))
+        assert_merged_is_embedded(layout, random_events(rng, 40), rng.randint(1, 8), batched=batched)
     assert legal >= 1, "one bucket is always legal"
 
 
@@ -164,3 +190,39 @@ def test_the_chosen_layout_is_legal_and_right(seed):
 def test_most_random_programs_can_be_partitioned_somehow():
     found = [choose_layout(parse(RandomProgram(seed).text())) for seed in range(SEEDS)]
     assert sum(not layout.one_bucket for layout in found) > SEEDS // 2  # else the law above says nothing
+
+
+TABLES = """
+CREATE TABLE r (a INT, b INT);
+CREATE TABLE s (b INT, c INT);
+CREATE TABLE t (c INT);
+"""
+VIEWS = {
+    "three relations": "SELECT a, SUM(r.b * s.c) AS v FROM r, s, t WHERE r.b = s.b AND s.c = t.c GROUP BY a",
+    "grouped by the key": "SELECT r.b, AVG(c) AS v FROM r JOIN s ON r.b = s.b GROUP BY r.b",
+    "no group": "SELECT SUM(a) AS v, MIN(b) AS low, MAX(b) AS high FROM r",
+    "distinct": "SELECT b, COUNT(DISTINCT a) AS v FROM r GROUP BY b",
+    "self-join": "SELECT x.a, COUNT(*) AS n FROM r x, r y WHERE x.b = y.b GROUP BY x.a",
+    "nested": "SELECT b, SUM(a) AS v FROM r WHERE a > (SELECT COUNT(*) FROM t) GROUP BY b",
+    "not exists": "SELECT r.b, COUNT(*) AS n FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.b = r.b) GROUP BY r.b",
+    "a bag": "SELECT a, c FROM r JOIN s USING (b)",
+}
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["events", "batches"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_compiled_views_merge_to_the_embedded_engine_in_every_legal_layout(view, batched):
+    try:
+        program = compile_sql(f"{TABLES} CREATE VIEW v AS {VIEWS[view]};")
+    except UnsupportedError as gap:
+        pytest.skip(f"not compiled yet: {gap.message}")
+    legal = 0
+    for choice in every_choice():
+        try:
+            layout = lay_out(program, choice)
+        except LayoutError:
+            continue
+        legal += bool(choice)
+        rng = random.Random(len(choice))
+        assert_merged_is_embedded(layout, random_events(rng, 60), 3, batched=batched)
+    assert legal, "some relation can be partitioned in each of these"

@@ -72,11 +72,12 @@ def hits(tmp_path: Path) -> list[str]:
     return [" ".join(line.split()[:2]) for line in (tmp_path / "hits.log").read_text().splitlines()]
 
 
-def test_workers_die_at_every_point(tmp_path: Path) -> None:
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_workers_die_at_every_point(tmp_path: Path, buckets: int) -> None:
     stream = stream_of(tmp_path, 1)
     wishes = ["after-read:2", "after-read:9", "in-pack:5", "in-pack:14", "in-handler:2", "in-handler:7"]
     wishes += ["after-state-write:3", "after-state-write:8", "in-compaction:1", "in-compaction:3"]
-    run_until_done(stream, tmp_path / "out", ",".join(wishes))
+    run_until_done(stream, tmp_path / "out", ",".join(wishes), buckets)
     assert sorted(hits(tmp_path)) == sorted(wish.replace(":", " ") for wish in wishes)
     check(stream, tmp_path / "out")
 
@@ -104,7 +105,7 @@ def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
 
 
 def test_twenty_random_kills(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, 3, epochs=60)
+    stream = stream_of(tmp_path, 3, epochs=120)
     draw = random.Random(3)
     out = tmp_path / "out"
     killed = 0

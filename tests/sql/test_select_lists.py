@@ -69,3 +69,12 @@ def test_stars_joins_and_aliases(select):
 def test_columns_of_the_view_may_be_named():
     view = compile_sql(SCHEMA + "CREATE VIEW v (k, total) AS SELECT a, SUM(b) FROM r GROUP BY a").views[0]
     assert [column.name for column in view.columns] == ["k", "total"]
+
+
+@pytest.mark.parametrize("alias", ["n", "s", "odd", "v"])
+def test_an_alias_may_be_what_the_compiler_calls_its_own_columns(alias):
+    view = compile_sql(SCHEMA + f"CREATE VIEW v AS SELECT b, a IS NULL AS {alias} FROM r").views[0]
+    assert str(view.repeat) not in {str(scalar) for scalar in view.select}
+    counted = f"CREATE VIEW v AS SELECT b AS {alias}, a + 1 AS k, SUM(f) AS x, COUNT(*) AS y FROM r GROUP BY b, a + 1"
+    selected = [str(scalar) for scalar in compile_sql(SCHEMA + counted).views[0].select]
+    assert len(set(selected)) == 4

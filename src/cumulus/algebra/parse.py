@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Callable, Collection
 from decimal import Decimal
 
+from cumulus.algebra.casts import cast_value
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
 from cumulus.algebra.terms import (
     FALSE,
@@ -38,7 +38,8 @@ from cumulus.algebra.terms import (
     sum_of,
 )
 from cumulus.algebra.text import CALL_WORDS, COMPARISONS, HARD_WORDS, typed_literal
-from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, VARCHAR, Interval, SqlType, type_named
+from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, VARCHAR, SqlType, type_named
+from cumulus.errors import EvaluationError
 
 _COMPARISON_OF = {sign: name for name, sign in COMPARISONS.items()}
 _ADDITIVE = {"+": "add", "-": "sub"}
@@ -356,8 +357,8 @@ class TermReader:
                 return Const(dt.date.fromisoformat(token.text), DATE)
             if word == "TIMESTAMP":
                 return Const(dt.datetime.fromisoformat(token.text), TIMESTAMP)
-            return Const(_interval(token.text), INTERVAL)
-        except ValueError as problem:
+            return Const(cast_value(token.text, INTERVAL), INTERVAL)
+        except (ValueError, EvaluationError) as problem:
             self.tokens.fail(f"expected a {word} ({problem})", token)
 
     def _arguments(self) -> tuple[Scalar, ...]:
@@ -497,30 +498,3 @@ def _negated(conditions: list[Compare]) -> Term:
         only = conditions[0]
         return Compare("<>" if only.op == "=" else "=", only.left, only.right)
     return sum_of([ONE, negate(product_of(conditions))])
-
-
-_UNITS = {
-    "year": (12, 0, 0),
-    "month": (1, 0, 0),
-    "week": (0, 7, 0),
-    "day": (0, 1, 0),
-    "hour": (0, 0, 3_600_000_000),
-    "minute": (0, 0, 60_000_000),
-    "second": (0, 0, 1_000_000),
-    "millisecond": (0, 0, 1_000),
-    "microsecond": (0, 0, 1),
-}
-
-
-def _interval(text: str) -> Interval:
-    """Return the interval that ``'1 month -3 days'`` names."""
-    pieces = re.findall(r"([+-]?\d+)\s*([a-z]+)", text.lower())
-    if not pieces or re.sub(r"([+-]?\d+)\s*([a-z]+)|\s+", "", text.lower()):
-        raise ValueError(f"{text!r} is not made of whole numbers and units")
-    total = [0, 0, 0]
-    for amount, unit in pieces:
-        if unit.removesuffix("s") not in _UNITS:
-            raise ValueError(f"{unit!r} is no unit of time")
-        for place, size in enumerate(_UNITS[unit.removesuffix("s")]):
-            total[place] += int(amount) * size
-    return Interval(*total)

@@ -45,12 +45,8 @@ def spark(
     from cumulus.workloads.checks import views
 
     text = tpch.sql(query, columns="used", keys=keys)
-    stream = tpch.stream(
-        tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch"),
-        query=query,
-        batch=batch,
-        columns="used",
-    )
+    tables_folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
+    stream = tpch.stream(tables_folder, query=query, batch=batch, columns="used")
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         folder = Path(scratch)
         for number, epoch in zip(range(epochs), stream.epochs(), strict=False):

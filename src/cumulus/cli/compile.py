@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cumulus.errors import InputError
-from cumulus.m3.program import Program
+from cumulus.cli.programs import program_in
 
 
 class Format(StrEnum):
@@ -32,26 +31,6 @@ class Form(StrEnum):
 File = Annotated[Path, typer.Argument(help="A SQL script, or an M3 program (*.m3).", show_default=False)]
 
 
-def load_program(file: Path, *, rely: bool = True, keep: str = "auto", form: str = "") -> Program:
-    """Return the program of a SQL or M3 file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read; SQL and M3 errors carry their place in it.
-    """
-    from cumulus import m3
-    from cumulus.compiler import compile_sql
-
-    if file.suffix != ".m3":
-        return compile_sql(file, rely=rely, keep=keep, form=form)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"cannot read {file}: {problem}", hint="Give the path of a UTF-8 M3 file.") from None
-    return m3.parse(text, name=file.name)
-
-
 def compile_command(
     file: File,
     format: Annotated[Format, typer.Option(help="What to print.")] = Format.M3,
@@ -65,7 +44,7 @@ def compile_command(
     """
     from cumulus.m3.dataflow import to_dot, to_json, to_mermaid
 
-    program = load_program(file, rely=rely, keep=keep, form="" if form is Form.FULL else form.value)
+    program = program_in(file, rely=rely, keep=keep, form="" if form is Form.FULL else form.value)
     match format:
         case Format.M3:
             print(str(program), end="")
@@ -90,7 +69,7 @@ def explain_command(
     from cumulus.compiler.explain import explain
     from cumulus.m3.layout import choose_layout
 
-    program = load_program(file, rely=rely)
+    program = program_in(file, rely=rely)
     found = [explain(program, name) for name in ([view] if view else [v.name for v in program.views])]
     layout = choose_layout(program).explain()
     if as_json:

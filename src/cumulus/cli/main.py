@@ -9,6 +9,7 @@ from rich.console import Console
 
 from cumulus.cli.bench import bench
 from cumulus.cli.compile import compile_command, explain_command
+from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
 from cumulus.cli.query import query
 from cumulus.cli.run import run
@@ -28,6 +29,7 @@ app.command("compile")(compile_command)
 app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
+app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(bench)
 

@@ -11,21 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.algebra.scope import maps_of, outputs, variables_of
+from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import (
     AggSum,
-    Exists,
     Lift,
-    MapEnd,
-    MapRead,
     Product,
-    Range,
     Relation,
     Sum,
     Term,
-    Var,
 )
 from cumulus.errors import UnknownNameError
+from cumulus.m3.access import Pattern, reads_of
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
 
@@ -175,28 +171,16 @@ def needed_maps(program: Program, names: tuple[str, ...]) -> set[str]:
 def cost_of(program: Program, trigger: Trigger, statement: Statement) -> StatementCost:
     """Return what one statement touches when its trigger fires once."""
     names = {m.name: m for m in program.maps}
-    bound = set(trigger.variables)
     loops: list[Loop] = []
     lookups = 0
-    for atom in _atoms(statement.term):
-        if isinstance(atom, Relation):
-            bound |= set(atom.variables)
-            continue
-        if isinstance(atom, Lift):
-            bound.add(atom.variable)
-            continue
-        keys = names[atom.map].keys if atom.map in names else ()
-        free = [
-            index
-            for index, key in enumerate(atom.keys)
-            if key is None or isinstance(key, Range) or (isinstance(key, Var) and key.name not in bound)
-        ]
-        fixed = tuple(keys[i].name for i in range(len(keys)) if i not in free)
-        if free and not _determined(program, names.get(atom.map), fixed):
-            loops.append(Loop(atom.map, fixed, tuple(keys[i].name for i in free)))
+    for read in reads_of(trigger, statement):
+        keys = [key.name for key in names[read.map].keys] if read.map in names else []
+        pairs = list(zip(keys, read.patterns, strict=True))
+        fixed = tuple(name for name, pattern in pairs if pattern is Pattern.BOUND)
+        if len(fixed) < len(keys) and not _determined(program, names[read.map], fixed):
+            loops.append(Loop(read.map, fixed, tuple(name for name in keys if name not in fixed)))
         else:
             lookups += 1
-        bound |= set(outputs(atom))
     if statement.op == ":=":
         kind = "re-evaluation"
     elif any(not loop.bound for loop in loops):
@@ -206,9 +190,9 @@ def cost_of(program: Program, trigger: Trigger, statement: Statement) -> Stateme
     return StatementCost(statement, kind, lookups, tuple(loops))
 
 
-def _determined(program: Program, read: MapDef | None, bound: tuple[str, ...]) -> bool:
+def _determined(program: Program, read: MapDef, bound: tuple[str, ...]) -> bool:
     """Whether a slice has one entry at most, because primary keys fix the rest."""
-    if read is None or not read.definitions:
+    if not read.definitions:
         return False
     tables = {relation.name: relation for relation in program.relations}
     for definition in read.definitions:
@@ -230,19 +214,16 @@ def _determined(program: Program, read: MapDef | None, bound: tuple[str, ...]) -
     return True
 
 
-def _atoms(term: Term) -> Iterator[MapRead | MapEnd | Relation | Lift]:
-    """Yield what reads or binds, in the order of evaluation."""
+def _atoms(term: Term) -> Iterator[Relation | Lift]:
+    """Yield what binds variables in a definition."""
     match term:
-        case MapRead() | MapEnd() | Relation():
+        case Relation() | Lift():
             yield term
         case Product(parts) | Sum(parts):
             for part in parts:
                 yield from _atoms(part)
-        case AggSum(_, inner) | Exists(inner):
+        case AggSum(_, inner):
             yield from _atoms(inner)
-        case Lift(_, inner):
-            yield from _atoms(inner)
-            yield term
         case _:
             return
 

@@ -427,7 +427,7 @@ class TermCoder:
         inner = variables_of(term).difference(outputs(term))
         if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
             return False
-        return self._mentions_batch(term) or (self._loops > 0 and not outputs(term) and _reads(term))
+        return self._mentions_batch(term) or (self._loops > 0 and not outputs(term))
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = outputs(term)
@@ -496,7 +496,3 @@ class TermCoder:
 
 def _has_lift(term: Term | Range) -> bool:
     return isinstance(term, Lift) or any(_has_lift(child) for child in children(term))
-
-
-def _reads(term: Term | Range) -> bool:
-    return isinstance(term, (MapRead, MapEnd, Relation, Batch)) or any(_reads(child) for child in children(term))

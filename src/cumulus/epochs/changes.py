@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from cumulus.catalog.events import Row
@@ -65,12 +66,8 @@ def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
         positions = columns[names.index("_position")]
         orders = columns[names.index("_seq")] if "_seq" in names else [None] * len(positions)
         rows = zip(*columns[: names.index("_op")], strict=True)
-        into = found.setdefault(chunk.relation, [])
-        name, source = chunk.relation, chunk.source
-        into.extend(
-            Change(name, op, row, seq, source, position, epoch)
-            for op, row, seq, position in zip(operations, rows, orders, positions, strict=True)
-        )
+        fields = (repeat(chunk.relation), operations, rows, orders, repeat(chunk.source), positions, repeat(epoch))
+        found.setdefault(chunk.relation, []).extend(map(Change._make, zip(*fields, strict=False)))
     return found
 
 
@@ -166,27 +163,34 @@ def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple
         Row → how often it is there; None if rows are not kept (then nothing can be refused but updates).
     """
     net: dict[Row, int] = {}
-    cause: dict[Row, list[Change]] = {}
+    cause: dict[Row, Change] = {}
     refused: list[Refused] = []
     for change in changes:
-        if change.op == UPSERT:
+        op, row = change.op, change.row
+        if op == UPSERT:
             why = "has no primary key" if not relation.key else "does not keep its rows"
             refused.append(Refused(change, f"an update needs the old row, and {relation.name} {why}"))
             continue
-        net[change.row] = net.get(change.row, 0) + change.op
-        cause.setdefault(change.row, []).append(change)
+        net[row] = net.get(row, 0) + op
+        cause[row] = change
     moves: list[Move] = []
+    too_many: list[tuple[Row, int]] = []
     for row, count in net.items():
         if count < 0 and count_of is not None:
             short = -(count_of(row) + count)
             if short > 0:
-                deletions = [change for change in cause[row] if change.op == DELETE]
-                refused.extend(
-                    Refused(change, "absent row: there is nothing to delete") for change in deletions[-short:]
-                )
+                too_many.append((row, short))
                 count += short
         if count > 0:
-            moves.append(Move(relation.name, None, row, cause[row][-1], count))
+            moves.append(Move(relation.name, None, row, cause[row], count))
         elif count < 0:
-            moves.append(Move(relation.name, row, None, cause[row][-1], -count))
+            moves.append(Move(relation.name, row, None, cause[row], -count))
+    if too_many:
+        deletions: dict[Row, list[Change]] = {row: [] for row, _ in too_many}
+        for change in changes:
+            if change.op == DELETE and change.row in deletions:
+                deletions[change.row].append(change)
+        for row, short in too_many:
+            reason = "absent row: there is nothing to delete"
+            refused.extend(Refused(change, reason) for change in deletions[row][-short:])
     return moves, refused

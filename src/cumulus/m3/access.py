@@ -65,14 +65,16 @@ def accesses(program: Program) -> tuple[StatementAccess, ...]:
     ['m[=, loop]', 's[=, ..]']
     """
     return tuple(
-        StatementAccess(index, place, tuple(_reads(statement.term, _bound(trigger, statement))))
+        StatementAccess(index, place, reads_of(trigger, statement))
         for index, trigger in enumerate(program.triggers)
         for place, statement in enumerate(trigger.statements)
     )
 
 
-def _bound(trigger: Trigger, statement: Statement) -> frozenset[str]:
-    return frozenset(trigger.variables) if statement.op == "+=" else frozenset()
+def reads_of(trigger: Trigger, statement: Statement) -> tuple[Access, ...]:
+    """Return how one statement reads maps, in the order of its term."""
+    bound = frozenset(trigger.variables) if statement.op == "+=" else frozenset()
+    return tuple(_reads(statement.term, bound))
 
 
 def _reads(term: Term, bound: frozenset[str]) -> Iterator[Access]:

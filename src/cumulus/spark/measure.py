@@ -26,8 +26,9 @@ def measure(spark: SparkSession, program: Program, folder: Path, out: Path, **op
     -------
     list of dict
         `epoch`, `events`, `trigger_ms` (from commit to commit), `events_per_s`, and the parts in milliseconds:
-        `source` and `pack` (of all files together), `engine`, `state`, `sink` (of the slowest bucket, with the commit) and `shuffle`
-        (the rest: scheduling, planning, Spark's own logs). `events_per_s_without_engine` takes the engine's share out.
+        `source` and `pack` (of all files together), `engine`, `state`, `sink` (of the slowest bucket, with the
+        commit) and `shuffle` (the rest: scheduling, planning, Spark's own logs). `events_per_s_without_engine` takes
+        the engine's share out.
     """
     epochs: list[Epoch] = []
     maintain(spark, program, str(folder), out, on_epoch=epochs.append, **options)

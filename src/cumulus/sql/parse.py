@@ -1,4 +1,4 @@
-"""SQL text to `cumulus.sql.ast`: the only module that imports sqlglot.
+"""SQL text to `cumulus.sql.ast`, with sqlglot: the statements of a script, and what they share.
 
 sqlglot reads DuckDB's dialect; this module takes its tree apart, names every construct that has no place here, and
 keeps the place of everything. `WITH (…)` after CREATE TABLE and `STRICT` are ours: they are read from the tokens and

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow as pa
 from cumulus.errors import UsageError
 
 
-def ask(sql: str, views: Iterable[str], table_of: Callable[[str], pa.Table]) -> pa.Table:
+def ask(sql: str, views: Sequence[str], rows_of: Callable[[str], pa.Table]) -> pa.Table:
     """Return the result of a query over views.
 
     Parameters
@@ -19,7 +21,7 @@ def ask(sql: str, views: Iterable[str], table_of: Callable[[str], pa.Table]) -> 
         Any SELECT in DuckDB's dialect.
     views
         The names that it may mention.
-    table_of
+    rows_of
         Gives the rows of a view; called for those mentioned only.
 
     Raises
@@ -27,14 +29,31 @@ def ask(sql: str, views: Iterable[str], table_of: Callable[[str], pa.Table]) -> 
     UsageError
         If DuckDB refuses the SQL.
     """
-    names = {name.lower(): name for name in views}
     with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
         try:
-            mentioned = {name.lower() for name in connection.get_table_names(sql)}
-            for folded in sorted(mentioned & names.keys()):
-                connection.register(names[folded], table_of(names[folded]))
+            mentioned = _mentioned(connection, sql)
+            for name in views:
+                if name.lower() in mentioned:
+                    connection.register(name, rows_of(name))
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as problem:
-            raise UsageError(str(problem), hint=f"Views: {', '.join(names.values()) or 'none'}.") from None
-        except AttributeError:  # DuckDB gives None for what has no rows
-            raise UsageError("this is not a query", hint="Write a SELECT.") from None
+            raise UsageError(str(problem), hint=f"Views: {', '.join(views) or 'none'}.") from None
+
+
+def _mentioned(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    """Return the names of tables in a query, in lower case, by DuckDB's own parser."""
+    ((text,),) = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchall()
+    tree = json.loads(text)
+    if tree["error"]:
+        raise UsageError(f"{tree['error_message']}", hint="query takes one SELECT over the views.")
+    names: set[str] = set()
+    pending: list[Any] = tree["statements"]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                names.add(node["table_name"].lower())
+            pending.extend(node.values())
+    return names

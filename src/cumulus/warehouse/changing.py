@@ -12,6 +12,7 @@ from cumulus.algebra.scope import relations_of, rename
 from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import SqlType, coerce
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.program import MapDef
@@ -98,9 +99,12 @@ def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table]) ->
     engine.load(definition.name, zip(rows_of_keys, zip(*numbers, strict=True), strict=True))
 
 
-def _values(column: pa.ChunkedArray, sql_type: Any) -> list[Any]:
+def _values(column: pa.ChunkedArray, sql_type: SqlType | None) -> list[Any]:
     values = values_of(column, sql_type)
-    return column.to_pylist() if values is None else values
+    if values is not None:
+        return values
+    assert sql_type is not None, "without a type any value is right"
+    return [coerce(value, sql_type) for value in column.to_pylist()]  # a SUM is wider than the column that it fills
 
 
 def canonical_form(definition: MapDef) -> Form:
