@@ -46,7 +46,7 @@ SELECTS = [
 @pytest.mark.parametrize("select", SELECTS)
 def test_a_construct_is_exact_after_every_event(select):
     for seed, batch in ((1, False), (2, True)):
-        run(f"CREATE VIEW v AS {select}", walk(random.Random(seed), 25), batch=batch)
+        run(f"CREATE VIEW v AS {select}", walk(random.Random(seed), 18), batch=batch)
 
 
 def test_columns_may_have_the_names_that_the_compiler_gives():

@@ -27,7 +27,7 @@ from support.random_sql import scripts, views
 from support.random_tables import SCHEMA, streams
 from support.random_terms import atoms, guards
 
-HURRIED = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+HURRIED = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def selects_of(script: str) -> list[str]:

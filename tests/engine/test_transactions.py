@@ -15,7 +15,8 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.snapshot import dump, restore
 from cumulus.errors import EvaluationError, MismatchError, UsageError, ValidationError
-from support.random_sql import SCHEMA, scripts, streams
+from support.random_sql import scripts
+from support.random_tables import SCHEMA, streams
 
 
 def state_of(engine: Interpreter):

@@ -11,7 +11,8 @@ import cumulus
 from cumulus import errors
 from cumulus.warehouse import storing
 from support.oracle import Oracle, same_bag
-from support.random_sql import SCHEMA, scripts, streams, views
+from support.random_sql import scripts, views
+from support.random_tables import SCHEMA, streams
 
 SQL = "CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a"
 

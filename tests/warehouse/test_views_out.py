@@ -12,7 +12,8 @@ import cumulus
 from cumulus import Change, errors
 from cumulus.views import Consistency
 from support.oracle import same_bag
-from support.random_sql import SCHEMA, scripts, streams
+from support.random_sql import scripts
+from support.random_tables import SCHEMA, streams
 
 SQL = """
 CREATE TABLE r (a INT, b VARCHAR, x INT);
