@@ -13,11 +13,12 @@ from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import InputError, MismatchError
+from cumulus.errors import InputError, LayoutError, MismatchError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
 from cumulus.spark.measure import measure
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
+from support.refused_programs import CYCLIC, UNDEFINED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +104,18 @@ def test_an_output_without_its_checkpoint_is_refused(spark: SparkSession, tmp_pa
         maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "elsewhere", tmp_path / "checkpoint")
     manifest = json.loads((tmp_path / "out" / "epochs" / "1.json").read_text())
     assert manifest["counts"]["events"] == stream.events
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [(UNDEFINED, "map best has no definition"), (CYCLIC, "in a circle.*: one → two → one")]
+)
+def test_programs_that_need_an_order_of_events_are_refused(
+    spark: SparkSession, tmp_path: Path, text: str, reason: str
+) -> None:
+    json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
+    with pytest.raises(LayoutError, match=reason):
+        maintain(spark, parse(text), tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:
