@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,21 @@ def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> N
     stream = OrdersStream(tmp_path / "in", 5)
     for _ in range(3):
         stream.write()
-    rows = measure(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", layout="one-round", buckets=2)
+    asked: list[int] = []
+
+    def beside(epoch: int) -> float:
+        asked.append(epoch)
+        time.sleep(1)  # the time of others must not be told as ours
+        return 1000.0
+
+    started = time.perf_counter()
+    measured = measure(
+        spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", beside=beside, layout="one-round", buckets=2
+    )
+    rows = measured.epochs
+    assert sum(row["trigger_ms"] + row["recompute_ms"] for row in rows) <= (time.perf_counter() - started) * 1000
+    assert "2 buckets" in measured.layout
+    assert asked == [1, 2, 3]
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     assert sum(row["events"] for row in rows) == stream.events
     for row in rows:

@@ -17,7 +17,7 @@ class Epoch:
     counts, totals
         Events, repeated, waiting and quarantined rows: of this epoch, and since the beginning.
     seconds
-        From the commit before (or the start) to this one.
+        From the commit before (or the start) to this one, without the time that `on_epoch` took.
     parts
         Where the time went, in seconds; of several buckets the slowest.
     files_left

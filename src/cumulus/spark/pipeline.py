@@ -234,12 +234,12 @@ class Run:
                 how,
                 manifest.errors,
             )
-            self._started = now
             try:
                 self._on_epoch(epoch)
             except BaseException as problem:
                 self._error = self._error or problem
                 raise
+            self._started = time.perf_counter()
 
     def _offsets(self, batch: int) -> Any:
         """Return what Spark logged as the sources' ends for `batch`: text, for people to read."""
