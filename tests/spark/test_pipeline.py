@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,15 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
         stream.write()
     program = parse(PROGRAM)
     told: list[Epoch] = []
-    maintain(spark, program, tmp_path / "in", tmp_path / "out", on_epoch=told.append)
+    shown: Counter[tuple[Any, ...]] = Counter()
+
+    def tell(epoch: Epoch) -> None:
+        told.append(epoch)
+        for *row, change in map(dict.values, epoch.changes("revenue").to_pylist()):
+            shown[tuple(row)] += change
+        assert sorted(shown.elements(), key=repr) == stream.expected[epoch.number]
+
+    maintain(spark, program, tmp_path / "in", tmp_path / "out", on_epoch=tell)
     assert [epoch.number for epoch in told] == [1, 2, 3, 4]
     assert told[-1].totals["events"] == stream.events
     with EmbeddedRun(

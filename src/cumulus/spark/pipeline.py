@@ -79,7 +79,8 @@ def maintain(
     checkpoint
         Spark's checkpoint and ours; `out`/checkpoint if not given.
     on_epoch
-        Called after each commit with the epoch: at least once; who remembers the number sees each once.
+        Called after each commit with the epoch: at least once; who remembers the number sees each once. Changed rows:
+        `Epoch.changes`.
     wait
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
@@ -233,6 +234,7 @@ class Run:
                 not made,
                 how,
                 manifest.errors,
+                str(self.out),
             )
             try:
                 self._on_epoch(epoch)
