@@ -112,7 +112,7 @@ def test_changes_of_a_bag_count_its_rows(tmp_path: Path) -> None:
     assert third.changes("v").schema.names == ["a", "b", "change"]
     with pytest.raises(UsageError, match="epoch 1 is not there"):
         first.changes("v")
-    with pytest.raises(UsageError, match="there is no view 'x'"):
+    with pytest.raises(UsageError, match="there are no rows of a view 'x'"):
         third.changes("x")
     with pytest.raises(UsageError, match="a column 'change' of its own"):
         third.changes("w")

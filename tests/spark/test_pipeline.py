@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
@@ -21,6 +22,7 @@ from cumulus.spark import Frame, maintain
 from cumulus.spark.measure import measure
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
 from support.refused_programs import CYCLIC, UNDEFINED
+from support.unfinished_view import ROWS, SQL, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +128,16 @@ def test_programs_that_need_an_order_of_events_are_refused(
     with pytest.raises(LayoutError, match=reason):
         maintain(spark, parse(text), tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_view_that_cannot_be_finished_keeps_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in", 3)
+    told: list[Epoch] = []
+    maintain(spark, compile_sql(SQL, rely=False), tmp_path / "in", tmp_path / "out", on_epoch=told.append)
+    assert [list(epoch.errors) for epoch in told] == [[], ["share"], []]
+    for epoch, (share, plain) in enumerate(ROWS, 1):
+        assert query(tmp_path / "out", "FROM share", epoch).to_pylist() == [{"s": share}]
+        assert query(tmp_path / "out", "FROM plain", epoch).to_pylist() == [{"n": plain}]
 
 
 def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
     manifest = manifest_of(out, epoch)
     connection = duckdb.connect()
     try:
-        for view in manifest.views:
+        views = [view for view in manifest.views if manifest.files(view)]
+        for view in views:
             _register(connection, view, [Path(out) / path for path in manifest.files(view)])
         if manifest.quarantine:
             _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
@@ -66,7 +67,7 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
-        raise UsageError(str(problem), hint=f"Views here: {', '.join([*manifest.views, 'quarantine'])}.") from None
+        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine'])}.") from None
     finally:
         connection.close()
 
@@ -95,8 +96,10 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
         A file that cannot be read.
     """
     after = manifest_of(out, epoch)
-    if view not in after.views:
-        raise UsageError(f"there is no view {view!r}", hint=f"Views: {', '.join(after.views)}.")
+    if not after.files(view):
+        why = f": {after.errors[view]}" if view in after.errors else ""
+        known = ", ".join(name for name in after.views if after.files(name))
+        raise UsageError(f"there are no rows of a view {view!r}{why}", hint=f"Views here: {known}.")
     try:
         before = set(manifest_of(out, epoch - 1).files(view)) if epoch > 1 else set()
     except UsageError:
