@@ -180,7 +180,7 @@ def keeps(table: Table, options: Options) -> bool:
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
         return wanted == "all"
-    return bool(table.key) and (options.upserts or not table.key_rely)
+    return bool(table.key) and not table.key_rely
 
 
 def _keep(table: Table, materializer: Materializer) -> Group:

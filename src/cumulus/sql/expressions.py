@@ -211,21 +211,10 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
     def sub(*nodes: Any) -> tuple[Expr, ...]:
         return tuple(expression_of(source, node) for node in nodes if node is not None)
 
-    def part(node: Any) -> str:
-        written = str(node.name).upper()
-        return _PART_NAMES.get(written, written.lower())
-
+    timed = _time_function(source, tree, at)
+    if timed is not None:
+        return timed
     match tree:
-        case exp.Extract():
-            return Call(part(tree.this), sub(tree.expression), at)
-        case exp.TimestampTrunc() | exp.DateTrunc():
-            return Call("date_trunc", (Literal(part(tree.args["unit"]), VARCHAR, at), *sub(tree.this)), at)
-        case exp.DateDiff():
-            unit = Literal(part(tree.args["unit"]), VARCHAR, at)
-            return Call("date_diff", (unit, *sub(tree.expression, tree.this)), at)
-        case exp.DateAdd() | exp.DateSub():
-            name = "add" if isinstance(tree, exp.DateAdd) else "sub"
-            return Call(name, sub(tree.this, tree.expression), at)
         case exp.Substring():
             return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
         case exp.Trim():
@@ -257,14 +246,6 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             for following in parts[1:]:
                 joined = Call("concat", (joined, following), at)
             return joined
-        case exp.TimeToStr():
-            return Call("strftime", sub(tree.this, tree.args.get("format")), at)
-        case exp.TimeToUnix():
-            return Call("epoch", sub(tree.this), at)
-        case exp.DateFromParts():
-            return Call("make_date", sub(tree.args["year"], tree.args["month"], tree.args["day"]), at)
-        case exp.DayOfWeekIso():
-            return Call("isodow", sub(tree.this), at)
         case exp.Log():
             if tree.expression is None:
                 return Call("log10", sub(tree.this), at)
@@ -286,6 +267,39 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             return Call(name, sub(*given), at)
         case _:
             raise _refuse(source, tree, tree.sql(dialect="duckdb"))
+
+
+def _time_function(source: Source, tree: Any, at: int) -> Expr | None:
+    """Return the call that a function of dates and times stands for; None for other nodes."""
+
+    def sub(*nodes: Any) -> tuple[Expr, ...]:
+        return tuple(expression_of(source, node) for node in nodes if node is not None)
+
+    def part(node: Any) -> str:
+        written = str(node.name).upper()
+        return _PART_NAMES.get(written, written.lower())
+
+    match tree:
+        case exp.Extract():
+            return Call(part(tree.this), sub(tree.expression), at)
+        case exp.TimestampTrunc() | exp.DateTrunc():
+            return Call("date_trunc", (Literal(part(tree.args["unit"]), VARCHAR, at), *sub(tree.this)), at)
+        case exp.DateDiff():
+            unit = Literal(part(tree.args["unit"]), VARCHAR, at)
+            return Call("date_diff", (unit, *sub(tree.expression, tree.this)), at)
+        case exp.DateAdd() | exp.DateSub():
+            name = "add" if isinstance(tree, exp.DateAdd) else "sub"
+            return Call(name, sub(tree.this, tree.expression), at)
+        case exp.TimeToStr():
+            return Call("strftime", sub(tree.this, tree.args.get("format")), at)
+        case exp.TimeToUnix():
+            return Call("epoch", sub(tree.this), at)
+        case exp.DateFromParts():
+            return Call("make_date", sub(tree.args["year"], tree.args["month"], tree.args["day"]), at)
+        case exp.DayOfWeekIso():
+            return Call("isodow", sub(tree.this), at)
+        case _:
+            return None
 
 
 # Functions that are taken apart by name; of all others every argument is passed on.
