@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.query import query
 from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
+from cumulus.errors import UsageError
 from cumulus.m3 import Program, parse
-from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
+from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
 
 
 def run_to_end(folder: Path, out: Path, program: Program | None = None, **options: Any) -> EmbeddedRun:
@@ -70,6 +72,54 @@ def test_old_epochs_go_and_the_newest_stay(tmp_path: Path) -> None:
     assert refused == [{"n": stream.bad}]
     latest = tmp_path / "out" / "latest" / "revenue"
     assert [file.suffix for file in latest.iterdir()] == [".parquet"]
+
+
+@pytest.mark.parametrize("layout", ["one-bucket", "one-round:orders=oid+lineitem=oid"])
+def test_changes_lead_from_epoch_to_epoch(tmp_path: Path, layout: str) -> None:
+    stream = OrdersStream(tmp_path / "in", 12)
+    for _ in range(5):
+        stream.write()
+    program = parse(PROGRAM)
+    shown: Counter[tuple[Any, ...]] = Counter()
+    left = 0
+    sources = sources_from([str(tmp_path / "in")], program)
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter, layout=layout, buckets=2) as run:
+        for epoch in run.steps():
+            for *row, change in map(dict.values, epoch.changes("revenue").to_pylist()):
+                shown[tuple(row)] += change
+                left += change < 0
+            assert sorted(shown.elements(), key=repr) == stream.expected[epoch.number]
+    assert left > 0
+
+
+def test_changes_of_a_bag_count_its_rows(tmp_path: Path) -> None:
+    sql = (
+        "CREATE TABLE r (a INT, b TEXT); CREATE VIEW v AS SELECT a, b FROM r; "
+        "CREATE VIEW w AS SELECT b AS change FROM r;"
+    )
+    one, null = {"a": 1, "b": "x"}, {"a": None, "b": None}
+    json_lines(tmp_path / "in" / "r" / "1.json", [one, one, null])
+    json_lines(tmp_path / "in" / "r" / "2.json", [one, {**null, "op": "d"}])
+    json_lines(tmp_path / "in" / "r" / "3.json", [{**one, "op": "d"}, one])
+    program = compile_sql(sql, rely=False)
+    with EmbeddedRun(
+        program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter, keep=2
+    ) as run:
+        first, second, third = run.steps()
+    with pytest.raises(UsageError, match="need epoch 1, which is gone"):
+        second.changes("v")
+    assert third.changes("v").num_rows == 0
+    assert third.changes("v").schema.names == ["a", "b", "change"]
+    with pytest.raises(UsageError, match="epoch 1 is not there"):
+        first.changes("v")
+    with pytest.raises(UsageError, match="there are no rows of a view 'x'"):
+        third.changes("x")
+    with pytest.raises(UsageError, match="a column 'change' of its own"):
+        third.changes("w")
+    again = tmp_path / "again"
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), again, make_engine=Interpreter) as run:
+        found = [sorted_rows(epoch.changes("v").to_pylist()) for epoch in run.steps()]
+    assert found == [[(1, "x", 2), (None, None, 1)], [(1, "x", 1), (None, None, -1)], []]
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 3, 4])

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -80,6 +81,7 @@ def test_workers_die_at_every_point(tmp_path: Path, buckets: int) -> None:
     run_until_done(stream, tmp_path / "out", ",".join(wishes), buckets)
     assert sorted(hits(tmp_path)) == sorted(wish.replace(":", " ") for wish in wishes)
     check(stream, tmp_path / "out")
+    print(f"hit: {dict(sorted(Counter(hit.split()[0] for hit in hits(tmp_path)).items()))}")
 
 
 def test_the_driver_dies_around_the_manifest(tmp_path: Path) -> None:
@@ -88,6 +90,7 @@ def test_the_driver_dies_around_the_manifest(tmp_path: Path) -> None:
     run_until_done(stream, tmp_path / "out", ",".join(wishes))
     assert sorted(hits(tmp_path)) == sorted(wish.replace(":", " ") for wish in wishes)
     check(stream, tmp_path / "out")
+    print(f"hit: {dict(sorted(Counter(hit.split()[0] for hit in hits(tmp_path)).items()))}")
 
 
 def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
@@ -108,10 +111,10 @@ def test_twenty_random_kills(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, 3, epochs=120)
     draw = random.Random(3)
     out = tmp_path / "out"
-    killed = 0
+    killed: Counter[str] = Counter()
     process = start(stream, out)
     waited_for_epoch = False
-    while killed < 20:
+    while killed.total() < 20:
         if process.poll() is not None:
             assert process.returncode != 0, "all epochs were done before the last kill"
             process = start(stream, out)
@@ -130,9 +133,10 @@ def test_twenty_random_kills(tmp_path: Path) -> None:
             draw.choice(alive[kind]).kill()
         except psutil.NoSuchProcess:
             continue
-        killed += 1
+        killed[kind] += 1
         if kind != "worker":
             process.wait(timeout=120)
     process.wait(timeout=300)
     run_until_done(stream, out, "")
     check(stream, out)
+    print(f"killed: {dict(sorted(killed.items()))}")

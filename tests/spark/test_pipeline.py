@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import InputError, MismatchError
+from cumulus.errors import InputError, LayoutError, MismatchError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
 from cumulus.spark.measure import measure
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
+from support.refused_programs import CYCLIC, UNDEFINED
+from support.unfinished_view import ROWS, SQL, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +36,15 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
         stream.write()
     program = parse(PROGRAM)
     told: list[Epoch] = []
-    maintain(spark, program, tmp_path / "in", tmp_path / "out", on_epoch=told.append)
+    shown: Counter[tuple[Any, ...]] = Counter()
+
+    def tell(epoch: Epoch) -> None:
+        told.append(epoch)
+        for *row, change in map(dict.values, epoch.changes("revenue").to_pylist()):
+            shown[tuple(row)] += change
+        assert sorted(shown.elements(), key=repr) == stream.expected[epoch.number]
+
+    maintain(spark, program, tmp_path / "in", tmp_path / "out", on_epoch=tell)
     assert [epoch.number for epoch in told] == [1, 2, 3, 4]
     assert told[-1].totals["events"] == stream.events
     with EmbeddedRun(
@@ -105,11 +118,47 @@ def test_an_output_without_its_checkpoint_is_refused(spark: SparkSession, tmp_pa
     assert manifest["counts"]["events"] == stream.events
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"), [(UNDEFINED, "map best has no definition"), (CYCLIC, "in a circle.*: one → two → one")]
+)
+def test_programs_that_need_an_order_of_events_are_refused(
+    spark: SparkSession, tmp_path: Path, text: str, reason: str
+) -> None:
+    json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
+    with pytest.raises(LayoutError, match=reason):
+        maintain(spark, parse(text), tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_view_that_cannot_be_finished_keeps_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in", 3)
+    told: list[Epoch] = []
+    maintain(spark, compile_sql(SQL, rely=False), tmp_path / "in", tmp_path / "out", on_epoch=told.append)
+    assert [list(epoch.errors) for epoch in told] == [[], ["share"], []]
+    for epoch, (share, plain) in enumerate(ROWS, 1):
+        assert query(tmp_path / "out", "FROM share", epoch).to_pylist() == [{"s": share}]
+        assert query(tmp_path / "out", "FROM plain", epoch).to_pylist() == [{"n": plain}]
+
+
 def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 5)
     for _ in range(3):
         stream.write()
-    rows = measure(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", layout="one-round", buckets=2)
+    asked: list[int] = []
+
+    def beside(epoch: int) -> float:
+        asked.append(epoch)
+        time.sleep(1)  # the time of others must not be told as ours
+        return 1000.0
+
+    started = time.perf_counter()
+    measured = measure(
+        spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out", beside=beside, layout="one-round", buckets=2
+    )
+    rows = measured.epochs
+    assert sum(row["trigger_ms"] + row["recompute_ms"] for row in rows) <= (time.perf_counter() - started) * 1000
+    assert "2 buckets" in measured.layout
+    assert asked == [1, 2, 3]
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     assert sum(row["events"] for row in rows) == stream.events
     for row in rows:

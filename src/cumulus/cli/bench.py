@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import typer
 
+from cumulus.cli.machine import facts, load_average
 from cumulus.errors import UsageError
 
 bench = typer.Typer(name="bench", help="Measure a host on this machine.", no_args_is_help=True)
@@ -29,47 +31,81 @@ def spark(
     keys: str = typer.Option("rely", help="What the tables declare: none, primary, foreign or rely."),
     layout: str = typer.Option("auto", help="As for cumulus run."),
     buckets: int = typer.Option(0, min=0, help="As for cumulus run."),
+    seed: int = typer.Option(0, min=0, help="Of the stream."),
+    repetitions: int = typer.Option(3, min=1, help="Times that Spark SQL computes the view in an epoch; the median."),
     cache: Path | None = typer.Option(None, help="Where generated tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch, then one with the summary."),
 ) -> None:
-    """Maintain a query on Spark, and beside it let Spark SQL compute it anew on the same data.
+    """Maintain a query on Spark, and after each epoch let Spark SQL compute it anew from the rows so far.
 
     Example: cumulus bench spark --query q3 --sf 0.1 --batch 100000 --json
     """
     if workload != "tpch":
         raise UsageError(f"unknown workload {workload!r}", hint="Workloads of `cumulus bench spark`: tpch.")
     from cumulus.compiler.pipeline import compile_sql
-    from cumulus.spark.measure import measure, recompute_ms
+    from cumulus.spark.measure import measure, recompute_ms, write_tables
     from cumulus.spark.session import local_session
     from cumulus.workloads import changes, tpch
     from cumulus.workloads.checks import views
 
+    load = load_average()
     text = tpch.sql(query, columns="used", keys=keys)
     tables_folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
-    stream = tpch.stream(tables_folder, query=query, batch=batch, columns="used")
+    stream = tpch.stream(tables_folder, query=query, batch=batch, columns="used", seed=seed)
+    key_columns = {name: tpch.TABLES[name].key for name in stream.tables}
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         folder = Path(scratch)
+        written: list[changes.Epoch] = []
         for number, epoch in zip(range(epochs), stream.epochs(), strict=False):
             changes.write_epoch(folder / "in", number, epoch)
+            written.append(epoch)
+            write_tables(folder / "tables" / str(number + 1), changes.replay(written, key_columns))
         session = local_session()
-        program = compile_sql(text, rely=False)
-        rows = measure(session, program, folder / "in", folder / "out", layout=layout, buckets=buckets)
-        tables = stream.final_tables(len(rows) - 1)
-        again = recompute_ms(session, views(text)[query], tables, folder / "tables")
-    summary = _summary(rows[2:] or rows, again)
+        select = views(text)[query]
+        measured = measure(
+            session,
+            compile_sql(text, rely=False),
+            folder / "in",
+            folder / "out",
+            beside=lambda epoch: recompute_ms(session, select, folder / "tables" / str(epoch), repetitions),
+            layout=layout,
+            buckets=buckets,
+        )
+    summary = {
+        "workload": workload,
+        "query": query,
+        "sf": sf,
+        "batch": batch,
+        "layout": measured.layout,
+        **_medians(measured.epochs, batch),
+        "seed": seed,
+        "repetitions": repetitions,
+        "load_average_before": load,
+        "load_average_after": load_average(),
+        **facts("pyspark", "pyarrow", "pandas"),
+    }
     if as_json:
-        for row in rows:
+        for row in measured.epochs:
             print(json.dumps(row))
         print(json.dumps({"summary": summary}))
     else:
-        _tell(rows, summary)
+        _tell(measured.epochs, summary)
 
 
-def _summary(rows: list[dict[str, Any]], again: float) -> dict[str, Any]:
-    """Return the means over the epochs that count, and what computing anew takes after the last one."""
+def _medians(rows: list[dict[str, Any]], batch: int) -> dict[str, Any]:
+    """Return the medians over the epochs that count: full ones, from the third, when Java is warm.
+
+    `recompute_by_trigger` is the ratio of two of them: above 1, maintaining is faster than computing anew.
+    """
+    counted = [row for row in rows if row["epoch"] >= 3 and row["events"] >= batch] or rows
     numbers = [name for name in rows[0] if name not in ("epoch", "bucket")]
-    means = {name: round(sum(row[name] for row in rows) / len(rows), 1) for name in numbers}
-    return {**means, "spark_sql_recompute_ms": again}
+    medians = {name: round(median(row[name] for row in counted), 1) for name in numbers}
+    return {
+        "epochs": len(rows),
+        "epochs_counted": [row["epoch"] for row in counted],
+        "medians": medians,
+        "recompute_by_trigger": round(medians["recompute_ms"] / medians["trigger_ms"], 3),
+    }
 
 
 def _tell(rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
@@ -79,9 +115,12 @@ def _tell(rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
     table = Table(box=None, padding=(0, 1))
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="right")
-    for row in rows:
+    medians = {"epoch": "median", **summary["medians"]}
+    for row in [*rows, {name: medians.get(name, "") for name in rows[0]}]:
         table.add_row(*(f"{value:,}" if isinstance(value, (int, float)) else str(value) for value in row.values()))
     console = Console(highlight=False, markup=False)
     console.print(table)
     for name, value in summary.items():
-        console.print(f"{name}: {value:,}")
+        if name != "medians":
+            told = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+            console.print(f"{name.replace('_', ' ')}: {told}", soft_wrap=True)

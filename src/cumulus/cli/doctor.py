@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 
+from cumulus.cli.machine import memory
 from cumulus.version import VERSION
 
 
@@ -97,7 +98,7 @@ def _java() -> Finding:
 
 def _machine() -> list[Finding]:
     findings = []
-    total, available = _memory()
+    total, available = memory()
     if total:
         found = f"{available / 2**30:.1f} of {total / 2**30:.1f} GB free, {os.cpu_count()} cores"
         findings.append(
@@ -113,13 +114,3 @@ def _machine() -> list[Finding]:
         shared = shutil.disk_usage("/dev/shm").free
         findings.append(Finding("/dev/shm", f"{shared / 2**30:.1f} GB free", True))
     return findings
-
-
-def _memory() -> tuple[int, int]:
-    """Return total and available memory in bytes, zeros where the system does not say."""
-    try:
-        with open("/proc/meminfo") as file:
-            told = dict(line.split(":", 1) for line in file)
-        return tuple(int(told[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]
-    except (OSError, KeyError, ValueError):
-        return 0, 0

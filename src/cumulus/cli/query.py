@@ -25,8 +25,10 @@ def query(
     from cumulus.epochs.query import query as ask
 
     result = ask(out, sql, epoch)
-    for view, reason in manifest_of(out, epoch).errors.items():
-        Console(stderr=True, highlight=False, markup=False).print(f"view {view} shows older rows: {reason}")
+    manifest = manifest_of(out, epoch)
+    for view, reason in manifest.errors.items():
+        state = "shows older rows" if manifest.files(view) else "could not be computed yet"
+        Console(stderr=True, highlight=False, markup=False).print(f"view {view} {state}: {reason}", soft_wrap=True)
     if as_json:
         for row in result.to_pylist():
             print(json.dumps(row, default=str, ensure_ascii=False))

@@ -163,7 +163,16 @@ class EmbeddedRun:
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         left = files_left(self._sources, done)
         return Epoch(
-            epoch, manifest.counts, manifest.totals, ended - started, parts, left, False, ("kept",), manifest.errors
+            epoch,
+            manifest.counts,
+            manifest.totals,
+            ended - started,
+            parts,
+            left,
+            False,
+            ("kept",),
+            manifest.errors,
+            str(self.out),
         )
 
     def _compact(self) -> None:

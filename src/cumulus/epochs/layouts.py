@@ -9,6 +9,7 @@ from cumulus.epochs.plan import Plan
 from cumulus.epochs.references import sees
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
+from cumulus.m3.dataflow import cycles
 from cumulus.m3.layout import choose_layout
 from cumulus.m3.program import Program
 
@@ -19,13 +20,25 @@ def sound(program: Program) -> Program:
     """Return `program` if it may run in epochs.
 
     An epoch applies its tables in an order of its own. That is right for maps that are functions of the base
-    tables, so every map needs a definition.
+    tables, so every map needs a definition. Layouts go through the maps by depth, and a cyclic program has no depths;
+    that holds for one bucket as well, so both hosts have the same rule.
 
     Raises
     ------
     LayoutError
-        Naming the map without a definition, or the cycle.
+        Naming the map without a definition, or the maps of the cycle.
+
+    References
+    ----------
+    000, "Pipeline Scheduling", on depths.
     """
+    rings = cycles(program)
+    if rings:
+        path = " → ".join([*rings[0], rings[0][0]])
+        raise LayoutError(
+            f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
+            hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
+        )
     kept = {name for _, name in program.kept}
     assigned = {
         statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == ":="
@@ -34,7 +47,7 @@ def sound(program: Program) -> Program:
         if not each.definitions and not each.sql and each.name not in kept | assigned:
             raise LayoutError(
                 f"map {each.name} has no definition, so the order of events inside an epoch could change it",
-                hint="Give it one (`= term`), or run the program embedded, event by event.",
+                hint="Give it one (`= term`), or give the program to `cumulus.Warehouse`, which goes event by event.",
             )
     return program
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from cumulus.epochs.query import changed_rows
+
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
@@ -17,7 +21,7 @@ class Epoch:
     counts, totals
         Events, repeated, waiting and quarantined rows: of this epoch, and since the beginning.
     seconds
-        From the commit before (or the start) to this one.
+        From the commit before (or the start) to this one, without the time that `on_epoch` took.
     parts
         Where the time went, in seconds; of several buckets the slowest.
     files_left
@@ -28,6 +32,8 @@ class Epoch:
         How the buckets came: "new", "kept", "caught up" or "rebuilt".
     errors
         View → why its rows could not be computed; it still shows the last good ones.
+    out
+        The output folder.
     """
 
     number: int
@@ -39,8 +45,32 @@ class Epoch:
     replayed: bool = False
     how: Sequence[str] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
+    out: str = ""
 
     @property
     def events_per_s(self) -> float:
         """Events of this epoch by its seconds."""
         return self.counts.get("events", 0) / self.seconds if self.seconds > 0 else 0.0
+
+    def changes(self, view: str) -> pa.Table:
+        """Return the rows of a view that this epoch took away and brought; computed now, from files, not before.
+
+        The callback that has this epoch is called at least once: remember `number` to apply changes once.
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of the view, then `change`: how often the row came (positive) or left (negative).
+
+        Raises
+        ------
+        CumulusError
+            As `cumulus.epochs.query.changed_rows`, such as when the epoch before is gone (``keep=1``).
+
+        Examples
+        --------
+        >>> def tell(epoch):
+        ...     for row in epoch.changes("revenue").to_pylist():
+        ...         print(epoch.number, row)
+        """
+        return changed_rows(self.out, self.number, view)

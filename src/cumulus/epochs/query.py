@@ -7,10 +7,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
 from cumulus.errors import InputError, StoreError, UsageError
+
+CHANGE = "change"
+"""The column of `changed_rows` that says how often a row came or left."""
 
 
 def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
@@ -51,7 +56,8 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
     manifest = manifest_of(out, epoch)
     connection = duckdb.connect()
     try:
-        for view in manifest.views:
+        views = [view for view in manifest.views if manifest.files(view)]
+        for view in views:
             _register(connection, view, [Path(out) / path for path in manifest.files(view)])
         if manifest.quarantine:
             _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
@@ -61,9 +67,60 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
-        raise UsageError(str(problem), hint=f"Views here: {', '.join([*manifest.views, 'quarantine'])}.") from None
+        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine'])}.") from None
     finally:
         connection.close()
+
+
+def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
+    """Return the rows of a view that an epoch took away and brought, from the published files of two epochs.
+
+    Parameters
+    ----------
+    out
+        An output folder; a run may be writing it.
+    epoch
+        A committed one, from 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns of the view, then `change` (int64, never 0): how often the row came (positive) or left (negative).
+        Each row once, in no order. In epoch 1 all rows came.
+
+    Raises
+    ------
+    InputError, UsageError
+        As `manifest_of`; also for an unknown view, a view with a column `change`, and if the epoch before is gone.
+    StoreError
+        A file that cannot be read.
+    """
+    after = manifest_of(out, epoch)
+    if not after.files(view):
+        why = f": {after.errors[view]}" if view in after.errors else ""
+        known = ", ".join(name for name in after.views if after.files(name))
+        raise UsageError(f"there are no rows of a view {view!r}{why}", hint=f"Views here: {known}.")
+    try:
+        before = set(manifest_of(out, epoch - 1).files(view)) if epoch > 1 else set()
+    except UsageError:
+        raise UsageError(
+            f"{out}: the changes of epoch {epoch} need epoch {epoch - 1}, which is gone",
+            hint="Keep more epochs: --keep.",
+        ) from None
+    now = set(after.files(view))
+    # A file that both epochs list cancels out; buckets that did not change are not read.
+    signed = [(path, -1) for path in sorted(before - now)] + [(path, 1) for path in sorted(now - before)]
+    try:
+        shape = pq.read_schema(Path(out) / after.files(view)[0])
+        rows = [(pq.read_table(Path(out) / path), sign) for path, sign in signed]
+    except (OSError, pa.ArrowInvalid) as problem:
+        raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
+    if CHANGE in shape.names:
+        raise UsageError(f"view {view} has a column {CHANGE!r} of its own", hint="Give that column another name.")
+    counted = [table.append_column(CHANGE, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in rows]
+    together = pa.concat_tables([shape.empty_table().append_column(CHANGE, pa.array([], pa.int64())), *counted])
+    summed = together.group_by(shape.names).aggregate([(CHANGE, "sum")]).rename_columns([*shape.names, CHANGE])
+    return summed.filter(pc.not_equal(summed[CHANGE], 0))
 
 
 def _register(connection: Any, name: str, files: list[Path]) -> None:

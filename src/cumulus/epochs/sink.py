@@ -87,10 +87,10 @@ class Manifest:
     written_at: float = 0.0
 
     def files(self, view: str) -> list[str]:
-        """Return the files with the finished rows of `view`."""
+        """Return the files with the finished rows of `view`; none if it could never be computed yet."""
         if view in self.merged:
             return [self.merged[view]]
-        return [path for _, path in sorted(self.views[view].items()) if not path.endswith(".share")]
+        return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
 
 
 class Sink:

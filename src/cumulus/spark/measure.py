@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,25 +15,66 @@ import pyarrow.parquet as pq
 from cumulus.epochs.progress import Epoch
 from cumulus.m3.program import Program
 from cumulus.spark.pipeline import maintain
+from cumulus.workloads.changes import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def measure(spark: SparkSession, program: Program, folder: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
-    """Maintain `program` over `folder` and return one row per epoch.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What `measure` found.
+
+    Parameters
+    ----------
+    layout
+        The layout, in words.
+    epochs
+        One row per epoch, see `measure`.
+    """
+
+    layout: str
+    epochs: list[dict[str, Any]]
+
+
+def measure(
+    spark: SparkSession,
+    program: Program,
+    folder: Path,
+    out: Path,
+    *,
+    beside: Callable[[int], float] | None = None,
+    **options: Any,
+) -> Measured:
+    """Maintain `program` over `folder`, time each epoch, and between epochs time something else.
+
+    Parameters
+    ----------
+    beside
+        Called after each epoch with its number, while nothing of the query runs; returns milliseconds.
+    **options
+        As for `maintain`.
 
     Returns
     -------
-    list of dict
-        `epoch`, `events`, `trigger_ms` (from commit to commit), `events_per_s`, and the parts in milliseconds:
-        `source` and `pack` (of all files together), `engine`, `state`, `sink` (of the slowest bucket, with the
-        commit) and `shuffle` (the rest: scheduling, planning, Spark's own logs). `events_per_s_without_engine` takes
-        the engine's share out.
+    Measured
+        Rows with `epoch`, `events`, `trigger_ms` (from commit to commit, without `beside`), `recompute_ms` (what
+        `beside` returned, if given), `events_per_s`, `events_per_s_without_engine` (the engine's share taken out), and
+        the parts in milliseconds: `source` and `pack` (of all files together), `engine`, `state`, `sink` (of the
+        slowest bucket, with the commit) and `shuffle` (the rest: scheduling, planning, Spark's own logs).
     """
-    epochs: list[Epoch] = []
-    maintain(spark, program, str(folder), out, on_epoch=epochs.append, **options)
-    return [_row(epoch) for epoch in epochs]
+    rows: list[dict[str, Any]] = []
+
+    def tell(epoch: Epoch) -> None:
+        row = _row(epoch)
+        if beside is not None:
+            place = list(row).index("trigger_ms") + 1
+            pairs = list(row.items())
+            row = dict([*pairs[:place], ("recompute_ms", beside(epoch.number)), *pairs[place:]])
+        rows.append(row)
+
+    run = maintain(spark, program, str(folder), out, on_epoch=tell, **options)
+    return Measured(run.identity.plan.why, rows)
 
 
 def _row(epoch: Epoch) -> dict[str, Any]:
@@ -58,17 +100,23 @@ def _row(epoch: Epoch) -> dict[str, Any]:
     }
 
 
-def recompute_ms(
-    spark: SparkSession, select: str, tables: Mapping[str, pa.Table], folder: Path, times: int = 3
-) -> float:
-    """Return the milliseconds that Spark SQL takes for a view over Parquet files: the median of `times`."""
+def write_tables(folder: Path, tables: Mapping[str, pa.Table]) -> None:
+    """Write tables as Parquet files with row groups that all cores can share."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet")
-        spark.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=ROW_GROUP_ROWS)
+
+
+def recompute_ms(spark: SparkSession, select: str, folder: Path, times: int = 3) -> float:
+    """Return the milliseconds that Spark SQL takes for a view over the files of `write_tables`: the median of `times`.
+
+    Planning, reading and collecting the rows count; registering the tables does not.
+    """
+    for file in sorted(folder.glob("*.parquet")):
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     taken = []
-    for _ in range(times + 1):  # the first one warms up
+    for _ in range(times):
         started = time.perf_counter()
         spark.sql(select).collect()
         taken.append((time.perf_counter() - started) * 1000)
-    return round(median(taken[1:]), 1)
+    return round(median(taken), 1)

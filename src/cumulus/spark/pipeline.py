@@ -79,7 +79,8 @@ def maintain(
     checkpoint
         Spark's checkpoint and ours; `out`/checkpoint if not given.
     on_epoch
-        Called after each commit with the epoch: at least once; who remembers the number sees each once.
+        Called after each commit with the epoch: at least once; who remembers the number sees each once. Changed rows:
+        `Epoch.changes`.
     wait
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
@@ -233,13 +234,14 @@ class Run:
                 not made,
                 how,
                 manifest.errors,
+                str(self.out),
             )
-            self._started = now
             try:
                 self._on_epoch(epoch)
             except BaseException as problem:
                 self._error = self._error or problem
                 raise
+            self._started = time.perf_counter()
 
     def _offsets(self, batch: int) -> Any:
         """Return what Spark logged as the sources' ends for `batch`: text, for people to read."""

@@ -207,13 +207,13 @@ def _case(source: Source, tree: exp.Case, at: int) -> Expr:
 
 def _function(source: Source, tree: Any, at: int) -> Expr:
     """Return the call that a function node stands for, by our names."""
-    timed = _time_function(source, tree, at)
-    if timed is not None:
-        return timed
 
     def sub(*nodes: Any) -> tuple[Expr, ...]:
         return tuple(expression_of(source, node) for node in nodes if node is not None)
 
+    timed = _time_function(source, tree, at)
+    if timed is not None:
+        return timed
     match tree:
         case exp.Substring():
             return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)

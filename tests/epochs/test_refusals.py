@@ -1,0 +1,50 @@
+"""Programs that must not run in epochs, on Spark or embedded: each is refused with the reason and a way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cumulus import Warehouse
+from cumulus.engine.interpreter import Interpreter
+from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.layouts import sound
+from cumulus.epochs.sources import sources_from
+from cumulus.errors import LayoutError
+from cumulus.m3 import parse
+from support.orders_stream import json_lines
+from support.refused_programs import CYCLIC, UNDEFINED
+
+
+def test_a_map_without_a_definition_is_refused_by_name(tmp_path: Path) -> None:
+    json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
+    program = parse(UNDEFINED)
+    with pytest.raises(LayoutError, match=r"map best has no definition(.|\n)*cumulus\.Warehouse"):
+        sound(program)
+    with pytest.raises(LayoutError, match="map best has no definition"):
+        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_way_out_for_a_map_without_a_definition_is_one() -> None:
+    warehouse = Warehouse(parse(UNDEFINED))
+    warehouse.insert("r", [(5,), (7,)])
+    assert warehouse.view("v").rows() == [(19,)]
+
+
+def test_a_cycle_is_refused_with_its_maps(tmp_path: Path) -> None:
+    json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
+    program = parse(CYCLIC)
+    with pytest.raises(LayoutError, match=r"one → two → one(.|\n)*cumulus\.Warehouse"):
+        sound(program)
+    with pytest.raises(LayoutError, match="one → two → one"):
+        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_way_out_for_a_cycle_is_one() -> None:
+    warehouse = Warehouse(parse(CYCLIC))
+    warehouse.insert("r", [(1,), (1,), (2,)])
+    warehouse.delete("r", [(2,)])
+    assert warehouse.view("v").rows() == [(1, 2)]
