@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-kill install-demo install-test clean
+.PHONY: demo test test-slow test-kill install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,10 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 -m "not kill and not slow"
+
+# Long comparisons with DuckDB and with published answers.
+test-slow: $(VENV)/.test
+	$(BIN)/pytest -m slow
 
 # Kills the driver, the JVM and workers of the Spark host at named points and at random; about ten minutes.
 test-kill: $(VENV)/.test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -84,21 +85,40 @@ def test_fresh_starts_anew(finished: tuple[Path, str], tmp_path: Path) -> None:
     assert "epoch 1: 10,351 events" in told.output
 
 
-def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
-    out = tmp_path / "out"
+def interrupted(out: Path, host: str, epochs: int) -> int:
+    """Start a demo, press Ctrl-C after its first epoch, and return how many epochs it committed."""
     program = "from cumulus.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "demo", "--host", "embedded", "--out", str(out), "--epochs", "4"]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    command = [sys.executable, "-c", program, "demo", "--host", host, "--out", str(out), "--epochs", str(epochs)]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 180
     while not (out / "views" / "epochs" / "1.json").exists():
         assert time.monotonic() < deadline
         assert running.poll() is None
         time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 1
-    done = len(list((out / "views" / "epochs").glob("[0-9]*.json")))
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to Java and its workers, too
+    assert running.wait(120) == 1
+    return len(list((out / "views" / "epochs").glob("[0-9]*.json")))
+
+
+def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = interrupted(out, "embedded", 4)
     assert 1 <= done < 4
     told = demo(out, "--epochs", "4")
     assert f"Going on after epoch {done}." in told.output
     assert told.exit_code == 0, told.output
     assert "All views are exact." in told.output
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_interrupted_demo_goes_on_on_spark(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = interrupted(out, "spark", 6)
+    assert 1 <= done < 6
+    program = "from cumulus.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "demo", "--out", str(out), "--epochs", "6"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert f"Going on after epoch {done}." in told.stdout
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "All views are exact." in told.stdout

@@ -1,12 +1,6 @@
-"""Keys and references where rows are kept: every named error, and net changes split as brute force splits them."""
+"""Keys and references where rows are kept: every named error."""
 
 from __future__ import annotations
-
-import itertools
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cumulus.compiler import compile_sql
 from cumulus.engine.integrity import Integrity
@@ -74,66 +68,6 @@ def test_in_a_transaction_a_reference_need_only_hold_at_its_end() -> None:
     assert integrity.settle(duties) is None
 
 
-ROWS = {
-    "parents": st.tuples(st.integers(1, 2), st.integers(0, 1)),
-    "children": st.tuples(st.integers(1, 2), st.sampled_from([1, 2, None])),
-}
-
-
-def is_whole(tables) -> bool:
-    """Whether a state keeps every rule, looked at row by row."""
-    counts = [count for rows in tables.values() for count in rows.values()]
-    if any(count < 0 or count > 1 for count in counts):
-        return False
-    rows = {name: [row for row, count in held.items() if count] for name, held in tables.items()}
-    if any(len({row[0] for row in held}) < len(held) for held in rows.values()):
-        return False
-    parents = {row[0] for row in rows["parents"]}
-    return all(row[1] is None or row[1] in parents for row in rows["children"])
-
-
-def after(tables, changes):
-    result = {name: dict(rows) for name, rows in tables.items()}
-    for name, rows in changes.items():
-        for row, count in rows.items():
-            result[name][row] = result[name].get(row, 0) + count
-    return result
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(ROWS["parents"], unique_by=lambda row: row[0], max_size=2),
-    st.lists(ROWS["children"], unique_by=lambda row: row[0], max_size=2),
-    st.fixed_dictionaries(
-        {name: st.dictionaries(rows, st.sampled_from([-1, 1]), max_size=3) for name, rows in ROWS.items()}
-    ),
-)
-def test_the_good_part_of_a_net_change_leaves_a_whole_state(parents, children, changes) -> None:
-    children = [row for row in children if row[1] is None or row[1] in {parent[0] for parent in parents}]
-    _, integrity = loaded(parents, children)
-    tables = {"parents": dict.fromkeys(parents, 1), "children": dict.fromkeys(children, 1)}
-    good, rejected = integrity.check_net(changes)
-    assert is_whole(after(tables, good))
-    told = {(each.relation, each.row): each.multiplicity for each in rejected}
-    everything = {(name, row): count for name, rows in changes.items() for row, count in rows.items()}
-    kept = {(name, row): count for name, rows in good.items() for row, count in rows.items()}
-    assert told | kept == everything
-    assert told.keys().isdisjoint(kept)
-    assert bool(rejected) != is_whole(after(tables, changes))
-
-
-def test_an_update_of_a_parent_is_a_good_net_change_and_a_lost_parent_takes_its_new_child_along() -> None:
-    _, integrity = loaded(parents=[(1, 10)], children=[(1, 1)])
-    good, rejected = integrity.check_net({"parents": {(1, 10): -1, (1, 11): 1}, "children": {}})
-    assert not rejected
-    assert good["parents"] == {(1, 10): -1, (1, 11): 1}
-    # (2, …) comes twice: the second is refused; of the children, only the one with a parent stays.
-    changes = {"parents": {(2, 0): 1, (2, 1): 1}, "children": {(5, 2): 1, (6, 3): 1}}
-    good, rejected = integrity.check_net(changes)
-    assert good == {"parents": {(2, 0): 1}, "children": {(5, 2): 1}}
-    assert [(each.row, type(each.error)) for each in rejected] == [((2, 1), DuplicateKeyError), ((6, 3), OrphanError)]
-
-
 def test_a_row_may_refer_to_itself() -> None:
     program = compile_sql(
         "CREATE TABLE e (id INT PRIMARY KEY, boss INT, FOREIGN KEY (boss) REFERENCES e (id));"
@@ -156,14 +90,3 @@ def test_what_is_not_kept_is_not_checked() -> None:
     integrity = Integrity(program, Interpreter(program))
     assert not integrity.covers("r")
     assert integrity.check(-1, "r", (1,)) is None
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_the_order_of_changes_in_a_net_change_does_not_matter_to_references(order) -> None:
-    _, integrity = loaded(parents=[(1, 10)])
-    rows = [("parents", (2, 0), 1), ("children", (1, 2), 1), ("children", (2, 1), 1)]
-    changes: dict = {"parents": {}, "children": {}}
-    for place in order:
-        name, row, count = rows[place]
-        changes[name][row] = count
-    assert integrity.check_net(changes)[1] == []

@@ -28,7 +28,7 @@ class Oracle:
         if sign > 0:
             self.database.execute(f"INSERT INTO {relation} VALUES ({','.join('?' * len(row))})", list(row))
             return
-        where = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in self.columns(relation))
+        where = " AND ".join(f'"{name}" IS NOT DISTINCT FROM ?' for name in self.columns(relation))
         self.database.execute(
             f"DELETE FROM {relation} WHERE rowid = (SELECT min(rowid) FROM {relation} WHERE {where})", list(row)
         )
@@ -37,8 +37,9 @@ class Oracle:
         return self.database.execute(sql).fetchall()
 
     def types(self, sql: str) -> list[tuple[str, str]]:
-        """Names and types of the columns of a query."""
-        return [(row[0], row[1]) for row in self.database.execute(f"DESCRIBE {sql}").fetchall()]
+        """Names and types of the columns of a table made of a query: DuckDB numbers names that stand twice."""
+        self.database.execute(f"CREATE OR REPLACE TEMP TABLE described AS FROM ({sql}) LIMIT 0")
+        return [(row[0], row[1]) for row in self.database.execute("DESCRIBE described").fetchall()]
 
 
 def same_value(left: Any, right: Any) -> bool:
@@ -50,7 +51,7 @@ def same_value(left: Any, right: Any) -> bool:
 
 def _order(row: Iterable[Any]) -> list[tuple[bool, str, str]]:
     return [
-        (value is None, type(value).__name__, f"{value:.6e}" if isinstance(value, float) else str(value))
+        (value is None, type(value).__name__, f"{value + 0.0:.6e}" if isinstance(value, float) else str(value))
         for value in row
     ]
 

@@ -19,6 +19,7 @@ from cumulus.algebra.terms import (
     Product,
     Range,
     Relation,
+    Scalar,
     Sum,
     Term,
     Var,
@@ -138,6 +139,23 @@ def maps_of(term: Term | Range) -> frozenset[str]:
     """Return the names of the maps that `term` reads."""
     own = {term.map} if isinstance(term, (MapRead, MapEnd)) else set()
     return frozenset(own).union(*(maps_of(child) for child in children(term)))
+
+
+def substitute(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
+    """Return a scalar with variables replaced by scalars.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import *
+    >>> str(substitute(Compare("=", Var("x"), Var("y")), {"x": number(2)}))
+    '{2 = y}'
+    """
+    if isinstance(scalar, Var):
+        return values.get(scalar.name, scalar)
+    if variables_of(scalar).isdisjoint(values):
+        return scalar
+    result: Scalar = rebuild(scalar, lambda child: substitute(child, values))
+    return result
 
 
 def rename(term: Term, names: Mapping[str, str]) -> Term:

@@ -33,7 +33,8 @@ def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]
     return any(
         _positions(atom, reference, tables) in parents
         for atom in parts
-        if isinstance(atom, Relation)
+        # A row that refers to itself, or goes in one batch with its parent, is still there when the parent goes.
+        if isinstance(atom, Relation) and (atom.name != change.relation or change.sign > 0)
         for reference in _trusted(tables[atom.name], change.relation)
     )
 

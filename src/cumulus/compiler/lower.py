@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.algebra.terms import MapRead, Relation, Term, Var, number, product_of, rebuild
+from cumulus.algebra.terms import MapRead, Relation, Term, number, product_of, rebuild
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
@@ -14,24 +14,6 @@ from cumulus.compiler.materialize import Column, Group, Rule, variable_types
 from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
-
-
-class Names:
-    """Gives every group a map name and every column a name in it, each once."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
-        self._count = 0
-
-    def map_name(self, group: Group) -> str:
-        """Return a name for a map: the view's, or m1, m2, … in order."""
-        if group.name:
-            return group.name
-        while True:
-            self._count += 1
-            name = f"m{self._count}"
-            if name not in self._taken:
-                return name
 
 
 def lower(
@@ -145,14 +127,6 @@ def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
     return Statement(*at[rule.target], rule.keys, "+=", term)
 
 
-def finished(scalar: Term, names: Mapping[str, Term]) -> Term:
-    """Return a scalar with its variables replaced."""
-    if isinstance(scalar, Var):
-        return names.get(scalar.name, scalar)
-    result: Term = rebuild(scalar, lambda child: finished(child, names))
-    return result
-
-
 def ordering(items: Iterable[OrderItem], names: Mapping[str, Term]) -> tuple[OrderItem, ...]:
     """Return ORDER BY items with their variables replaced."""
-    return tuple(OrderItem(finished(i.expression, names), i.descending, i.nulls_first) for i in items)
+    return tuple(OrderItem(substitute(i.expression, names), i.descending, i.nulls_first) for i in items)

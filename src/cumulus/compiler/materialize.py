@@ -32,9 +32,14 @@ from cumulus.catalog.types import SqlType
 from cumulus.compiler.keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
 from cumulus.compiler.share import Canonical, canonical, is_value
+from cumulus.errors import UnsupportedError
 
-HIDDEN = "'"
-"""Marks a definition's variables while they stand beside a trigger's, so that the two never meet."""
+HIDDEN = "\0"
+"""Marks a definition's variables while they stand beside a trigger's; no column's name has it, so they never meet."""
+
+
+MAX_COLUMNS = 2000
+"""How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -143,6 +148,12 @@ class Materializer:
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = _nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
+        if len(self.columns) >= MAX_COLUMNS:
+            raise UnsupportedError(
+                f"these views need more than {MAX_COLUMNS} maps",
+                feature="wide join",
+                hint="Trust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view.",
+            )
         column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint)
         group.columns.append(column)
         self.columns.append(column)

@@ -24,8 +24,6 @@ class Options:
         Write `ON BATCH` triggers too.
     keep
         "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
-    upserts
-        Keep the rows of tables with a primary key even if it is trusted, so that `upsert` and `update` find them.
     """
 
     rely: bool = True
@@ -34,7 +32,6 @@ class Options:
     payloads: bool = True
     batches: bool = True
     keep: str = "auto"
-    upserts: bool = False
 
 
 PAPER = Options(lookups=False, counts=False, payloads=False, batches=False, keep="none")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cumulus.algebra.terms import Relation, Term, Var, product_of
+from cumulus.algebra.scope import substitute, variables_of
+from cumulus.algebra.terms import Product, Relation, Term, Var, product_of
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.lower import finished, lower, name_columns, ordering
+from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.materialize import Column, Group, Materializer
 from cumulus.compiler.options import PAPER, Options
-from cumulus.errors import BindError, InputError
+from cumulus.errors import BindError, InputError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script
-from cumulus.sql.parse import parse_script
+from cumulus.sql.parse import parse_script, too_deep
+from cumulus.sql.source import Source
 from cumulus.sql.translate import BoundView, bind_view
+
+MAX_COPIES = 10
+"""How often a view may join one table with itself: the delta has a term for every subset of the copies."""
 
 
 def compile_sql(
@@ -58,14 +64,36 @@ def compile_sql(
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
-    return compile_script(parse_script(text, name), options)
+    try:
+        return compile_script(parse_script(text, name), options)
+    except RecursionError:
+        raise too_deep(text=text, name=name) from None
 
 
 def compile_script(script: Script, options: Options) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     tables, views = declarations(script)
     bound = [bind_view(view, tables, script.source) for view in views]
+    for view in bound:
+        _refuse_wide(view, script.source)
     return compile_views(tables, bound, options)
+
+
+def _refuse_wide(view: BoundView, source: Source) -> None:
+    """Refuse a self-join whose deltas, one for every subset of the copies, would never end."""
+    names = [
+        atom.name
+        for atom in (view.body.parts if isinstance(view.body, Product) else (view.body,))
+        if isinstance(atom, Relation)
+    ]
+    for name, copies in Counter(names).items():
+        if copies > MAX_COPIES:
+            raise UnsupportedError(
+                f"{view.name} joins {name} with itself {copies} times over; {MAX_COPIES} is the most that compiles",
+                feature="wide self-join",
+                hint="Aggregate or filter the table in a table of its own first.",
+                **source.place(view.at),
+            )
 
 
 def declarations(script: Script) -> tuple[dict[str, Table], list[CreateView]]:
@@ -130,8 +158,8 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned: Planned = {}
     home: tuple[Group, tuple[str, ...]] | None = None
-    for index, summed in enumerate(view.sums):
-        if index == 0 and not options.counts and not _asked_for(view, summed.name):
+    for summed in view.sums:
+        if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
             continue
         body = monomials(product_of([view.body, summed.term]))
         column, order = materializer.add(view.group, body, home=home if options.payloads else None, hint=summed.name)
@@ -143,8 +171,6 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
 
 
 def _asked_for(view: BoundView, name: str) -> bool:
-    from cumulus.algebra.scope import variables_of
-
     scalars = [*view.select, *([view.having] if view.having else []), *(item.expression for item in view.order_by)]
     return view.repeat or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
@@ -154,13 +180,13 @@ def keeps(table: Table, options: Options) -> bool:
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
         return wanted == "all"
-    return bool(table.key) and (options.upserts or not table.key_rely)
+    return bool(table.key) and not table.key_rely
 
 
 def _keep(table: Table, materializer: Materializer) -> Group:
     columns = tuple(column.name for column in table.columns)
     body = [Monomial(1, (Relation(table.name, columns),))]
-    group = Group(len(columns), f"rows of {table.name}", name=f"{table.name}_rows", of_view=True)
+    group = Group(len(columns), f"rows of {table.name}", of_view=True)
     materializer.groups.append(group)
     materializer.add(columns, body, home=(group, columns), hint="n")
     return group
@@ -172,12 +198,24 @@ def _name(
     kept: Mapping[str, Group],
     tables: Mapping[str, Table],
 ) -> None:
-    taken = {*tables, *(view.name for view, _ in planned), *(group.name for group in kept.values())}
+    """Name every map once: after its view or its table, or by a number."""
+    taken = {*tables, *(view.name for view, _ in planned)}
+
+    def name(group: Group, wanted: str) -> None:
+        number = 2
+        group.name = wanted
+        while group.name in taken:
+            group.name, number = f"{wanted}_{number}", number + 1
+        taken.add(group.name)
+
     for view, columns in planned:
-        homes = list(dict.fromkeys(column.group for column, _ in columns.values()))
-        for index, group in enumerate(homes):
-            if not group.name:
-                group.name = view.name if index == 0 else f"{view.name}_{index + 1}"
+        for index, group in enumerate(dict.fromkeys(column.group for column, _ in columns.values())):
+            if not group.name and index == 0:
+                group.name = view.name
+            elif not group.name:
+                name(group, f"{view.name}_{index + 1}")
+    for table, group in kept.items():
+        name(group, f"{table}_rows")
     number = 0
     for group in groups:
         while not group.name:
@@ -195,14 +233,14 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
     maps = list(dict.fromkeys(column.group.name for column, _ in planned.values()))
     for name, (column, _) in planned.items():
         names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
-    select = tuple(finished(scalar, names) for scalar in view.select)
+    select = tuple(substitute(scalar, names) for scalar in view.select)
     return ViewDef(
         name=view.name,
         columns=view.columns,
         maps=tuple(maps),
         select=select,
-        where=None if view.having is None else finished(view.having, names),
-        repeat=names[view.sums[0].name] if view.repeat else None,
+        where=None if view.having is None else substitute(view.having, names),
+        repeat=names[view.count] if view.repeat else None,
         order_by=ordering(view.order_by, names),
         limit=view.limit,
         offset=view.offset,

@@ -120,7 +120,7 @@ def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colour
         for name in _in_order(part):
             if name not in numbers:
                 numbers[name] = f"v{len(numbers)}"
-    for name in sorted(set(colours) - set(numbers), key=lambda name: colours[name]):
+    for name in sorted(set(colours) - set(numbers), key=lambda name: (colours[name], name)):
         numbers[name] = f"v{len(numbers)}"
     skeleton = product_of(rename(part, numbers) for part in join)
     summed = sorted(str(rename(part, numbers)) for part in values)

@@ -167,6 +167,8 @@ class _Parts:
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
             case Apply(function, (left, right)) if function in _INFIX:
                 return f"({self.scalar(left)} {_INFIX[function]} {self.scalar(right)})"
+            case Apply("like" | "ilike" as function, (left, right, escape)):
+                return f"({self.scalar(left)} {_INFIX[function]} {self.scalar(right)} ESCAPE {self.scalar(escape)})"
             case Apply(function, args):
                 return f"{function}({', '.join(self.scalar(arg) for arg in args)})"
             case _:

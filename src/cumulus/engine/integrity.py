@@ -6,18 +6,15 @@ primary and foreign keys. What is not kept is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import Event, Row
 from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.engine.protocol import Engine
 from cumulus.errors import AbsentRowError, DataError, DuplicateKeyError, OrphanError
 from cumulus.m3.program import Program
-
-NetChanges: TypeAlias = Mapping[str, Mapping[Row, int]]
-"""Relation → row → net multiplicity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +45,6 @@ class Duty:
     values: tuple[Any, ...]
     relation: str
     row: Row
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A row of a net change that must not be applied, and why."""
-
-    relation: str
-    row: Row
-    multiplicity: int
-    error: DataError
 
 
 class Integrity:
@@ -119,44 +106,24 @@ class Integrity:
         """
         if relation not in self._relations:
             return None
-        after = _After(self, {relation: {row: sign}})
-        problem = next(self._own_errors(self._relations[relation], after), None)
-        if problem is not None:
-            return problem[1]
+        table = self._relations[relation]
+        if sign < 0 and self.multiplicity(relation, row) < 1:
+            return _absent(relation, row)
+        if sign > 0 and table.key and not table.key_rely:
+            places = table.key_positions
+            found = next(self.rows(table, places, tuple(row[place] for place in places)), None)
+            if found is not None:
+                return _duplicate(table, row, found)
         for duty in self._duties(sign, relation, row):
             if duties is not None and not duty.reference.key.rely:
                 duties.append(duty)
-            elif after.breaks(duty):
+            elif self._broken(duty, Event(sign, relation, row)):
                 return _orphan(duty)
         return None
 
     def settle(self, duties: list[Duty]) -> DataError | None:
         """Return why a transaction must not be committed, looking at the rows as its events left them."""
-        after = _After(self, {})
-        return next((_orphan(duty) for duty in duties if after.breaks(duty)), None)
-
-    def check_net(self, changes: NetChanges) -> tuple[dict[str, dict[Row, int]], list[Rejection]]:
-        """Split net changes into those that may be applied together and those that must not.
-
-        The state after all the good changes is what counts: a parent may leave and come back changed, a child may come
-        with its parent. Whatever would leave a duplicate key or an orphan is rejected, and so is what then has lost its
-        parent; of two rows with one key the first is good.
-
-        Returns
-        -------
-        good, rejected
-            The changes without those rejected; the rejected rows with reasons, in the order in which they were found.
-        """
-        good = {name: dict(rows) for name, rows in changes.items()}
-        rejected: list[Rejection] = []
-        while True:
-            found = list(self._violations(good))
-            for relation, row, error in found:
-                count = good[relation].pop(row, 0)
-                if count:
-                    rejected.append(Rejection(relation, row, count, error))
-            if not found:
-                return good, rejected
+        return next((_orphan(duty) for duty in duties if self._broken(duty)), None)
 
     def by_key(self, relation: str, values: tuple[Any, ...]) -> Row | None:
         """Return the row with a primary key, None if there is none; the relation is kept and has a key."""
@@ -176,35 +143,21 @@ class Integrity:
         values = self._engine.read(self._maps[relation], row)
         return 0 if values is None else int(values[0])
 
-    def _violations(self, good: NetChanges) -> Iterator[tuple[str, Row, DataError]]:
-        """Yield changes that break a rule; each one names a row of `good`."""
-        after = _After(self, good)
-        for name, changed in good.items():
-            if name not in self._relations:
-                continue
-            for row, error in self._own_errors(self._relations[name], after):
-                yield name, row, error
-            for row, count in changed.items():
-                for duty in self._duties(count, name, row):
-                    if after.breaks(duty):
-                        yield name, row, _orphan(duty)
+    def _broken(self, duty: Duty, event: Event | None = None) -> bool:
+        """Whether there is a child and no parent; `event` counts as if it were applied."""
+        reference = duty.reference
+        return self._some(reference.child, reference.child_places, duty.values, event) and not self._some(
+            reference.parent, reference.parent_places, duty.values, event
+        )
 
-    def _own_errors(self, relation: Relation, after: _After) -> Iterator[tuple[Row, DataError]]:
-        """Yield the changes of one relation that delete what is not there or repeat a primary key."""
-        places = relation.key_positions if not relation.key_rely else ()
-        entered: dict[tuple[Any, ...], Row] = {}
-        for row, count in after.changes[relation.name].items():
-            left = self.multiplicity(relation.name, row) + count
-            if left < 0:
-                yield row, _absent(relation.name, row)
-            elif places and count > 0:
-                values = tuple(row[place] for place in places)
-                other = entered.setdefault(values, row)
-                if other == row:
-                    held = (found for found in after.staying(relation, places, values) if found != row or left > 1)
-                    other = next(held, row)
-                if other != row or left > 1:
-                    yield row, _duplicate(relation, row, other)
+    def _some(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...], event: Event | None) -> bool:
+        mine = event if event is not None and event.relation == relation.name else None
+        if mine is not None and mine.sign > 0 and tuple(mine.row[place] for place in places) == values:
+            return True
+        gone = mine.row if mine is not None and mine.sign < 0 else None
+        return any(
+            row != gone or self.multiplicity(relation.name, row) > 1 for row in self.rows(relation, places, values)
+        )
 
     def _duties(self, sign: int, relation: str, row: Row) -> Iterator[Duty]:
         """Yield what foreign keys ask for when a row comes (its parents) or goes (no children)."""
@@ -216,43 +169,6 @@ class Integrity:
         else:
             for reference in self._children[relation]:
                 yield Duty(reference, reference.of_parent(row), relation, row)
-
-
-class _After:
-    """The kept rows as they will be after some net changes."""
-
-    def __init__(self, integrity: Integrity, changes: NetChanges) -> None:
-        self.changes = changes
-        self._integrity = integrity
-        self._entering: dict[tuple[str, tuple[int, ...]], set[tuple[Any, ...]]] = {}
-
-    def breaks(self, duty: Duty) -> bool:
-        """Whether there will be a child and no parent."""
-        reference = duty.reference
-        return self._some(reference.child, reference.child_places, duty.values) and not self._some(
-            reference.parent, reference.parent_places, duty.values
-        )
-
-    def staying(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...]) -> Iterator[Row]:
-        """Iterate over the rows with `values` that are there now and will be."""
-        changed = self.changes.get(relation.name, {})
-        for row in self._integrity.rows(relation, places, values):
-            if self._integrity.multiplicity(relation.name, row) + changed.get(row, 0) > 0:
-                yield row
-
-    def _some(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...]) -> bool:
-        if next(self.staying(relation, places, values), None) is not None:
-            return True
-        return values in self._entering_by(relation.name, places)
-
-    def _entering_by(self, relation: str, places: tuple[int, ...]) -> set[tuple[Any, ...]]:
-        """Return the values at `places` of the rows that come."""
-        found = self._entering.get((relation, places))
-        if found is None:
-            changed = self.changes.get(relation, {})
-            found = {tuple(row[place] for place in places) for row, count in changed.items() if count > 0}
-            self._entering[relation, places] = found
-        return found
 
 
 def _absent(relation: str, row: Row) -> AbsentRowError:

@@ -14,7 +14,7 @@ from typing import Any
 from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, cast_value, common_type
 from cumulus.algebra.terms import Apply, Cast, Const, Relation, Scalar, Var
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
-from cumulus.catalog.types import BIGINT, DATE, DOUBLE, EXACT, HUGEINT, INTEGER_BITS, Kind, SqlType, decimal
+from cumulus.catalog.types import BIGINT, BOOLEAN, DATE, DOUBLE, EXACT, HUGEINT, INTEGER_BITS, Kind, SqlType, decimal
 from cumulus.errors import BindError, CumulusError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 from cumulus.sql.source import Source
@@ -42,10 +42,23 @@ _ARITHMETIC = frozenset(("add", "sub", "mul", "mod", "intdiv"))
 
 @dataclass(frozen=True, slots=True)
 class ScopeTable:
-    """One table of a FROM clause: `columns` maps its column names to variables."""
+    """One table of a FROM clause.
+
+    Parameters
+    ----------
+    columns
+        Column name → its variable, under a cast where the variable stands for columns of several types.
+    hidden
+        Columns merged into another table's by USING or NATURAL: only `alias.column` means them.
+    """
 
     alias: str
-    columns: dict[str, str]
+    columns: dict[str, Scalar]
+    hidden: set[str] = field(default_factory=set)
+
+    def shows(self, name: str) -> bool:
+        """Whether a name without a table may mean a column of this one."""
+        return name in self.columns and name not in self.hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +80,13 @@ class Scope:
     source: Source
     tables: list[ScopeTable] = field(default_factory=list)
     variables: dict[str, Typed] = field(default_factory=dict)
-    # Columns merged by USING or NATURAL: an unqualified name means this variable.
-    merged: dict[str, str] = field(default_factory=dict)
     # One atom per table, in order.
     relations: list[Relation] = field(default_factory=list)
 
     def new_variable(self, name: str, alias: str, typed: Typed) -> str:
         """Return a variable called after a column, and after its table too if that name is taken."""
-        candidate = name
+        # `#` is for aggregates.
+        candidate = f"c{name}" if name.startswith("#") else name
         if candidate in self.variables:
             candidate = f"{alias}_{name}"
         number = 2
@@ -84,8 +96,8 @@ class Scope:
         self.variables[candidate] = typed
         return candidate
 
-    def resolve(self, reference: ColumnRef) -> str:
-        """Return the variable that a column reference means; BindError if none or several."""
+    def resolve(self, reference: ColumnRef) -> Scalar:
+        """Return what a column reference means: a variable, perhaps cast; BindError if none or several."""
         if reference.table:
             for table in self.tables:
                 if table.alias == reference.table:
@@ -101,9 +113,7 @@ class Scope:
                 hint=f"There {'are' if len(self.tables) > 1 else 'is'} {', '.join(t.alias for t in self.tables)}.",
                 **self.source.place(reference.at),
             )
-        if reference.name in self.merged:
-            return self.merged[reference.name]
-        found = [table for table in self.tables if reference.name in table.columns]
+        found = [table for table in self.tables if table.shows(reference.name)]
         if not found:
             known = dict.fromkeys(column for table in self.tables for column in table.columns)
             raise BindError(
@@ -159,7 +169,7 @@ class Binder:
             case Literal(value, found, _):
                 return Const(value, found)
             case ColumnRef():
-                return Var(self.scope.resolve(expr))
+                return self.scope.resolve(expr)
             case CastTo(arg, target, at):
                 return self.cast(self.bind(arg, aggregates=aggregates, clause=clause), target, at)
             case Call(name, _, at) if name in AGGREGATES:
@@ -182,6 +192,16 @@ class Binder:
                     hint="Join the table instead, or make the inner query a view and query both.",
                     **self.scope.source.place(at),
                 )
+
+    def condition(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
+        """Return `expr` as a scalar of type BOOLEAN; a number is true where it is not 0, as in DuckDB."""
+        scalar = self.bind(expr, aggregates=aggregates, clause=clause)
+        found = self.type_of(scalar)
+        if not (found.is_numeric or found.kind in (Kind.BOOLEAN, Kind.NULL)):
+            raise BindError(
+                f"{clause} needs a condition, not {found}", hint="Compare it.", **self.scope.source.place(expr.at)
+            )
+        return self.cast(scalar, BOOLEAN, expr.at)
 
     def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
@@ -233,6 +253,9 @@ class Binder:
             targets = argument_types(name, types)
         except TypeError:
             return args  # `apply` tells it
+        if name in ("and", "or", "not", "case", "if"):
+            tests = range(0, len(args) - 1, 2) if name in ("case", "if") else range(len(args))
+            targets = tuple(BOOLEAN if place in tests else target for place, target in enumerate(targets))
         return tuple(
             self.cast(arg, target, at) if _needs_cast(found, target) else arg
             for arg, found, target in zip(args, types, targets, strict=True)
@@ -278,7 +301,7 @@ class Binder:
                 hint="SUM, COUNT and AVG do; for others keep the rows in a view and use query().",
                 **place,
             )
-        where = None if expr.where is None else self.bind(expr.where, clause="FILTER")
+        where = None if expr.where is None else self.condition(expr.where, clause="FILTER")
         if not expr.args:
             if expr.name != "count":
                 raise BindError(f"{expr.name.upper()} needs an argument", **place)
@@ -290,7 +313,8 @@ class Binder:
         if expr.name == "count":
             return self._register(Aggregate("count", arg, False, where, BIGINT, expr.at), nullable=False)
         if found.kind is Kind.NULL:
-            arg, found = Const(None, DOUBLE), DOUBLE
+            found = DOUBLE if expr.name == "avg" else HUGEINT
+            arg = Const(None, found)
         if not (found.is_numeric or (found.kind is Kind.BOOLEAN and expr.name == "sum")):
             raise BindError(f"{expr.name.upper()} needs a number, not {found}", hint="CAST the argument.", **place)
         if expr.name == "avg" or found.is_float:

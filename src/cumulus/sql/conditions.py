@@ -6,7 +6,7 @@ guard (the calculus takes NULL for an ordinary value), and a sum `a + b` counts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cumulus.algebra.terms import (
     NULL_VALUE,
@@ -19,14 +19,18 @@ from cumulus.algebra.terms import (
     Const,
     Product,
     Scalar,
-    Sum,
     Term,
+    Var,
     negate,
     product_of,
     sum_of,
 )
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
 from cumulus.catalog.types import Kind
+from cumulus.sql.chains import chained
+
+MAX_BRANCHES = 16
+"""A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
 
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -65,25 +69,33 @@ def disjuncts(scalar: Scalar) -> list[Scalar]:
 
 
 def _join(function: str, parts: list[Scalar]) -> Scalar:
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = Apply(function, (joined, part))
-    return joined
+    return chained(parts, lambda left, right: Apply(function, (left, right)))
 
 
-def is_not_null(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
-    """Return the term that is 1 where a scalar is not NULL."""
+def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool = False) -> Term:
+    """Return the term that is 1 where a scalar is not NULL.
+
+    Parameters
+    ----------
+    expand
+        Take CASE apart, as a sum over its branches. Only for numbers that are added up: in a condition of the join a
+        sum would pass for a number of the row.
+    """
     if not is_nullable(scalar, variables):
         return ONE
     match scalar:
         case Apply(function, args) if function in ("add", "sub", "mul", "neg"):
-            return product_of(dict.fromkeys(is_not_null(arg, variables) for arg in args))
+            return product_of(dict.fromkeys(is_not_null(arg, variables, expand=expand) for arg in args))
         case Cast(arg, _):
-            return is_not_null(arg, variables)
-        case Apply("case", _):
-            return _cases(scalar, variables, is_not_null)
+            return is_not_null(arg, variables, expand=expand)
+        case Apply("case", args) if expand and len(args) < MAX_BRANCHES * 2:
+            return _cases(scalar, variables, _is_there)
         case _:
             return Compare("<>", scalar, NULL_VALUE)
+
+
+def _is_there(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
+    return is_not_null(scalar, variables, expand=True)
 
 
 def condition(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
@@ -158,12 +170,13 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
         case Apply("mul", (left, right)) if _exact(scalar, variables):
             return product_of([summand(left, variables), summand(right, variables)])
         case Apply("add" | "sub" as function, (left, right)) if _exact(scalar, variables):
-            first, second = summand(left, variables), summand(right, variables)
-            total = sum_of([first, second if function == "add" else negate(second)])
-            return product_of([is_not_null(scalar, variables), total])
+            guard = _is_there(scalar, variables)
+            inner = _guarded(guard, variables)
+            first, second = summand(left, inner), summand(right, inner)
+            return product_of([guard, sum_of([first, second if function == "add" else negate(second)])])
         case Apply("neg", (inner,)) if _exact(scalar, variables):
             return negate(summand(inner, variables))
-        case Apply("case", _):
+        case Apply("case", args) if len(args) < MAX_BRANCHES * 2:
             return _cases(scalar, variables, summand)
         case Apply("coalesce", (first, *rest)) if rest:
             absent = Compare("=", first, NULL_VALUE)
@@ -173,13 +186,24 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
             return scalar
 
 
+def _guarded(guard: Term, variables: Mapping[str, Typed]) -> Mapping[str, Typed]:
+    """Return what is known of variables behind a guard: those that it wants there are, and need no second guard."""
+    there = {
+        part.left.name
+        for part in (guard.parts if isinstance(guard, Product) else (guard,))
+        if isinstance(part, Compare) and part.right is NULL_VALUE and isinstance(part.left, Var)
+    }
+    return {**variables, **{name: Typed(variables[name].type, False) for name in there}} if there else variables
+
+
 def _exact(scalar: Apply, variables: Mapping[str, Typed]) -> bool:
     return all(scalar_type(arg, variables).is_exact for arg in scalar.args)
 
 
-def _cases(scalar: Apply, variables: Mapping[str, Typed], branch: object) -> Term:
+def _cases(
+    scalar: Apply, variables: Mapping[str, Typed], branch: Callable[[Scalar, Mapping[str, Typed]], Term]
+) -> Term:
     """Return Σ [this condition, and none before it] · branch(value)."""
-    assert callable(branch)
     terms: list[Term] = []
     before: list[Term] = []
     for index in range(0, len(scalar.args) - 1, 2):
@@ -200,16 +224,3 @@ def untrue(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
 def special(scalar: Scalar) -> Term:
     """Return the term that counts NaN and the infinities of a floating point scalar (`scalar.special`)."""
     return Apply("special", (scalar,))
-
-
-def is_plain(term: Term) -> bool:
-    """Whether a term is a count: no number of a row stands in it."""
-    match term:
-        case Compare():
-            return True
-        case Product(parts) | Sum(parts):
-            return all(is_plain(part) for part in parts)
-        case Const(value, _):
-            return isinstance(value, int)
-        case _:
-            return False

@@ -8,6 +8,7 @@ from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import SqlType, type_named
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.taken import check_taken
 
 _TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"}
 
@@ -37,6 +38,8 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
         The WITH clause: `static = true|false` and `keep = auto|all|none`, each with its offset.
     """
     at = offset_of(tree)
+    if tree.this.this.args.get("db"):
+        _refuse(source, tree.this.this, tree.this.this)
     name = identifier(tree.this.this.this)
     columns: list[Column] = []
     key: tuple[str, ...] = ()
@@ -52,27 +55,26 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
                     if isinstance(kind, exp.NotNullColumnConstraint):
                         not_null = not kind.args.get("allow_null")
                     elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
-                        key, key_rely = (column,), _relies(kind)
+                        key, key_rely = (column,), _relies(source, kind)
                     elif isinstance(kind, exp.Reference):
-                        foreign.append(_reference((column,), kind))
+                        foreign.append(_reference(source, (column,), kind))
                     else:
-                        _refuse(source, constraint, kind)
+                        _refuse(source, item, kind)
                 if item.args.get("kind") is None:
                     raise BindError(f"column {column} has no type", **source.place(offset_of(item)))
                 columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
             case exp.PrimaryKey():
-                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(item)
+                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(source, item)
             case exp.ForeignKey():
                 parts = tuple(identifier(part) for part in item.expressions)
-                foreign.append(_reference(parts, item.args["reference"]))
+                foreign.append(_reference(source, parts, item.args["reference"]))
             case exp.Constraint():
                 for part in item.expressions:
                     if isinstance(part, exp.PrimaryKey):
-                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(part)
+                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(source, part)
                     elif isinstance(part, exp.ForeignKey):
-                        foreign.append(
-                            _reference(tuple(identifier(c) for c in part.expressions), part.args["reference"])
-                        )
+                        parts = tuple(identifier(column) for column in part.expressions)
+                        foreign.append(_reference(source, parts, part.args["reference"]))
                     else:
                         _refuse(source, item, part)
             case _:
@@ -91,16 +93,29 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
     return Relation(name, keyed, key, key_rely, tuple(foreign), static, keep)
 
 
-def _relies(node: exp.Expression) -> bool:
-    return any(str(option).upper() == "RELY" for option in node.args.get("options") or ())
+def _relies(source: Source, node: exp.Expression) -> bool:
+    """Whether a key is trusted; UnsupportedError for any other promise or action than RELY."""
+    check_taken(source, node)
+    words = {str(option).upper() for option in node.args.get("options") or ()}
+    for word in sorted(words - {"RELY", "NORELY", "NOT ENFORCED", "ENFORCED"}):
+        at = offset_of(node)
+        if at < 0 and isinstance(node.parent, exp.Expression):
+            at = offset_of(node.parent)
+        raise UnsupportedError(
+            f"{word} is not supported on a key",
+            feature=word,
+            hint="A key takes RELY; delete children before their parent.",
+            **source.place(at),
+        )
+    return "RELY" in words
 
 
-def _reference(columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
-    target = node.this
+def _reference(source: Source, columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
+    target, rely = node.this, _relies(source, node)
     if isinstance(target, exp.Schema):
         parent = identifier(target.this.this)
-        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), _relies(node))
-    return ForeignKey(columns, identifier(target.this), (), _relies(node))
+        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), rely)
+    return ForeignKey(columns, identifier(target.this), (), rely)
 
 
 def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:

@@ -26,8 +26,10 @@ from cumulus.catalog.types import (
 )
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+from cumulus.sql.chains import chained
 from cumulus.sql.ddl import sql_type
 from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.taken import check_taken
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
@@ -50,13 +52,22 @@ _PART_NAMES = {"DOW": "dayofweek", "DOY": "dayofyear"}
 def expression_of(source: Source, tree: Any) -> Expr:
     """Return the expression that `tree` is; UnsupportedError names what has no place here."""
     at = offset_of(tree)
-    if tree.args.get("negate"):
-        # sqlglot marks the LIKE of a NOT LIKE; other negations are nodes of their own.
-        return Call("not", (expression_of(source, _unmarked(tree)),), at)
+    if isinstance(tree, exp.Window):
+        raise UnsupportedError(
+            "window functions do not compile",
+            feature="window function",
+            hint="Aggregate with GROUP BY in the view and apply the window in query().",
+            **source.place(at),
+        )
+    known = type(tree) in _BINARY or type(tree) in _AGGREGATES or not isinstance(tree, exp.Func)
+    check_taken(source, tree, whole=not known and type(tree) not in _TAKEN_APART)
+    if isinstance(tree, exp.Connector):
+        return _chain(source, tree, at)
     name = _BINARY.get(type(tree))
     if name is not None:
         args = (tree.this, tree.expression)
-        return Call(name, tuple(expression_of(source, arg) for arg in args), at)
+        call = Call(name, tuple(expression_of(source, arg) for arg in args), at)
+        return Call("not", (call,), at) if tree.args.get("negate") else call
     if type(tree) in _AGGREGATES:
         return _aggregate(source, tree, at)
     match tree:
@@ -64,6 +75,7 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return expression_of(source, tree.this)
         case exp.Column():
             if isinstance(tree.this, exp.Star):
+                check_taken(source, tree.this)
                 return Star(identifier(tree.args["table"]), at)
             if tree.args.get("db"):
                 raise _refuse(source, tree, "a schema in front of a column's table")
@@ -94,11 +106,17 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return _condition(source, tree, at)
 
 
-def _unmarked(tree: Any) -> Any:
-    """Return a copy of `tree` without the mark that negates it."""
-    plain = tree.copy()
-    plain.set("negate", None)
-    return plain
+def _chain(source: Source, tree: Any, at: int) -> Expr:
+    """Return a AND b AND c …, which sqlglot nests as deep as it is long."""
+    if type(tree) not in _BINARY:
+        raise _refuse(source, tree, type(tree).__name__.upper())
+    links: list[Any] = []
+    rest: Any = tree
+    while type(rest) is type(tree):
+        links.append(rest.expression)
+        rest = rest.this
+    parts: list[Expr] = [expression_of(source, link) for link in [rest, *reversed(links)]]
+    return chained(parts, lambda left, right: Call(_BINARY[type(tree)], (left, right), at))
 
 
 def _condition(source: Source, tree: Any, at: int) -> Expr:
@@ -125,11 +143,13 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
                 raise _refuse(source, tree, "IN over an array")
             return Call("in", (sub(tree.this), *(sub(item) for item in tree.expressions)), at)
         case exp.Escape():
-            inner = sub(_unmarked(tree.this))
-            if not isinstance(inner, Call):
+            inner = sub(tree.this)
+            negated = isinstance(inner, Call) and inner.name == "not"
+            like = inner.args[0] if isinstance(inner, Call) and negated else inner
+            if not isinstance(like, Call) or like.name not in ("like", "ilike"):
                 raise _refuse(source, tree, "ESCAPE")
-            like = Call(inner.name, (*inner.args, sub(tree.expression)), at)
-            return Call("not", (like,), at) if tree.this.args.get("negate") else like
+            escaped = Call(like.name, (*like.args, sub(tree.expression)), at)
+            return Call("not", (escaped,), at) if negated else escaped
         case exp.Case():
             return _case(source, tree, at)
         case exp.If():
@@ -187,13 +207,13 @@ def _case(source: Source, tree: exp.Case, at: int) -> Expr:
 
 def _function(source: Source, tree: Any, at: int) -> Expr:
     """Return the call that a function node stands for, by our names."""
-    timed = _time_function(source, tree, at)
-    if timed is not None:
-        return timed
 
     def sub(*nodes: Any) -> tuple[Expr, ...]:
         return tuple(expression_of(source, node) for node in nodes if node is not None)
 
+    timed = _time_function(source, tree, at)
+    if timed is not None:
+        return timed
     match tree:
         case exp.Substring():
             return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
@@ -212,6 +232,10 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             return Call("round", sub(tree.this, tree.args.get("decimals")), at)
         case exp.Coalesce() | exp.Least() | exp.Greatest():
             return Call(type(tree).__name__.lower(), sub(tree.this, *tree.expressions), at)
+        case exp.ConcatWs():
+            raise UnsupportedError(
+                "there is no function concat_ws", feature="concat_ws", hint="Use ||.", **source.place(at)
+            )
         case exp.Concat():
             # CONCAT takes NULL for the empty string; `||` does not.
             parts = [
@@ -228,13 +252,6 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             if tree.this.name == "10":
                 return Call("log10", sub(tree.expression), at)
             raise _refuse(source, tree, "LOG with a base")
-        case exp.Window():
-            raise UnsupportedError(
-                "window functions do not compile",
-                feature="window function",
-                hint="Aggregate with GROUP BY in the view and apply the window in query().",
-                **source.place(at),
-            )
         case exp.Anonymous():
             name = str(tree.this).lower()
             if name in ("date_part", "datepart"):
@@ -285,6 +302,15 @@ def _time_function(source: Source, tree: Any, at: int) -> Expr | None:
             return None
 
 
+# Functions that are taken apart by name; of all others every argument is passed on.
+_TAKEN_APART = frozenset(
+    (
+        exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.TimestampTrunc, exp.DateTrunc,
+        exp.DateDiff, exp.DateAdd, exp.DateSub, exp.Substring, exp.Trim, exp.StrPosition, exp.Replace, exp.Pad,
+        exp.Round, exp.Coalesce, exp.Least, exp.Greatest, exp.Concat, exp.ConcatWs, exp.TimeToStr, exp.TimeToUnix,
+        exp.DateFromParts, exp.DayOfWeekIso, exp.Log, exp.Anonymous,
+    )
+)  # fmt: skip
 _FUNCTION_NAMES = {
     "DayOfWeek": "dayofweek", "DayOfYear": "dayofyear", "LastDay": "last_day", "Ceil": "ceil", "Length": "length",
     "WeekOfYear": "week",

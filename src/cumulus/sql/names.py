@@ -51,7 +51,8 @@ def _written(expr: Expr) -> str:
         case Literal(value, found):
             return _literal(value, found.kind)
         case CastTo(arg, target):
-            return f"CAST({_written(arg)} AS {str(target) if target.kind is Kind.DECIMAL else str(target).lower()})"
+            named = str(target).replace(",", ", ") if target.kind is Kind.DECIMAL else str(target).lower()
+            return f"CAST({_written(arg)} AS {named})"
         case Call():
             return _call(expr)
         case Star():
@@ -76,10 +77,19 @@ def _literal(value: object, kind: Kind) -> str:
             return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
+def _links(expr: Expr, name: str) -> list[str]:
+    """Return the conditions of a chain of ANDs or ORs, however it is bracketed."""
+    if isinstance(expr, Call) and expr.name == name:
+        return [link for arg in expr.args for link in _links(arg, name)]
+    return [_written(expr)]
+
+
 def _call(expr: Call) -> str:
     name, args = expr.name, [_written(arg) for arg in expr.args]
     if name == "count" and not args:
         told = "count_star()"
+    elif name in ("and", "or"):
+        told = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
     elif name in _INFIX and len(args) == 2:
         told = f"({args[0]} {_INFIX[name]} {args[1]})"
     elif name == "neg":

@@ -8,6 +8,7 @@ blanked out before sqlglot sees the text, so that offsets stay true.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -21,6 +22,8 @@ from cumulus.sql.queries import query_of
 from cumulus.sql.source import Source, identifier, offset_of
 
 DIALECT = "duckdb"
+MAX_NESTING = 32
+"""How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
 
 
 def parse_script(text: str, name: str = "") -> Script:
@@ -72,7 +75,7 @@ def parse_query(text: str, name: str = "") -> tuple[Query, Source]:
 
 def _tokens(source: Source) -> list[Token]:
     try:
-        return list(sqlglot.tokenize(source.text, read=DIALECT))
+        tokens = list(sqlglot.tokenize(source.text, read=DIALECT))
     except TokenError as problem:
         at = _unterminated(source.text)
         raise SqlSyntaxError(
@@ -80,6 +83,25 @@ def _tokens(source: Source) -> list[Token]:
             hint="Look for a quote that is not closed.",
             **source.place(at),
         ) from None
+    depth = 0
+    for token in tokens:
+        if token.token_type in (TokenType.L_PAREN, TokenType.CASE):
+            depth += 1
+        elif token.token_type in (TokenType.R_PAREN, TokenType.END):
+            depth -= 1
+        if depth > MAX_NESTING:
+            raise too_deep(**source.place(token.start))
+    return tokens
+
+
+def too_deep(**place: Any) -> UnsupportedError:
+    """Return the error of an expression that is nested more deeply than anything here can read."""
+    return UnsupportedError(
+        "this is nested too deeply",
+        feature="deep nesting",
+        hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other; compute a part in a view.",
+        **place,
+    )
 
 
 def _unterminated(text: str) -> int:
@@ -116,6 +138,8 @@ def _trees(source: Source, text: str) -> list[exp.Expression]:
         ) from None
     except TokenError as problem:
         raise SqlSyntaxError(str(problem).splitlines()[0], **source.place(-1)) from None
+    except RecursionError:
+        raise too_deep(**source.place(-1)) from None
     finally:
         warnings.disabled = silent
     return [tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)]

@@ -23,6 +23,7 @@ from cumulus.sql.ast import (
 from cumulus.sql.expressions import expression_of
 from cumulus.sql.names import default_name
 from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.taken import check_taken
 
 # Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
 _TAKEN = {
@@ -35,13 +36,15 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
     """Return the query that `tree` is; UnsupportedError names a clause that has no place here."""
     match tree:
         case exp.Subquery():
+            check_taken(source, tree)
             inner = query_of(source, tree.this)
-            if any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
+            if any(tree.args.get(clause) for clause in ("order", "limit", "offset", "joins")):
                 raise _refuse(source, tree, "ORDER BY or LIMIT on a parenthesised query")
             return inner
         case exp.Select():
             return _select(source, tree)
         case exp.SetOperation():
+            check_taken(source, tree)
             names = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
             limit, offset = _limits(source, tree)
             return SetOperation(
@@ -108,12 +111,20 @@ def _item(source: Source, item: exp.Expression) -> SelectItem:
 
 
 def _from_item(source: Source, tree: exp.Expression) -> FromItem:
+    if isinstance(tree, (exp.Table, exp.Subquery)):
+        check_taken(source, tree)
     match tree:
         case exp.Table():
             if tree.args.get("db") or tree.args.get("catalog"):
                 raise _refuse(source, tree, "a schema in front of a table's name")
+            if not isinstance(tree.this, exp.Identifier):
+                raise _refuse(source, tree, "a function in FROM")
+            if tree.args.get("alias") and tree.args["alias"].columns:
+                raise _refuse(source, tree, "column names in the alias of a table")
             name = identifier(tree.this)
             item: FromItem = TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
+        case exp.Subquery(this=exp.Table()) if not tree.args.get("alias"):
+            item = _from_item(source, tree.this)
         case exp.Subquery():
             columns = tree.args["alias"].columns if tree.args.get("alias") else []
             item = Derived(
@@ -143,6 +154,7 @@ def _alias(tree: exp.Expression) -> str:
 
 def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
     """Add one join to `sources`: a comma starts a new item, JOIN extends the last one."""
+    check_taken(source, tree)
     right = _from_item(source, tree.this)
     side = str(tree.args.get("side") or "").lower()
     kind = str(tree.args.get("kind") or "").lower()
@@ -172,6 +184,7 @@ def _group_by(source: Source, tree: exp.Select) -> tuple[tuple[Expr, ...] | None
     group = tree.args.get("group")
     if group is None:
         return None, None
+    check_taken(source, group)
     for clause in ("cube", "rollup", "grouping_sets"):
         if group.args.get(clause):
             raise _refuse(source, group, clause.replace("_", " ").upper())
@@ -184,21 +197,13 @@ def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
     order = tree.args.get("order")
     if order is None:
         return ()
-    return tuple(
-        OrderBy(
-            expression_of(source, item.this),
-            bool(item.args.get("desc")),
-            # DuckDB puts NULLs last unless told otherwise, in both directions.
-            _nulls_first(source, item),
-        )
-        for item in order.expressions
-    )
-
-
-def _nulls_first(source: Source, item: exp.Ordered) -> bool:
-    """Tell a written NULLS FIRST from the one that sqlglot adds on its own."""
-    written = source.text[max(offset_of(item), 0) :].upper()
-    return bool(item.args.get("nulls_first")) and "NULLS FIRST" in written
+    items: list[OrderBy] = []
+    for item in order.expressions:
+        check_taken(source, item)
+        # DuckDB puts NULLs last unless told otherwise, in both directions, and so does its dialect in sqlglot.
+        flags = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+        items.append(OrderBy(expression_of(source, item.this), *flags))
+    return tuple(items)
 
 
 def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
@@ -208,7 +213,11 @@ def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
         if node is None:
             numbers.append(None if clause == "limit" else 0)
             continue
-        value = expression_of(source, node.expression)
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise _refuse(source, tree, "LIMIT with PERCENT or WITH TIES")
+        given = node.args["count"] if isinstance(node, exp.Fetch) else node.expression
+        value = expression_of(source, given)
         if not isinstance(value, Literal) or not isinstance(value.value, int) or value.value < 0:
             raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
         numbers.append(value.value)

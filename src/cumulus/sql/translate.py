@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import (
     FALSE,
     NULL_VALUE,
@@ -13,6 +13,7 @@ from cumulus.algebra.terms import (
     TRUE,
     ZERO,
     Apply,
+    Cast,
     Compare,
     Lift,
     Product,
@@ -25,10 +26,10 @@ from cumulus.algebra.terms import (
     product_of,
     rebuild,
 )
-from cumulus.algebra.typing import Typed, scalar_type
+from cumulus.algebra.typing import Typed
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
-from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, INTEGER, Kind, SqlType
+from cumulus.catalog.types import INTEGER, INTEGER_BITS, Kind, SqlType
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import (
@@ -46,18 +47,10 @@ from cumulus.sql.ast import (
     Star,
     TableRef,
 )
-from cumulus.sql.bind import AGGREGATES, Aggregate, Binder, Scope, ScopeTable
-from cumulus.sql.conditions import condition, conjuncts, is_not_null, special, summand
+from cumulus.sql.bind import AGGREGATES, Binder, Scope, ScopeTable
+from cumulus.sql.conditions import condition, conjuncts
 from cumulus.sql.source import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Summed:
-    """One number that a view maintains per group: the sum of `term` over its rows."""
-
-    name: str
-    term: Term
-    type: SqlType
+from cumulus.sql.sums import Summed, Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +64,11 @@ class BoundView:
     body
         The join with its conditions: multiplicities of joined rows.
     sums
-        What is added up; the count of rows comes first.
+        What is added up; the count of rows comes first. No name of them is a variable's.
     select, having, order_by
         Scalars over the group's variables and the names of `sums`.
     repeat
-        A plain SELECT: every row stands as often as its count says.
+        A plain SELECT: every row stands as often as the count of rows says.
     variables
         Types of all variables.
     """
@@ -94,6 +87,11 @@ class BoundView:
     variables: Mapping[str, Typed]
     sql: str
     at: int = -1
+
+    @property
+    def count(self) -> str:
+        """The name of the count of rows."""
+        return self.sums[0].name
 
 
 def bind_view(view: CreateView, tables: Mapping[str, Table], source: Source) -> BoundView:
@@ -115,7 +113,7 @@ def bind_view(view: CreateView, tables: Mapping[str, Table], source: Source) -> 
     where = _from_clause(query, tables, scope)
     binder = Binder(scope)
     if query.where is not None:
-        where += conjuncts(binder.bind(query.where))
+        where += conjuncts(binder.condition(query.where))
     return _Select(view, query, binder, where).bound()
 
 
@@ -146,7 +144,7 @@ def _from_item(item: FromItem, tables: Mapping[str, Table], scope: Scope) -> lis
                 assert column.type is not None, "SQL declares every type"
                 typed = Typed(column.type, not column.not_null)
                 columns[column.name] = scope.new_variable(column.name, alias, typed)
-            scope.tables.append(ScopeTable(alias, columns))
+            scope.tables.append(ScopeTable(alias, {name: Var(variable) for name, variable in columns.items()}))
             scope.relations.append(Relation(name, tuple(columns.values())))
             return []
         case Join(left, right, kind, on, using, natural, at):
@@ -158,12 +156,16 @@ def _from_item(item: FromItem, tables: Mapping[str, Table], scope: Scope) -> lis
             conditions += _from_item(right, tables, scope)
             lefts, rights = scope.tables[before:middle], scope.tables[middle:]
             if natural:
-                shared = {name for table in lefts for name in table.columns}
-                using = tuple(name for table in rights for name in table.columns if name in shared)
+                shared = {name for table in lefts for name in table.columns if table.shows(name)}
+                using = ordered(name for table in rights for name in table.columns if name in shared)
+                if not using:
+                    raise BindError(
+                        "the sides of NATURAL JOIN have no column in common", hint="Write JOIN … ON.", **place
+                    )
             for name in using:
                 conditions.append(_same(name, lefts, rights, scope, at))
             if on is not None:
-                conditions += conjuncts(Binder(scope).bind(on, clause="ON"))
+                conditions += conjuncts(Binder(scope).condition(on, clause="ON"))
             return conditions
         case Derived(_, _, _, at):
             raise _unsupported("a query in FROM", scope.source, at, "Make it a view of its own, or join its tables.")
@@ -173,12 +175,16 @@ def _same(name: str, lefts: list[ScopeTable], rights: list[ScopeTable], scope: S
     """Return the equality that USING (name) means, and merge the two columns into one name."""
     sides = []
     for side in (lefts, rights):
-        found = [table.columns[name] for table in side if name in table.columns]
-        if not found:
-            raise BindError(f"USING ({name}): one side has no such column", **scope.source.place(at))
-        sides.append(scope.merged.get(name, found[0]) if side is lefts else found[0])
-    scope.merged[name] = sides[0]
-    return Binder(scope).apply("eq", (Var(sides[0]), Var(sides[1])), at)
+        found = [table for table in side if table.shows(name)]
+        if len(found) != 1:
+            raise BindError(
+                f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",
+                hint="Write JOIN … ON.",
+                **scope.source.place(at),
+            )
+        sides.append(found[0])
+    sides[1].hidden.add(name)
+    return Binder(scope).apply("eq", (sides[0].columns[name], sides[1].columns[name]), at)
 
 
 def _unify(scope: Scope, where: list[Scalar]) -> tuple[list[Scalar], list[Term]]:
@@ -198,6 +204,8 @@ def _unify(scope: Scope, where: list[Scalar]) -> tuple[list[Scalar], list[Term]]
                 rest.append(Apply("not", (Apply("is_null", (Var(left),)),)))
             case Apply("eq", (Var(left), Var(right))) if _alike(variables[left].type, variables[right].type):
                 first, second = find(left), find(right)
+                if _bits(variables[second].type) < _bits(variables[first].type):
+                    first, second = second, first
                 if first != second:
                     leader[second] = first
             case _:
@@ -210,15 +218,19 @@ def _unify(scope: Scope, where: list[Scalar]) -> tuple[list[Scalar], list[Term]]
             guards.append(Compare("<>", Var(kept), NULL_VALUE))
         # The join drops the NULLs.
         variables[kept] = Typed(variables[kept].type, False)
+    # The narrowest type leads, so that no cast back to a column's own type can fail.
+    values: dict[str, Scalar] = {
+        name: Var(kept) if variables[name].type == variables[kept].type else Cast(Var(kept), variables[name].type)
+        for name, kept in names.items()
+    }
     for table in scope.tables:
-        for column, variable in table.columns.items():
-            table.columns[column] = names.get(variable, variable)
-    scope.merged = {column: names.get(variable, variable) for column, variable in scope.merged.items()}
+        for column, scalar in table.columns.items():
+            table.columns[column] = substitute(scalar, values)
     scope.relations = [
         Relation(relation.name, tuple(names.get(name, name) for name in relation.variables))
         for relation in scope.relations
     ]
-    return [rename(scalar, names) for scalar in rest], guards
+    return [substitute(scalar, values) for scalar in rest], guards
 
 
 class _Select:
@@ -247,7 +259,9 @@ class _Select:
             for expr in query.group_by:
                 self._add_group(*self._group_expression(expr))
         selected = [self._bind(item.expr) for item in self.items]
-        having = None if query.having is None else self._bind(query.having, "HAVING")
+        having = None
+        if query.having is not None:
+            having = binder.condition(query.having, aggregates=True, clause="HAVING")
         ordered = [(self._order_expression(item.expr, selected), item) for item in query.order_by]
         if plain:
             for (scalar, item), is_item in [
@@ -255,12 +269,17 @@ class _Select:
                 *(((scalar, None), False) for scalar, _ in ordered),
             ]:
                 self._add_group(scalar, item.name if is_item and item is not None else "")
-        sums = _Sums(self.scope, keyless=not self.groups)
+        sums = Sums(self.scope.variables, keyless=not self.groups)
         finished = {f"#{index}": sums.finish(aggregate) for index, aggregate in enumerate(binder.aggregates)}
 
         def finish(scalar: Scalar, at: int) -> Scalar:
             return self._finished(scalar, finished, at)
 
+        shown = None if having is None else finish(having, query.at)
+        if query.group_by is not None and not self.groups:
+            # GROUP BY of constants only: one group, but none where there are no rows.
+            there = Apply("gt", (Var(sums.columns[0].name), number(0)))
+            shown = there if shown is None else Apply("and", (there, shown))
         select = tuple(finish(scalar, item.expr.at) for scalar, item in zip(selected, self.items, strict=True))
         columns = tuple(
             Column(name, self._column_type(scalar)) for name, scalar in zip(self._column_names(), selected, strict=True)
@@ -272,7 +291,7 @@ class _Select:
             body=product_of(self.factors),
             sums=tuple(sums.columns),
             select=select,
-            having=None if having is None else finish(having, query.at),
+            having=shown,
             order_by=tuple(
                 OrderItem(finish(scalar, item.expr.at), item.descending, item.nulls_first) for scalar, item in ordered
             ),
@@ -295,13 +314,9 @@ class _Select:
             tables = [table for table in self.scope.tables if not wanted or table.alias == wanted]
             if not tables:
                 raise BindError(f"no table {wanted} in FROM", **self.scope.source.place(item.expr.at))
-            seen: set[str] = set()
             for table in tables:
-                for name in table.columns:
-                    if not wanted and name in self.scope.merged and name in seen:
-                        continue
-                    seen.add(name)
-                    items.append(SelectItem(ColumnRef(name, table.alias, item.expr.at), name))
+                names = [name for name in table.columns if wanted or table.shows(name)]
+                items += [SelectItem(ColumnRef(name, table.alias, item.expr.at), name) for name in names]
         return items
 
     def _column_names(self) -> list[str]:
@@ -338,7 +353,7 @@ class _Select:
             chosen = items[expr.value - 1]
             return self._group_scalar(chosen.expr), chosen.name
         if isinstance(expr, ColumnRef) and not expr.table:
-            is_column = expr.name in self.scope.merged or any(expr.name in t.columns for t in self.scope.tables)
+            is_column = any(table.shows(expr.name) for table in self.scope.tables)
             aliased = [item for item in items if item.aliased and item.name == expr.name]
             if aliased and not is_column:
                 return self._group_scalar(aliased[0].expr), expr.name
@@ -354,6 +369,8 @@ class _Select:
 
     def _add_group(self, scalar: Scalar, name: str = "") -> None:
         """Make a scalar a key of the view: a column is its own, anything else is lifted."""
+        if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
+            scalar = scalar.arg  # a column whose variable is another's, in a narrower type
         if scalar in self.groups or not variables_of(scalar):
             return
         if isinstance(scalar, Var):
@@ -386,10 +403,16 @@ class _Select:
         if isinstance(scalar, Var):
             if scalar.name in finished:
                 return finished[scalar.name]
-            table = next((t.alias for t in self.scope.tables if scalar.name in t.columns.values()), "")
+            named = {
+                variable: (f"{table.alias}.{column}", column)
+                for table in reversed(self.scope.tables)
+                for column, known in reversed(table.columns.items())
+                for variable in variables_of(known)
+            }
+            whole, column = named.get(scalar.name, (scalar.name, scalar.name))
             raise BindError(
-                f"column {scalar.name} must stand in GROUP BY or inside an aggregate",
-                hint=f"Add {table + '.' if table else ''}{scalar.name} to GROUP BY.",
+                f"column {column} must stand in GROUP BY or inside an aggregate",
+                hint=f"Add {whole} to GROUP BY.",
                 **self.scope.source.place(at),
             )
         if not children(scalar):
@@ -412,62 +435,12 @@ def _alike(left: SqlType, right: SqlType) -> bool:
     return left == right or (left.is_integer and right.is_integer)
 
 
+def _bits(found: SqlType) -> int:
+    return INTEGER_BITS.get(found.kind, 0)
+
+
 def _has_aggregate(expr: Expr) -> bool:
     if isinstance(expr, Call):
         return expr.name in AGGREGATES or any(_has_aggregate(arg) for arg in expr.args)
     arg = getattr(expr, "arg", None)
     return arg is not None and _has_aggregate(arg)
-
-
-class _Sums:
-    """Collects the numbers that a view maintains, each once."""
-
-    def __init__(self, scope: Scope, *, keyless: bool) -> None:
-        self.variables = scope.variables
-        self.keyless = keyless
-        self.columns: list[Summed] = []
-        self.column(ONE, BIGINT, "n")
-
-    def column(self, term: Term, found: SqlType, hint: str) -> Scalar:
-        """Return the name of the sum of `term` as a variable, adding it if it is new."""
-        if term is ZERO:
-            return number(0)
-        for known in self.columns:
-            if known.term is term:
-                return Var(known.name)
-        taken = {known.name for known in self.columns} | set(self.variables)
-        name, count = hint, 1
-        while name in taken:
-            count += 1
-            name = f"{hint}{count}"
-        self.columns.append(Summed(name, term, found))
-        return Var(name)
-
-    def finish(self, aggregate: Aggregate) -> Scalar:
-        """Return the scalar that makes the aggregate's value of sums."""
-        variables = self.variables
-        only = ONE if aggregate.where is None else condition(aggregate.where, variables)
-        if aggregate.arg is None:
-            return self.column(only, BIGINT, "n")
-        present = product_of([only, is_not_null(aggregate.arg, variables)])
-        count = self.column(present, BIGINT, "n")
-        if aggregate.kind == "count":
-            return count
-        total: Scalar = self._total(aggregate, aggregate.arg, only)
-        if aggregate.kind == "avg":
-            total = Apply("div", (total, count))
-        if present is ONE and not self.keyless:
-            return total
-        return Apply("case", (Apply("eq", (count, number(0))), NULL_VALUE, total))
-
-    def _total(self, aggregate: Aggregate, arg: Scalar, only: Term) -> Scalar:
-        term = product_of([only, summand(arg, self.variables)])
-        found = scalar_type(arg, self.variables)
-        if found.is_float:
-            plain = self.column(term, DOUBLE, "s")
-            odd = self.column(product_of([only, special(arg)]), HUGEINT, "odd")
-            return Apply("float_sum", (plain, odd))
-        kept = aggregate.type if aggregate.kind == "sum" else SqlType(Kind.DECIMAL, 38, found.scale)
-        if aggregate.kind == "avg" and found.kind is not Kind.DECIMAL:
-            kept = HUGEINT
-        return self.column(term, kept, "s")

@@ -1,0 +1,67 @@
+"""The differential harness: a script of views beside DuckDB, compared after every event."""
+
+from __future__ import annotations
+
+from decimal import localcontext
+
+from cumulus import m3
+from cumulus.catalog.types import EXACT
+from cumulus.compiler import compile_sql
+from cumulus.engine.interpreter import Interpreter
+from cumulus.views import Finisher, MapViewReader
+from support.oracle import Oracle, same_bag
+from support.random_tables import SCHEMA
+
+
+def check_maps(program, engine, oracle):
+    """Every map holds what its definition's SQL says on DuckDB."""
+    for m in program.maps:
+        width = len(m.keys)
+        expected = {}
+        for row in oracle.rows(m.sql):
+            numbers = tuple(0 if value is None else value for value in row[width:])
+            if any(numbers):
+                expected[row[:width]] = numbers
+        found = {key: numbers for key, numbers in engine.items(m.name) if any(numbers)}
+        bag = [(*key, *map(number, numbers)) for key, numbers in found.items()]
+        assert same_bag(bag, [(*key, *map(number, numbers)) for key, numbers in expected.items()]), m.name
+
+
+def number(value):
+    return value if isinstance(value, float) else value + 0
+
+
+def check_views(program, engine, oracle, selects):
+    """Every view has the rows and columns of its SELECT on DuckDB."""
+    for view, select in zip(program.views, selects, strict=True):
+        reader = MapViewReader(Finisher(program, view), engine)
+        table = reader.arrow()
+        assert table.column_names == [column.name for column in view.columns]
+        assert same_bag(reader.rows(), oracle.rows(select)), (view.name, reader.rows(), oracle.rows(select))
+
+
+def run(script, events, *, batch=False, maps=True, schema=SCHEMA, plain=None, **options):
+    """Compile a script of views and compare with DuckDB after every event (as a batch of one, if `batch`).
+
+    `plain` is the schema for DuckDB, if it does not read ours.
+    """
+    program = compile_sql(schema + script, **{"keep": "none", **options})
+    assert m3.parse(str(program)) == program
+    selects = [view.split(" AS ", 1)[1] for view in script.split(";\n")]
+    engine = Interpreter(program)
+    oracle = Oracle(plain or schema)
+    for view, select in zip(program.views, selects, strict=True):
+        assert [(c.name, str(c.type).replace("REAL", "FLOAT")) for c in view.columns] == oracle.types(select)
+    check_views(program, engine, oracle, selects)
+    for sign, relation, row in events:
+        with localcontext(EXACT):
+            engine.begin()
+            if batch:
+                engine.on_batch(relation, {row: sign})
+            else:
+                engine.on_event(sign, relation, row)
+            engine.commit()
+        oracle.apply(sign, relation, row)
+        if maps:
+            check_maps(program, engine, oracle)
+        check_views(program, engine, oracle, selects)
