@@ -15,8 +15,9 @@ from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.query import query
+from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import InputError, LayoutError, MismatchError
+from cumulus.errors import InputError, LayoutError, MismatchError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
 from cumulus.spark.measure import measure
@@ -138,6 +139,28 @@ def test_a_view_that_cannot_be_finished_keeps_its_rows(spark: SparkSession, tmp_
     for epoch, (share, plain) in enumerate(ROWS, 1):
         assert query(tmp_path / "out", "FROM share", epoch).to_pylist() == [{"s": share}]
         assert query(tmp_path / "out", "FROM plain", epoch).to_pylist() == [{"n": plain}]
+
+
+def test_views_every_third_epoch_and_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 6)
+    for _ in range(5):
+        stream.write()
+    out = tmp_path / "out"
+    options: dict[str, Any] = {"snapshot_every": 3, "layout": "one-round:orders=oid+lineitem=oid", "buckets": 2}
+    maintain(spark, parse(PROGRAM), tmp_path / "in", out, **options)
+    stream.write()
+    stream.write()
+    maintain(spark, parse(PROGRAM), tmp_path / "in", out, **{**options, "snapshot_every": 100})
+    shown = [read_manifest(out, epoch).snapshot for epoch in range(1, 8)]
+    assert shown == [1, 1, 3, 3, 5, 5, 7]
+    for epoch, snapshot in enumerate(shown, 1):
+        assert sorted_rows(query(out, "FROM revenue", epoch).to_pylist()) == stream.expected[snapshot]
+        refused = query(out, "SELECT COUNT(*) AS n FROM quarantine", epoch).to_pylist()
+        assert refused == [{"n": stream.bad_until[epoch]}]
+    frame = spark.readStream.schema("oid INT, price DECIMAL(15,2), op STRING").json(str(tmp_path / "in" / "lineitem"))
+    sources: dict[str, Any] = {name: str(tmp_path / "in" / name) for name in ("customers", "orders")}
+    with pytest.raises(UsageError, match="lineitem comes from a streaming DataFrame"):
+        maintain(spark, parse(PROGRAM), {**sources, "lineitem": frame}, tmp_path / "other", snapshot_every=2)
 
 
 def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:

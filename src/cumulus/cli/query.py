@@ -23,9 +23,17 @@ def query(
 
     from cumulus.epochs.query import manifest_of
     from cumulus.epochs.query import query as ask
+    from cumulus.epochs.sink import committed
 
     result = ask(out, sql, epoch)
     manifest = manifest_of(out, epoch)
+    if manifest.snapshot != manifest.epoch:
+        with_rows = sorted({manifest_of(out, each).snapshot for each in committed(out)})
+        Console(stderr=True, highlight=False, markup=False).print(
+            f"epoch {manifest.epoch} wrote no views: these are of epoch {manifest.snapshot}; "
+            f"there are views of epochs {', '.join(map(str, with_rows))}",
+            soft_wrap=True,
+        )
     for view, reason in manifest.errors.items():
         state = "shows older rows" if manifest.files(view) else "could not be computed yet"
         Console(stderr=True, highlight=False, markup=False).print(f"view {view} {state}: {reason}", soft_wrap=True)

@@ -32,6 +32,7 @@ def run(
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
+    snapshot_every: int = typer.Option(1, min=1, help="Write whole views only every so many epochs, and at the end."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
 ) -> None:
     """Keep the views of FILE up to date, exactly once, and resume where the last run ended.
@@ -51,6 +52,7 @@ def run(
         "files_per_epoch": files_per_epoch,
         "late_epochs": late_epochs,
         "keep": keep,
+        "snapshot_every": snapshot_every,
     }
     started = time.perf_counter()
     with Teller(as_json) as teller:
@@ -100,7 +102,8 @@ def _embedded(
     ):
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
-            epoch = running.step(everything=trigger.once)
+            last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False
+            epoch = running.step(everything=trigger.once, last=last)
             if epoch is not None:
                 teller.epoch(epoch)
                 done += 1

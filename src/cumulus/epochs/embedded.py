@@ -22,6 +22,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges, write_outputs
 from cumulus.epochs.reading import read_file
 from cumulus.epochs.sink import Sink, write_durably
+from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
@@ -38,7 +39,7 @@ class EmbeddedRun:
         As in `cumulus.spark.maintain`; the sources are folders.
     make_engine
         Gives an empty engine for a program.
-    layout, buckets, files_per_epoch, late_epochs, keep
+    layout, buckets, files_per_epoch, late_epochs, keep, snapshot_every
         As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
         comparison.
     """
@@ -56,6 +57,7 @@ class EmbeddedRun:
         files_per_epoch: int = 1,
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
+        snapshot_every: int = 1,
     ) -> None:
         program, self._sources = fitted(sound(program), sources)
         self._program = program
@@ -76,6 +78,8 @@ class EmbeddedRun:
             self._buckets = [Bucket(program, plan, at, make_engine, late_epochs) for at in range(plan.buckets)]
             newest = self._sink.newest()
             self.epoch = newest.epoch if newest else 0
+            behind = newest is not None and newest.snapshot != newest.epoch
+            self._snapshots = Snapshots(snapshot_every, behind=behind, first=self.epoch + 1)
             self._done: Progress = newest.offsets if newest else {}
             self._base = self._log_bytes = self._base_bytes = 0
             self._restore()
@@ -115,13 +119,16 @@ class EmbeddedRun:
                 self._log_bytes += len(payload)
                 bucket.apply(epoch, [payload])
 
-    def step(self, *, everything: bool = False) -> Epoch | None:
+    def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files.
 
         Parameters
         ----------
         everything
             Take all files there are, not `files_per_epoch` of each table.
+        last
+            Whether this is the run's last epoch, which writes whole views whatever `snapshot_every` says; None: if no
+            file is left after it.
 
         Raises
         ------
@@ -142,6 +149,8 @@ class EmbeddedRun:
                 for index, payload in enumerate(pack([reading], self.identity.plan)):
                     packed[index].append(payload)
         read = time.perf_counter()
+        left = files_left(self._sources, done)
+        final = left == 0 if last is None else last
         attempt = os.urandom(4).hex()
         written = []
         engine = 0.0
@@ -151,7 +160,7 @@ class EmbeddedRun:
             before = time.perf_counter()
             outcome = bucket.apply(epoch, payloads)
             engine += time.perf_counter() - before
-            written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, everything=epoch == 1))
+            written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, self._snapshots, final=final))
             self._log_bytes += sum(map(len, payloads))
         faults.reach("after-state-write")
         assert self._sink is not None
@@ -161,7 +170,6 @@ class EmbeddedRun:
         self._compact()
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
-        left = files_left(self._sources, done)
         return Epoch(
             epoch,
             manifest.counts,

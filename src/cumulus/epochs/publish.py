@@ -24,6 +24,7 @@ from cumulus.epochs.bucket import Bucket, Outcome
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import Rejected
 from cumulus.epochs.sink import QUARANTINE, Written
+from cumulus.epochs.snapshots import Snapshots
 from cumulus.errors import EvaluationError, StoreError
 from cumulus.m3.layout import Merge
 from cumulus.m3.program import Program, ViewDef
@@ -92,14 +93,16 @@ def _share(bucket: Bucket, name: str) -> Entries:
 
 
 def write_outputs(
-    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, *, everything: bool = False
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, snapshots: Snapshots, *, final: bool = False
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views and of the quarantine.
 
     Parameters
     ----------
-    everything
-        Write all views, changed or not: the first epoch, or a bucket that has no file yet.
+    snapshots
+        Whether this epoch writes views, and whether also those that it did not change.
+    final
+        Nothing is left to read after this epoch.
 
     Raises
     ------
@@ -108,11 +111,12 @@ def write_outputs(
     """
     files: dict[str, str] = {}
     errors: dict[str, str] = {}
+    snapshot = snapshots.due(epoch, final)
     try:
-        for view in bucket.program.views:
+        for view in bucket.program.views if snapshot else ():
             if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
                 continue
-            if everything or view.name in outcome.views:
+            if snapshots.whole(epoch) or view.name in outcome.views:
                 try:
                     files[view.name] = _write_view(bucket, view, epoch, attempt, out)
                 except EvaluationError as problem:
@@ -132,7 +136,7 @@ def write_outputs(
         "waiting": outcome.waiting,
         "quarantined": len(outcome.quarantine),
     }
-    return Written(bucket.index, files, counts, errors)
+    return Written(bucket.index, files, counts, errors, snapshot)
 
 
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:

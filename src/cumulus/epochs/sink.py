@@ -46,12 +46,15 @@ class Written:
         Numbers to add up over buckets: events, repeated, waiting, quarantined.
     errors
         View → why its rows could not be computed; its last good ones stay.
+    snapshot
+        The epoch writes views; else all views stay as they are.
     """
 
     bucket: int
     files: Mapping[str, str]
     counts: Mapping[str, int]
-    errors: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str]
+    snapshot: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Manifest:
         View → the file made from its partials.
     errors
         View → why its rows could not be computed since the epoch of its files, such as a division by zero.
+    snapshot
+        The epoch whose rows the views show: this one, or with ``snapshot_every`` an earlier one.
     """
 
     epoch: int
@@ -85,6 +90,11 @@ class Manifest:
     merged: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     written_at: float = 0.0
+    snapshot: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.snapshot:  # a manifest from before there were such epochs
+            object.__setattr__(self, "snapshot", self.epoch)
 
     def files(self, view: str) -> list[str]:
         """Return the files with the finished rows of `view`; none if it could never be computed yet."""
@@ -259,6 +269,7 @@ class Sink:
             merged,
             errors,
             time.time(),
+            epoch if before is None or all(report.snapshot for report in reports) else before.snapshot,
         )
 
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cumulus.spark.streams import Frame
 
-PACKED = "bucket int, source string, payload binary, read_s double, pack_s double"
+PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean"
 """The schema of packed rows, whatever source they come from."""
 
 
@@ -52,6 +52,7 @@ class _File(InputPartition):
     relation: str
     name: str
     first: bool
+    final: bool
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,14 +75,18 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
         with told():
             files, done = next_files(self._settings.sources, json.loads(start["done"]), most, self._target)
-        return {"done": json.dumps(done), "files": json.dumps(files)} if files else start
+        if not files:
+            return start
+        rest = next_files(self._settings.sources, done, 0, self._target)[0]
+        final = "yes" if self._target is not None and not rest else "no"
+        return {"done": json.dumps(done), "files": json.dumps(files), "final": final}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
         files = json.loads(end["files"])
         listed = [(relation, name) for relation in files for name in files[relation]]
-        return [_File(relation, name, at == 0) for at, (relation, name) in enumerate(listed)]
+        return [_File(relation, name, at == 0, end.get("final") == "yes") for at, (relation, name) in enumerate(listed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _File)
@@ -96,7 +101,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = time.perf_counter()
         payloads = pack([reading], settings.plan)
         seconds = (read - started, time.perf_counter() - read)
-        yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first)
+        yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
 
 
 def packed_batch(
@@ -106,6 +111,7 @@ def packed_batch(
     seconds: tuple[float, float],
     *,
     all_buckets: bool = False,
+    final: bool = False,
 ) -> pa.RecordBatch:
     """Return payloads (one per bucket) as rows of `PACKED`.
 
@@ -115,6 +121,8 @@ def packed_batch(
         Spent on reading and on packing.
     all_buckets
         Also empty payloads, to wake every bucket.
+    final
+        Nothing is left to read after this epoch.
     """
     rows = [(key, payload) for key, payload in zip(keys, payloads, strict=True) if payload or all_buckets]
     return pa.RecordBatch.from_arrays(
@@ -124,8 +132,9 @@ def packed_batch(
             pa.array([payload for _, payload in rows], pa.binary()),
             pa.array([seconds[0]] * len(rows), pa.float64()),
             pa.array([seconds[1]] * len(rows), pa.float64()),
+            pa.array([final] * len(rows), pa.bool_()),
         ],
-        names=["bucket", "source", "payload", "read_s", "pack_s"],
+        names=["bucket", "source", "payload", "read_s", "pack_s", "final"],
     )
 
 

@@ -18,6 +18,7 @@ from cumulus.epochs.bucket import Bucket
 from cumulus.epochs.identity import program_of
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.publish import write_outputs
+from cumulus.epochs.snapshots import Snapshots
 from cumulus.m3.program import Program
 from cumulus.spark.errors import told
 from cumulus.spark.state import Live, Store
@@ -53,6 +54,7 @@ class Work:
     late_epochs: int
     compact_bytes: int
     keys: tuple[int, ...]
+    snapshots: Snapshots
 
 
 class BucketProcessor(StatefulProcessor):
@@ -92,6 +94,7 @@ class BucketProcessor(StatefulProcessor):
             for source, payload in zip(frame["source"], frame["payload"], strict=True)
         )
         payloads = [payload for _, payload in packed]
+        final = any(bool(each) for frame in frames for each in frame["final"])
         received = time.perf_counter()
         work, identity = self._work, (self._work.checkpoint, index)
         head = self._store.head()
@@ -102,7 +105,7 @@ class BucketProcessor(StatefulProcessor):
         outcome = live.bucket.apply(epoch, payloads)
         applied = time.perf_counter()
         attempt = f"{context.taskAttemptId()}{os.urandom(3).hex()}"
-        written = write_outputs(live.bucket, outcome, epoch, attempt, Path(work.out), everything=head is None)
+        written = write_outputs(live.bucket, outcome, epoch, attempt, Path(work.out), work.snapshots, final=final)
         published = time.perf_counter()
         self._store.record(head, live, epoch, b"".join(payloads))
         _LIVE[identity] = live

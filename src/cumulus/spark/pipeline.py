@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.publish import merges
 from cumulus.epochs.sink import Manifest, Sink, Written
+from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource, files_left
 from cumulus.epochs.trigger import Trigger, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+WRITTEN = [each.name for each in fields(Written)]
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -51,6 +54,7 @@ class Options:
     late_epochs: int = LATE_EPOCHS
     keep: int = 100
     compact_bytes: int = COMPACT_BYTES
+    snapshot_every: int = 1
 
 
 def maintain(
@@ -90,6 +94,7 @@ def maintain(
         "one-bucket" or
         "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
         long a row waits for its parent. `keep`: epochs to keep in `out`.
+        `snapshot_every`: write whole views only every so many epochs, and at the end of a run that reads all there is.
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -142,6 +147,7 @@ class Run:
         self._on_epoch = on_epoch
         self._error: BaseException | None = None
         self._done = 0
+        self._goal = 0
         self._seen = -1
         self._stopping = False
         self._query: StreamingQuery | None = None
@@ -178,6 +184,7 @@ class Run:
             options.late_epochs,
             options.compact_bytes,
             keys,
+            self._snapshots(sources),
         )
         with _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)):
             reports = packed.groupBy("bucket").transformWithStateInPandas(
@@ -185,6 +192,20 @@ class Run:
             )
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
             self._query = _triggered(writer, self._trigger).start()
+
+    def _snapshots(self, sources: Sequence[FolderSource | Frame]) -> Snapshots:
+        every = self._options.snapshot_every
+        frames = [each.relation for each in sources if isinstance(each, Frame)]
+        if every > 1 and frames and self._trigger.every_s is None:
+            raise UsageError(
+                f"snapshot_every={every}, but table {frames[0]} comes from a streaming DataFrame, whose last epoch is "
+                "not known beforehand: the views would end behind",
+                hint="Leave out snapshot_every, or use a trigger such as 5s.",
+            )
+        epoch = self.newest.epoch if self.newest else 0
+        behind = self.newest is not None and self.newest.snapshot != epoch
+        self._goal = epoch + self._options.epochs if self._options.epochs else 0
+        return Snapshots(every, self._goal, behind, epoch + 1)
 
     def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
         folders = self._folders
@@ -208,7 +229,9 @@ class Run:
         try:
             rows = [json.loads(row.report) for row in reports.collect()]
             collected = time.perf_counter()
-            written = [Written(row["bucket"], row["files"], row["counts"], row["errors"]) for row in rows]
+            written = [
+                Written(row["bucket"], row["files"], row["counts"], row["errors"], row["snapshot"]) for row in rows
+            ]
             assert self._sink is not None
             manifest, made = self._sink.commit(
                 batch + 1, written, self._offsets(batch), self._merge, self._options.keep
@@ -292,7 +315,7 @@ class Run:
         return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
 
     def _enough(self) -> bool:
-        return bool(self._options.epochs) and self._done >= self._options.epochs
+        return 0 < self._goal <= (self.newest.epoch if self.newest else 0)
 
     def _told(self, problem: BaseException) -> BaseException:
         for candidate in (self._error, problem):

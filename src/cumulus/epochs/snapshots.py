@@ -1,0 +1,38 @@
+"""When whole views are written: every epoch, or every k-th for views too big for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """Which epochs write views.
+
+    Whoever writes less than every epoch writes whole views when it does: nobody need remember what changed since, so a
+    restart in between changes nothing.
+
+    Parameters
+    ----------
+    every
+        From 1: each epoch whose number it divides, the first one, and the last one of a run that reads all there is.
+    last
+        The number of the last epoch of the run, if it is known; else 0. Spark may do one more.
+    behind
+        The epochs before this run's first one ended without a snapshot, so that `first` writes all views.
+    first
+        The first new epoch of this run.
+    """
+
+    every: int = 1
+    last: int = 0
+    behind: bool = False
+    first: int = 1
+
+    def due(self, epoch: int, final: bool) -> bool:
+        """Whether `epoch` writes views; `final`: nothing is left to read after it."""
+        return epoch == 1 or epoch % self.every == 0 or 0 < self.last <= epoch or final
+
+    def whole(self, epoch: int) -> bool:
+        """Whether an epoch that writes views writes also those that it did not change."""
+        return self.every > 1 or epoch == 1 or (self.behind and epoch == self.first)
