@@ -104,7 +104,8 @@ def delta(term: Term, change: Change) -> Term:
             return _of_lift(variable, inner, change)
         case Exists(inner):
             d_inner = delta(inner, change)
-            return sum_of([Exists(sum_of([inner, d_inner])), negate(Exists(inner))])
+            where, what = domain(outputs(term), d_inner)
+            return product_of([where, sum_of([Exists(sum_of([inner, what])), negate(Exists(inner))])])
         case Const() | Var() | Apply() | Cast() | Compare() | Batch() | MapRead() | MapEnd():
             return ZERO
         case _:
@@ -122,7 +123,27 @@ def _of_relation(name: str, variables: tuple[str, ...], change: Change) -> Term:
 
 def _of_lift(variable: str, inner: Term, change: Change) -> Term:
     d_inner = delta(inner, change)
-    return sum_of([Lift(variable, sum_of([inner, d_inner])), negate(Lift(variable, inner))])
+    where, what = domain(outputs(inner), d_inner)
+    return product_of([where, sum_of([Lift(variable, sum_of([inner, what])), negate(Lift(variable, inner))])])
+
+
+def domain(names: tuple[str, ...], changed: Term) -> tuple[Term, Term]:
+    """Split a delta into where it is not zero, and the delta itself.
+
+    Parameters
+    ----------
+    names
+        The variables that the delta binds.
+
+    Returns
+    -------
+    where, what
+        `where` binds `names` and is 1 or 0; `where * what` is the delta. A correlated term, which binds nothing, is
+        not everywhere changed either: there `where` is a condition.
+    """
+    if changed is ZERO:
+        return ZERO, ZERO
+    return Exists(aggregate(names, changed)), changed
 
 
 def aggregate(group: tuple[str, ...], term: Term) -> Term:
@@ -137,6 +158,13 @@ def aggregate(group: tuple[str, ...], term: Term) -> Term:
         return ZERO
     if isinstance(term, AggSum) and set(group) <= set(term.group):
         return aggregate(group, term.term)
-    if set(outputs(term)) == set(group):
+    if _binds_exactly(term, frozenset(group)):
         return term
     return AggSum(ordered(group), term)
+
+
+def _binds_exactly(term: Term, names: frozenset[str]) -> bool:
+    """Whether every summand of `term` binds `names` and nothing else, so that projecting to them does nothing."""
+    if isinstance(term, Sum):
+        return all(_binds_exactly(part, names) for part in term.parts)
+    return frozenset(outputs(term)) == names

@@ -1,7 +1,7 @@
 """The reference evaluator: what a term means, slowly and obviously.
 
-A term is evaluated on a database (relation → multiset of rows) under bindings of its input variables, to a multiset
-of bindings of its output variables. It shares no code with the engines: it is what they are checked against.
+A term is evaluated on a database (relation → multiset of rows) under bindings of some variables, to a multiset of
+bindings of its other output variables: a variable that is bound already only filters. It shares no code with the engines: it is what they are checked against.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Evaluator:
         for row, multiplicity in rows.items():
             seen = dict(bound)
             if all(seen.setdefault(name, item) == item for name, item in zip(variables, row, strict=True)):
-                result.append((_binding({name: seen[name] for name in variables}), multiplicity))
+                result.append((_binding({name: seen[name] for name in variables if name not in bound}), multiplicity))
         return _gather(result)
 
     def _lift(self, variable: str, inner: Term, bound: dict[str, Any]) -> Multiset:
@@ -144,7 +144,7 @@ class _Evaluator:
             if not [name for name in outputs(inner) if name not in bound]:
                 cases = {(): sum_numbers(cases.values())}
         return _gather(
-            (_binding({**dict(binding), variable: value}), 1)
+            (_binding({**dict(binding), **({} if variable in bound else {variable: value})}), 1)
             for binding, value in cases.items()
             if variable not in bound or bound[variable] == value
         )

@@ -11,26 +11,29 @@ from collections.abc import Callable
 from decimal import localcontext
 from typing import TypeAlias
 
-from cumulus.algebra.scope import outputs, rename, variables_of
+from cumulus.algebra.scope import outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
     ONE,
     ZERO,
     AggSum,
+    Batch,
     Compare,
     Const,
     Exists,
     Lift,
     Product,
+    Range,
     Sum,
     Term,
     Var,
+    children,
     product_of,
     rebuild,
     sum_of,
 )
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.evaluate import compare
-from cumulus.calculus.polynomial import combined, monomials
+from cumulus.calculus.polynomial import Monomial, combined, monomials
 from cumulus.catalog.types import EXACT
 
 Names: TypeAlias = frozenset[str]
@@ -175,6 +178,112 @@ def flatten(term: Term, keys: Names, bound: Names) -> Term:
     return _each_product(term, change)
 
 
+def inside(term: Term, keys: Names, bound: Names) -> Term:
+    """Simplify what stands inside EXISTS, lifts and inner sums; what is bound to their left is bound there.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation
+    >>> inner = AggSum((), product_of([Lift("y", Var("e")), Relation("r", ("x", "y"))]))
+    >>> str(inside(Lift("v", inner), frozenset("v"), frozenset("e")))
+    '(v := SUM[](r(x, e)))'
+    """
+
+    def change(parts: tuple[Term, ...]) -> Term:
+        known = bound
+        result = []
+        for part in parts:
+            result.append(_inside(part, known))
+            known |= set(outputs(part))
+        return product_of(result)
+
+    return _each_product(term, change)
+
+
+def _inside(term: Term, known: Names) -> Term:
+    match term:
+        case Exists(inner):
+            return Exists(_inner(inner, known))
+        case Lift(variable, inner) if relations_of(inner) or _has_batch(inner):
+            return Lift(variable, _inner(inner, known))
+        case Sum(parts) if any(_is_nested(part) for part in parts):
+            return sum_of(product_of(_inside(p, known) for p in _factors(part)) for part in parts)
+        case _:
+            return term
+
+
+def _inner(term: Term, known: Names) -> Term:
+    match term:
+        case AggSum(group, body):
+            return aggregate(group, simplify(body, frozenset(group), known))
+        case Sum(parts):
+            return sum_of(_inner(part, known) for part in parts)
+        case _:
+            return simplify(term, frozenset(outputs(term)), known)
+
+
+def _is_nested(term: Term) -> bool:
+    return any(isinstance(part, (Exists, Lift)) for part in _factors(term))
+
+
+def _has_batch(term: Term) -> bool:
+    return isinstance(term, Batch) or any(_has_batch(child) for child in children(term) if not isinstance(child, Range))
+
+
+def _factors(term: Term) -> tuple[Term, ...]:
+    return term.parts if isinstance(term, Product) else (term,)
+
+
+def pull(term: Term, keys: Names, bound: Names) -> Term:
+    """Pull conditions and lifts that all of an EXISTS shares out of it.
+
+    Examples
+    --------
+    >>> changed = product_of([Lift("x", Var("e")), Compare(">", Var("e"), Var("f"))])
+    >>> str(pull(Exists(changed), frozenset("x"), frozenset("ef")))
+    '(x := e) * {e > f}'
+    """
+
+    def change(parts: tuple[Term, ...]) -> Term:
+        known = bound
+        result: list[Term] = []
+        for part in parts:
+            result += _pulled(part, known) if isinstance(part, Exists) else [part]
+            known |= set(outputs(part))
+        return product_of(result)
+
+    return _each_product(term, change)
+
+
+def _pulled(part: Exists, known: Names) -> list[Term]:
+    """Return factors whose product is `part`."""
+    group, body = (part.term.group, part.term.term) if isinstance(part.term, AggSum) else (outputs(part.term), part.term)
+    found = monomials(body)
+    if not found:
+        return [ZERO]
+    visible = known | set(group)
+    shared = [
+        factor
+        for factor in dict.fromkeys(found[0].factors)
+        if isinstance(factor, (Compare, Lift, Exists))
+        and not (isinstance(factor, Lift) and relations_of(factor.term))
+        and set(variables_of(factor)) <= visible
+        and all(factor in other.factors for other in found)
+    ]
+    if not shared:
+        return [part]
+    lifted = {name for factor in shared for name in outputs(factor)}
+    rest = combined(
+        Monomial(one.coefficient, tuple(factor for factor in one.factors if factor not in shared)) for one in found
+    )
+    if not rest:
+        return [ZERO]
+    left = aggregate(tuple(name for name in group if name not in lifted), sum_of(one.term() for one in rest))
+    if isinstance(left, Const):
+        return list(shared)
+    return [*shared, Exists(left)]
+
+
 def _fresh(name: str, taken: Names) -> str:
     count = 1
     while f"{name}_{count}" in taken:
@@ -191,6 +300,8 @@ def _each_product(term: Term, change: Callable[[tuple[Term, ...]], Term]) -> Ter
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("distribute", distribute),
     ("flatten", flatten),
+    ("inside", inside),
+    ("pull", pull),
     ("unify", unify),
     ("filter bound lifts", filter_bound_lifts),
     ("fold", fold),
