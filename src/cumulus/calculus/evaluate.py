@@ -1,7 +1,8 @@
 """The reference evaluator: what a term means, slowly and obviously.
 
 A term is evaluated on a database (relation → multiset of rows) under bindings of some variables, to a multiset of
-bindings of its other output variables: a variable that is bound already only filters. It shares no code with the engines: it is what they are checked against.
+bindings of its other output variables: a variable that is bound already only filters. It shares no code with the
+engines: it is what they are checked against.
 """
 
 from __future__ import annotations

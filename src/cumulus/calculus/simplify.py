@@ -257,7 +257,8 @@ def pull(term: Term, keys: Names, bound: Names) -> Term:
 
 def _pulled(part: Exists, known: Names) -> list[Term]:
     """Return factors whose product is `part`."""
-    group, body = (part.term.group, part.term.term) if isinstance(part.term, AggSum) else (outputs(part.term), part.term)
+    inner = part.term
+    group, body = (inner.group, inner.term) if isinstance(inner, AggSum) else (outputs(inner), inner)
     found = monomials(body)
     if not found:
         return [ZERO]
