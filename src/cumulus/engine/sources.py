@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cumulus.algebra.scalar_code import Code
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import Term
 from cumulus.catalog.schema import Column
@@ -173,3 +174,34 @@ class Shared:
         value = coder.closed(term, {}, inline=True)
         writer.line(f"return {value.text}")
         return function, (), value.kind
+
+
+def write_end(
+    writer: Writer, source: Source, store: Store, axis: int, bound: list[str], less: str, *, least: bool
+) -> Code:
+    """Write the search for the least or greatest key of a slice; return the variable that holds it, None if none.
+
+    Parameters
+    ----------
+    axis
+        The place of the key that is searched.
+    bound
+        The other keys, as code.
+    less
+        What the module calls the order of SQL values.
+    """
+    found, key, here = writer.fresh("end"), writer.fresh("key"), writer.fresh("here")
+    writer.line(f"{found} = None")
+    places = tuple(place for place in range(source.width) if place != axis)
+    over = source.text
+    if places:
+        part = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"
+        over = f"{source.slice(places)}.get({part}, ())"
+    with writer.block(f"for {key} in {over}:"):
+        if store.count is not None and not store.flat:
+            writer.line(f"if not {source.text}[{key}][{store.count}]: continue")
+        writer.line(f"{here} = {key if source.is_bare else f'{key}[{axis}]'}")
+        order = f"{here}, {found}" if least else f"{found}, {here}"
+        with writer.block(f"if {here} is not None and ({found} is None or {less}({order})):"):
+            writer.line(f"{found} = {here}")
+    return Code(found, source.columns[axis].type, True)

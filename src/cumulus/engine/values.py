@@ -36,7 +36,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.schema import Column
 from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
-from cumulus.engine.sources import Shared, Source, batch_source, group_source, map_source
+from cumulus.engine.sources import Shared, Source, batch_source, group_source, map_source, write_end
 from cumulus.engine.storage import Store
 from cumulus.engine.writer import Writer
 from cumulus.errors import ValidationError
@@ -136,11 +136,7 @@ class TermCoder:
         if not pending:
             then(env, values)
             return
-        chosen = min(
-            (candidate for candidate in pending if self._is_ready(candidate, pending, env)),
-            key=lambda candidate: (self._cost(candidate[1], env), candidate[0]),
-            default=None,
-        )
+        chosen = self._choice(pending, env)
         if chosen is None:
             missing = sorted(inputs(pending[0][1]) - env.keys())
             raise ValidationError(
@@ -148,7 +144,26 @@ class TermCoder:
                 hint="A variable must be bound by the trigger or by a factor to the left.",
             )
         rest = [candidate for candidate in pending if candidate is not chosen]
+        if isinstance(chosen[1], Compare):
+            # One `if` for all conditions that follow each other: Python allows a hundred levels of indentation.
+            tests = [chosen[1]]
+            while (following := self._choice(rest, env)) is not None and isinstance(following[1], Compare):
+                tests.append(following[1])
+                rest = [candidate for candidate in rest if candidate is not following]
+            coder = self._coder(env)
+            conditions = [coder.condition(test) for test in tests]
+            with self._when(conditions[0] if len(tests) == 1 else " and ".join(f"({each})" for each in conditions)):
+                self._next(rest, env, values, then)
+            return
         self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, values + more, then), not rest)
+
+    def _choice(self, pending: list[tuple[int, Term]], env: Env) -> tuple[int, Term] | None:
+        """Return the factor to write next, None if none of those left finds its variables bound."""
+        return min(
+            (candidate for candidate in pending if self._is_ready(candidate, pending, env)),
+            key=lambda candidate: (self._cost(candidate[1], env), candidate[0]),
+            default=None,
+        )
 
     def _is_ready(self, candidate: tuple[int, Term], pending: list[tuple[int, Term]], env: Env) -> bool:
         place, term = candidate
@@ -200,8 +215,7 @@ class TermCoder:
                 with self._when(name):
                     then(env, [Value(name, value.kind, value.type)])
             case Compare():
-                with self._when(self._coder(env).condition(term)):
-                    then(env, [])
+                raise AssertionError("`_next` writes conditions, all that follow each other at once")
             case MapRead(name, column, keys):
                 self._scan(map_source(self.store(name), column, self), keys, env, then)
             case Batch(name, variables) | Relation(name, variables):
@@ -465,24 +479,9 @@ class TermCoder:
         store = self.store(term.map)
         source = map_source(store, store.definition.values[0].name, self)
         axis = term.keys.index(None)
-        found, missing = self.writer.fresh("end"), self.pool.bind(scalar_code.less, "less")
-        self.writer.line(f"{found} = None")
         bound = [self.scalar(key, env).text for key in term.keys if key is not None]
-        places = tuple(place for place in range(source.width) if place != axis)
-        key = self.writer.fresh("key")
-        over = source.text
-        if places:
-            part = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"
-            over = f"{source.slice(places)}.get({part}, ())"
-        with self.writer.block(f"for {key} in {over}:"):
-            if store.count is not None and not store.flat:
-                self.writer.line(f"if not {source.text}[{key}][{store.count}]: continue")
-            here = self.writer.fresh("here")
-            self.writer.line(f"{here} = {key if source.is_bare else f'{key}[{axis}]'}")
-            order = f"{here}, {found}" if term.end == "MIN" else f"{found}, {here}"
-            with self._when(f"{here} is not None and ({found} is None or {missing}({order}))"):
-                self.writer.line(f"{found} = {here}")
-        return Code(found, source.columns[axis].type, True)
+        less = self.pool.bind(scalar_code.less, "less")
+        return write_end(self.writer, source, store, axis, bound, less, least=term.end == "MIN")
 
     def store(self, name: str) -> Store:
         """Return the map called `name`; ValidationError if there is none."""
