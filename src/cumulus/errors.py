@@ -76,19 +76,7 @@ class SourceTextError(CumulusError):
         self.column = column
         self.text = text
         self.name = name
-        self.bare_message = message
         super().__init__(_with_caret(message, line, column, text, name), hint=hint)
-
-    def located(self, *, text: str = "", name: str = "") -> SourceTextError:
-        """Return the same error told with the text and name of its source."""
-        return type(self)(
-            self.bare_message,
-            line=self.line,
-            column=self.column,
-            text=text or self.text,
-            name=name or self.name,
-            hint=self.hint,
-        )
 
 
 def _with_caret(message: str, line: int, column: int, text: str, name: str) -> str:

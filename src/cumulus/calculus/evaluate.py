@@ -70,11 +70,6 @@ def evaluate(
     return _Evaluator(database, batch or {}).value(term, dict(bound or {}))
 
 
-def value_of(term: Term, database: Database, bound: Mapping[str, Any] | None = None) -> Number:
-    """Return the number that a term without output variables denotes."""
-    return sum_numbers(evaluate(term, database, bound).values())
-
-
 def sum_numbers(numbers: Iterable[Number]) -> Number:
     """Add numbers of any kinds, exactly where all are exact."""
     total: Number = 0

@@ -16,7 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
-from cumulus.sql.ast import CreateTable, CreateView, DropView, Query, Script, Statement
+from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
 from cumulus.sql.ddl import create_table
 from cumulus.sql.queries import query_of
 from cumulus.sql.source import Source, identifier, offset_of
@@ -61,16 +61,6 @@ def parse_script(text: str, name: str = "") -> Script:
     for tree in _trees(source, blanked):
         statements.append(_statement(source, tree, options, stricts))
     return Script(tuple(statements), source)
-
-
-def parse_query(text: str, name: str = "") -> tuple[Query, Source]:
-    """Parse one SELECT; the source that comes with it tells places."""
-    source = Source(text, name)
-    _tokens(source)
-    trees = _trees(source, text)
-    if len(trees) != 1 or not isinstance(trees[0], (exp.Select, exp.SetOperation, exp.Subquery)):
-        raise SqlSyntaxError("expected one SELECT", text=text, name=name, line=1, column=1)
-    return query_of(source, trees[0]), source
 
 
 def _tokens(source: Source) -> list[Token]:
