@@ -53,7 +53,7 @@ class Generator(Queries):
     tables
         What the views are about.
     without
-        Constructs that must not be used.
+        Constructs that must not be used; without "scalar sub-query" there are no sub-queries at all.
     only
         Constructs of which every view is to have one; any if empty.
     """
@@ -92,7 +92,8 @@ class Generator(Queries):
         self.used: set[str] = set()
         self.room = self.draw.choices((1, 2, 3, 4, 5), (0.8, 2.2, 3.7, 2.2, 0.9))[0]
         self.nested = self.draw.choices((0, 1, 2, 3), (2.5, 4, 2, 1))[0]
-        self.want([self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 2)])
+        wanted = [self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 2)]
+        self.want([each for each in wanted if each not in self.without])
         if self.wanted & {"sub-query in a sub-query"}:
             self.nested, self.room = 3, max(self.room, 4)
         elif any("sub-query" in each or each in NESTING for each in self.wanted):

@@ -26,7 +26,7 @@ class Queries(Sources):
     name_count = 0
 
     def may_nest(self, scope: Scope) -> bool:
-        return self.nested > 0 and self.room > 0 and scope.depth < 2
+        return self.nested > 0 and self.room > 0 and scope.depth < 2 and "scalar sub-query" not in self.without
 
     def derived(self, depth: int) -> tuple[Query, Columns]:
         if depth < 3 and self.room > 1 and self.chance(0.07, *SET_OPERATIONS):

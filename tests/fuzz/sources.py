@@ -32,10 +32,12 @@ class From:
     where: tuple[Expr, ...] = ()
     hidden: frozenset[Col] = frozenset()
     """Columns that USING or NATURAL has merged into one that stands under its bare name."""
+    ambiguous: frozenset[str] = frozenset()
+    """Merged columns whose bare name stands for another column too."""
 
     def names(self) -> list[str]:
-        """Return the names that a column without a table could mean, as often as there are columns so called."""
-        return [column.name for column in self.columns if column not in self.hidden]
+        """Return what columns may be called without their table, as often as there are columns so called."""
+        return [*(column.name for column in self.columns if column not in self.hidden), *self.ambiguous]
 
 
 class Sources(Expressions):
@@ -142,10 +144,13 @@ class Sources(Expressions):
         return next(column.kind for column in made.columns if column.name == name)
 
     def _comma(self, left: From, right: From) -> From:
-        where = (*left.where, *right.where, *self._on(left.columns, right.columns, outer=False))
         columns = (*left.columns, *right.columns)
-        made = From((*left.sources, *right.sources), columns, where, left.hidden | right.hidden)
-        return self._without_ambiguity(made)
+        made = From((*left.sources, *right.sources), columns, (), left.hidden | right.hidden, left.ambiguous | right.ambiguous)
+        made = self._without_ambiguity(made)
+        # The condition stands in WHERE, where a merged column may be ambiguous by now.
+        mine = tuple(column for column in left.columns if column in made.columns)
+        where = (*left.where, *right.where, *self._on(mine, right.columns, outer=False))
+        return replace(made, where=where)
 
     def _merged(self, both: From, sources: tuple[Source, Source], names: tuple[str, ...], *, natural: bool) -> From:
         weights = {"JOIN": 4.0, "LEFT JOIN": 1.2, "RIGHT JOIN": 0.6, "FULL JOIN": 0.6}
@@ -159,7 +164,9 @@ class Sources(Expressions):
     def _without_ambiguity(self, made: From) -> From:
         """Forget merged columns whose bare name now stands for another column too."""
         names = made.names()
-        return replace(made, columns=tuple(c for c in made.columns if c.alias or names.count(c.name) == 1))
+        lost = {column for column in made.columns if not column.alias and names.count(column.name) > 1}
+        columns = tuple(column for column in made.columns if column not in lost)
+        return replace(made, columns=columns, ambiguous=made.ambiguous | {column.name for column in lost})
 
     def _on(self, left: tuple[Col, ...], right: tuple[Col, ...], *, outer: bool) -> tuple[Expr, ...]:
         """Return conditions that join two sides."""
