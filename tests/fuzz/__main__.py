@@ -18,13 +18,11 @@ from itertools import count
 from multiprocessing import get_context
 
 from fuzz.constructs import CONSTRUCTS
-from fuzz.examine import Examined, examine
+from fuzz.examine import Examined, Making, examine, told
 from fuzz.report import Tally
 
 SCRIPTS = 1_000_000
 """Seeds of scripts that belong to one seed of a run."""
-ENOUGH = 25
-"""How many failures end a run."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -36,6 +34,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--without", default="", help="constructs that are not used")
     parser.add_argument("--one", action="store_true", help="replay the script of one seed")
     parser.add_argument("--dry", action="store_true", help="DuckDB alone: which views are valid, and what they contain")
+    parser.add_argument("--failures", type=int, default=25, help="how many failures end a run")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="show failures as they were found")
     given = parser.parse_args()
     for name in ("only", "without"):
@@ -44,12 +43,13 @@ def _arguments() -> argparse.Namespace:
         if unknown:
             parser.error(f"no construct {unknown[0]!r}; there are {', '.join(CONSTRUCTS)}")
         setattr(given, name, constructs)
+    given.making = Making(given.only, frozenset(given.without))
     return given
 
 
 def _examined(given: argparse.Namespace) -> Iterator[Examined]:
     """Yield what seeds show, in their order."""
-    work = partial(examine, dry=given.dry, only=given.only, without=frozenset(given.without), shrink=given.shrink)
+    work = partial(examine, making=given.making, dry=given.dry)
     if given.one:
         yield work(given.seed)
         return
@@ -68,16 +68,17 @@ def main() -> int:
     given = _arguments()
     tally = Tally(dry=given.dry)
     began = time.monotonic()
-    told = began
+    last = began
     for examined in _examined(given):
-        for text in tally.add(examined):
-            print(f"\n{text}", flush=True)
+        for failure in tally.add(examined):
+            # The other processes go on while this one shrinks.
+            print(f"\n{told(given.making.script(examined.seed), failure, shrink=given.shrink)}", flush=True)
         now = time.monotonic()
-        if now - told > 30:
-            told = now
+        if now - last > 30:
+            last = now
             print(f"{tally.line()}, {tally.generated / (now - began):.1f} a second", flush=True)
         # A compiler that refuses nearly everything must come to an end too.
-        if given.views <= max(tally.accepted, tally.generated // 4) or tally.failure_count >= ENOUGH:
+        if given.views <= max(tally.accepted, tally.generated // 4) or tally.failure_count >= given.failures:
             break
     print(tally.report(time.monotonic() - began))
     return 1 if tally.failure_count else 0

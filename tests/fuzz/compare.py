@@ -42,6 +42,16 @@ class Failure:
     view: str
     message: str
 
+    def signature(self) -> str:
+        """Return what failures of one cause are likely to have in common."""
+        lines = self.message.splitlines()
+        if self.kind == "error":
+            return re.sub(r"\w*\d[\w.:]*|[\w.]*[*\[(].*", "…", f"error: {lines[0]}")[:70]
+        if self.kind == "crash":
+            places = re.findall(r'cumulus/(\S+)", line \d+, in (\w+)', self.message)
+            return f"crash: {lines[-1].split(':')[0]} in {' '.join(places[-1]) if places else 'the tests'}"
+        return self.kind
+
 
 @dataclass
 class Comparison:
@@ -51,6 +61,8 @@ class Comparison:
     ----------
     invalid, refused
         View → why DuckDB or Cumulus does not take it; for `refused` the feature and the message.
+    failed
+        Views that do not compile though they are not refused.
     shown, changed
         Views that had rows at a check, and whose rows were not the same at all checks.
     doubted
@@ -61,6 +73,7 @@ class Comparison:
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     doubted: list[Failure] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
 
@@ -120,7 +133,7 @@ def compare(case: Case, *, dry: bool = False) -> Comparison:
             if dry:
                 _run(case, names, oracle, None, found)
             return found
-        names = [name for name in names if name not in found.refused]
+        names = [view.name for view in program.views]
         _compare_columns(program, names, oracle, found)
         try:
             with limited(RUN_SECONDS):
@@ -154,39 +167,58 @@ def _accepted(case: Case, oracle: Oracle, found: Comparison) -> list[str]:
 
 
 def _compiled(case: Case, names: list[str], found: Comparison) -> Program | None:
-    """Return the program of all views but those that are refused, or None if it fails or nothing is left."""
+    """Return the program of all views that compile, together; None if that fails or nothing is left."""
     names = list(names)
-    selects = dict(case.views)
     while names:
-        text = case.sql(names)
         try:
-            with limited(COMPILE_SECONDS):
-                program = compile_sql(text)
-            if case.mode == "batch" and m3.parse(str(program)) != program:
-                found.failures.append(Failure("difference", "", "the text of the program is not the program"))
-            return program
-        except TooSlowError:
-            found.failures.append(Failure("timeout", "", f"not compiled after {COMPILE_SECONDS} s"))
-            return None
+            return _compiled_now(case, names)
         except UnsupportedError as problem:
             gone = _refused_view(case, names, problem)
-            if not gone:
-                found.failures.append(Failure("error", "", f"refused together, but not alone: {problem}"))
-                return None
-            names.remove(gone)
             # A feature may quote the text: what stands before its bracket names it.
             found.refused[gone] = ((problem.feature or problem.message).split(" (")[0], str(problem))
-            for name in list(names):
-                if any(re.search(rf"\b{other}\b", selects[name]) for other in found.refused):
-                    names.remove(name)
-                    found.refused[name] = ("a view over a refused view", selects[name])
-        except CumulusError as problem:
-            found.failures.append(Failure("error", "", f"{type(problem).__name__}: {problem}"))
-            return None
-        except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
-            found.failures.append(Failure("crash", "", _last_lines()))
-            return None
+        except (Exception, TooSlowError):  # noqa: BLE001  # whatever it is, it is what we look for
+            gone, failure = _failing_view(case, names)
+            found.failures.append(failure)
+            found.failed.add(gone)
+        names.remove(gone)
+        _drop_readers(case, names, gone, found)
     return None
+
+
+def _compiled_now(case: Case, names: list[str]) -> Program:
+    with limited(COMPILE_SECONDS):
+        program = compile_sql(case.sql(names))
+        if case.mode == "batch":
+            assert m3.parse(str(program)) == program, "the text of the program is not the program"
+        return program
+
+
+def _drop_readers(case: Case, names: list[str], gone: str, found: Comparison) -> None:
+    """Take out the views that read one that is gone."""
+    selects = dict(case.views)
+    lost = [gone]
+    for name in list(names):
+        if any(re.search(rf"\b{other}\b", selects[name]) for other in lost):
+            names.remove(name)
+            lost.append(name)
+            found.refused[name] = ("a view over a view that does not compile", selects[name])
+
+
+def _failing_view(case: Case, names: list[str]) -> tuple[str, Failure]:
+    """Return the first view with which the compilation of the views up to it fails, and how it fails."""
+    for count in range(1, len(names) + 1):
+        name = names[count - 1]
+        try:
+            _compiled_now(case, names[:count])
+        except UnsupportedError:
+            continue
+        except TooSlowError:
+            return name, Failure("timeout", name, f"not compiled after {COMPILE_SECONDS} s")
+        except CumulusError as problem:
+            return name, Failure("error", name, f"{type(problem).__name__}: {problem}")
+        except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
+            return name, Failure("crash", name, _last_lines())
+    return names[-1], Failure("timeout", names[-1], "compiled only when tried again: the machine is slow")
 
 
 def _refused_view(case: Case, names: list[str], problem: UnsupportedError) -> str:
@@ -194,12 +226,12 @@ def _refused_view(case: Case, names: list[str], problem: UnsupportedError) -> st
     place = problem.line - 1 - len(case.tables)
     if 0 <= place < len(names):
         return names[place]
-    for count in range(1, len(names) + 1):
+    for count in range(1, len(names)):
         try:
             compile_sql(case.sql(names[:count]))
-        except UnsupportedError:
+        except CumulusError:
             return names[count - 1]
-    return ""
+    return names[-1]
 
 
 def _compare_columns(program: Program, names: list[str], oracle: Oracle, found: Comparison) -> None:

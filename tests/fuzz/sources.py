@@ -145,7 +145,9 @@ class Sources(Expressions):
 
     def _comma(self, left: From, right: From) -> From:
         columns = (*left.columns, *right.columns)
-        made = From((*left.sources, *right.sources), columns, (), left.hidden | right.hidden, left.ambiguous | right.ambiguous)
+        made = From(
+            (*left.sources, *right.sources), columns, (), left.hidden | right.hidden, left.ambiguous | right.ambiguous
+        )
         made = self._without_ambiguity(made)
         # The condition stands in WHERE, where a merged column may be ambiguous by now.
         mine = tuple(column for column in left.columns if column in made.columns)
