@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -86,7 +86,8 @@ def limited(seconds: float) -> Iterator[None]:
         raise TooSlowError
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again: an exception in a weak reference's callback is lost.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
     try:
         yield
     finally:
@@ -135,18 +136,42 @@ def compare(case: Case, *, dry: bool = False) -> Comparison:
             return found
         names = [view.name for view in program.views]
         _compare_columns(program, names, oracle, found)
-        try:
-            with limited(RUN_SECONDS):
-                _run(case, names, oracle, _Maintained(program, case.mode), found)
-        except TooSlowError:
-            found.failures.append(Failure("timeout", "", f"not through after {RUN_SECONDS} s"))
-        except CumulusError as problem:
-            found.failures.append(Failure("error", "", f"{type(problem).__name__}: {problem}"))
-        except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
-            found.failures.append(Failure("crash", "", _last_lines()))
+        stopped = _stopped(case, names, oracle, program, found)
     finally:
         oracle.database.close()
+    if stopped is None:
+        return found
+    # One view must not hide what the others show.
+    parts = [part for name in names if len((part := _part(case, name)).views) < len(case.views)]
+    for each in map(compare, parts):
+        found.failures += each.failures
+        found.shown |= each.shown
+        found.changed |= each.changed
+    found.failures = list(dict.fromkeys(found.failures)) or [replace(stopped, view=names[-1])]
     return found
+
+
+def _stopped(case: Case, names: list[str], oracle: Oracle, program: Program, found: Comparison) -> Failure | None:
+    """Run a case; return what stopped it, if something did."""
+    try:
+        with limited(RUN_SECONDS):
+            _run(case, names, oracle, _Maintained(program, case.mode), found)
+    except TooSlowError:
+        return Failure("timeout", "", f"not through after {RUN_SECONDS} s")
+    except CumulusError as problem:
+        return Failure("error", "", f"{type(problem).__name__}: {problem}")
+    except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
+        return Failure("crash", "", _last_lines())
+    return None
+
+
+def _part(case: Case, name: str) -> Case:
+    """Return a case of one view and those that it reads."""
+    needed = [name]
+    for other, select in reversed(case.views):
+        if other in needed:
+            needed += [each for each, _ in case.views if re.search(rf"\b{each}\b", select)]
+    return replace(case, views=tuple(view for view in case.views if view[0] in needed))
 
 
 def _last_lines() -> str:
