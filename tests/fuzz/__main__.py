@@ -17,6 +17,7 @@ from functools import partial
 from itertools import count
 from multiprocessing import get_context
 
+from fuzz.compare import COMPILE_SECONDS
 from fuzz.constructs import CONSTRUCTS
 from fuzz.examine import Examined, Making, examine, told
 from fuzz.report import Tally
@@ -35,6 +36,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--one", action="store_true", help="replay the script of one seed")
     parser.add_argument("--dry", action="store_true", help="DuckDB alone: which views are valid, and what they contain")
     parser.add_argument("--failures", type=int, default=25, help="how many failures end a run")
+    parser.add_argument("--seconds", type=float, default=COMPILE_SECONDS, help="how long a script may compile")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="show failures as they were found")
     given = parser.parse_args()
     for name in ("only", "without"):
@@ -49,7 +51,7 @@ def _arguments() -> argparse.Namespace:
 
 def _examined(given: argparse.Namespace) -> Iterator[Examined]:
     """Yield what seeds show, in their order."""
-    work = partial(examine, making=given.making, dry=given.dry)
+    work = partial(examine, making=given.making, dry=given.dry, seconds=given.seconds)
     if given.one:
         yield work(given.seed)
         return

@@ -123,13 +123,13 @@ class _Maintained:
         return self.readers[view].rows() if self.mode == "batch" else self.warehouse.view(view).rows()
 
 
-def compare(case: Case, *, dry: bool = False) -> Comparison:
-    """Return what comes out of a case; with `dry` DuckDB runs alone."""
+def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) -> Comparison:
+    """Return what comes out of a case; with `dry` DuckDB runs alone. Compilation may take some `seconds`."""
     found = Comparison()
     oracle = Oracle("".join(f"{table};" for table in case.tables))
     try:
         names = _accepted(case, oracle, found)
-        program = None if dry else _compiled(case, names, found)
+        program = None if dry else _compiled(case, names, found, seconds)
         if program is None:
             if dry:
                 _run(case, names, oracle, None, found)
@@ -143,7 +143,7 @@ def compare(case: Case, *, dry: bool = False) -> Comparison:
         return found
     # One view must not hide what the others show.
     parts = [part for name in names if len((part := _part(case, name)).views) < len(case.views)]
-    for each in map(compare, parts):
+    for each in (compare(part, seconds=seconds) for part in parts):
         found.failures += each.failures
         found.shown |= each.shown
         found.changed |= each.changed
@@ -191,18 +191,18 @@ def _accepted(case: Case, oracle: Oracle, found: Comparison) -> list[str]:
     return names
 
 
-def _compiled(case: Case, names: list[str], found: Comparison) -> Program | None:
+def _compiled(case: Case, names: list[str], found: Comparison, seconds: float) -> Program | None:
     """Return the program of all views that compile, together; None if that fails or nothing is left."""
     names = list(names)
     while names:
         try:
-            return _compiled_now(case, names)
+            return _compiled_now(case, names, seconds)
         except UnsupportedError as problem:
             gone = _refused_view(case, names, problem)
             # A feature may quote the text: what stands before its bracket names it.
             found.refused[gone] = ((problem.feature or problem.message).split(" (")[0], str(problem))
         except (Exception, TooSlowError):  # noqa: BLE001  # whatever it is, it is what we look for
-            gone, failure = _failing_view(case, names)
+            gone, failure = _failing_view(case, names, seconds)
             found.failures.append(failure)
             found.failed.add(gone)
         names.remove(gone)
@@ -210,8 +210,8 @@ def _compiled(case: Case, names: list[str], found: Comparison) -> Program | None
     return None
 
 
-def _compiled_now(case: Case, names: list[str]) -> Program:
-    with limited(COMPILE_SECONDS):
+def _compiled_now(case: Case, names: list[str], seconds: float) -> Program:
+    with limited(seconds):
         program = compile_sql(case.sql(names))
         if case.mode == "batch":
             assert m3.parse(str(program)) == program, "the text of the program is not the program"
@@ -229,16 +229,16 @@ def _drop_readers(case: Case, names: list[str], gone: str, found: Comparison) ->
             found.refused[name] = ("a view over a view that does not compile", selects[name])
 
 
-def _failing_view(case: Case, names: list[str]) -> tuple[str, Failure]:
+def _failing_view(case: Case, names: list[str], seconds: float) -> tuple[str, Failure]:
     """Return the first view with which the compilation of the views up to it fails, and how it fails."""
     for count in range(1, len(names) + 1):
         name = names[count - 1]
         try:
-            _compiled_now(case, names[:count])
+            _compiled_now(case, names[:count], seconds)
         except UnsupportedError:
             continue
         except TooSlowError:
-            return name, Failure("timeout", name, f"not compiled after {COMPILE_SECONDS} s")
+            return name, Failure("timeout", name, f"not compiled after {seconds} s")
         except CumulusError as problem:
             return name, Failure("error", name, f"{type(problem).__name__}: {problem}")
         except Exception:  # noqa: BLE001  # whatever it is, it is what we look for

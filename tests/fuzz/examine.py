@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fuzz.case import case_of
-from fuzz.compare import Comparison, Failure, compare
+from fuzz.compare import COMPILE_SECONDS, Comparison, Failure, compare
 from fuzz.constructs import constructs, relation_count
 from fuzz.generator import Script, script_of
 from fuzz.shrink import shrunk
 from fuzz.tree import View
+
+SHRINKING_SECONDS = 3.0
+"""How long a smaller script may take to compile: one that does not is no help."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,13 @@ class Making:
         return script_of(seed, only=self.only, without=self.without)
 
 
-def examine(seed: int, making: Making = Making(), *, dry: bool = False) -> Examined:  # it is frozen
+ANY_SCRIPT = Making()
+
+
+def examine(seed: int, making: Making = ANY_SCRIPT, *, dry: bool = False, seconds: float = COMPILE_SECONDS) -> Examined:
     """Return what the script of a seed shows."""
     script = making.script(seed)
-    found = compare(case_of(script), dry=dry)
+    found = compare(case_of(script), dry=dry, seconds=seconds)
     examined = Examined(seed, failures=found.failures, doubted=found.doubted)
     for view in script.views:
         examined.views.append(_seen(view, found))
@@ -91,5 +97,5 @@ def told(script: Script, failure: Failure, *, shrink: bool) -> str:
 
 def _alike(script: Script, failure: Failure) -> Failure | None:
     """Return a failure of the same cause that a script has."""
-    found = compare(case_of(script)).failures
+    found = compare(case_of(script), seconds=SHRINKING_SECONDS).failures
     return next((each for each in found if each.signature() == failure.signature()), None)

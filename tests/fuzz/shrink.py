@@ -19,7 +19,7 @@ from fuzz.tree import Cte, Derived, Expr, Item, Join, Node, Order, Select, SetQu
 Fails = Callable[[Script], bool]
 
 
-def shrunk(script: Script, fails: Fails, attempts: int = 500) -> Script:
+def shrunk(script: Script, fails: Fails, attempts: int = 400) -> Script:
     """Return a smaller script for which `fails` still holds, after at most about so many calls of it."""
     left = [attempts]
 
@@ -217,6 +217,8 @@ def _smaller(node: Any) -> Iterator[Any]:
             pass
     for each in fields(node):
         value = getattr(node, each.name)
+        if each.name == "keys":
+            continue  # they change together with the items that show them
         if isinstance(value, tuple):
             for place, child in enumerate(value):
                 if is_dataclass(child) and not isinstance(child, Order):
@@ -228,19 +230,24 @@ def _smaller(node: Any) -> Iterator[Any]:
 
 
 def _smaller_expr(expr: Expr) -> Iterator[Expr]:
-    simple = (
-        Expr("TRUE") if expr.kind == "bool" else Expr(LITERALS.get(expr.kind, LITERALS["float"])[1], kind=expr.kind)
-    )
+    """Yield what stands in an expression and has its kind, and then a constant; columns stay as they are."""
+    yield from _operands(expr)
     if expr.parts:
-        yield simple
-        seen = []
-        for part in expr.parts:
-            for inner in walk(part) if isinstance(part, Expr) else ():
-                if isinstance(inner, Expr) and inner.kind == expr.kind and inner not in seen and inner != expr:
-                    seen.append(inner)
-                    yield inner
-    elif expr.alias:
-        yield simple
+        yield _constant(expr.kind)
+
+
+def _operands(expr: Expr) -> Iterator[Expr]:
+    found = [
+        inner
+        for part in expr.parts
+        for inner in (walk(part) if isinstance(part, Expr) else ())
+        if isinstance(inner, Expr) and inner.kind == expr.kind and inner != expr
+    ]
+    yield from dict.fromkeys(found)
+
+
+def _constant(kind: str) -> Expr:
+    return Expr("TRUE") if kind == "bool" else Expr(LITERALS.get(kind, LITERALS["float"])[1], kind=kind)
 
 
 def _smaller_select(select: Select) -> Iterator[Select]:
@@ -267,6 +274,9 @@ def _smaller_select(select: Select) -> Iterator[Select]:
         items = tuple(item for item in select.items if all(item.expr != key.expr for key in select.keys))
         if items:
             yield replace(select, grouping="", keys=(), items=items)
+    for key in select.keys:
+        for smaller in _operands(key.expr):
+            yield _mapped(select, lambda node, old=key.expr, new=smaller: new if node == old else node)
     if any(key.way != "expression" for key in select.keys):
         yield replace(select, keys=tuple(replace(key, way="expression") for key in select.keys))
     for name in ("items", "where", "having"):
@@ -283,15 +293,13 @@ def _leaves(sources: tuple[Source, ...]) -> list[TableRef | Derived]:
 
 
 def _without_source(select: Select, alias: str) -> Select:
-    """Return a block without one of its sources: conditions about it go, other uses become literals."""
+    """Return a block without one of its sources: what is about it goes, or gets a constant in its place."""
 
     def put(node: Node) -> Node:
-        if isinstance(node, Expr) and node.alias == alias:
-            return Expr(LITERALS.get(node.kind, LITERALS["float"])[1], kind=node.kind)
-        return node
+        return _constant(node.kind) if isinstance(node, Expr) and node.alias == alias else node
 
-    def kept(conditions: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(each for each in conditions if not _mentions(each, alias))
+    def kept(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(each for each in parts if not _mentions(each, alias))
 
     def cut(source: Source) -> Source | None:
         if not isinstance(source, Join):
@@ -304,6 +312,8 @@ def _without_source(select: Select, alias: str) -> Select:
 
     sources = tuple(left for source in select.sources if (left := cut(source)) is not None)
     smaller = replace(select, sources=sources, where=kept(select.where), having=kept(select.having))
+    if kept(select.items) and (kept(select.keys) or not select.keys) and not select.sets:
+        smaller = replace(smaller, items=kept(select.items), keys=kept(select.keys))
     found: Select = _mapped(smaller, put)
     return found
 
