@@ -5,7 +5,9 @@ from __future__ import annotations
 import decimal
 import re
 import signal
+import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +87,12 @@ def limited(seconds: float) -> Iterator[None]:
     def end(*_: object) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, end)
+    def pass_over(unraisable: object) -> None:
+        if not isinstance(getattr(unraisable, "exc_value", None), TooSlowError):
+            hook(unraisable)
+
+    before, hook = signal.signal(signal.SIGALRM, end), sys.unraisablehook
+    sys.unraisablehook = pass_over
     # Again and again: an exception in a weak reference's callback is lost.
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
     try:
@@ -93,6 +100,7 @@ def limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
 
 
 class _Maintained:
@@ -154,11 +162,13 @@ def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) 
 def _stopped(case: Case, names: list[str], oracle: Oracle, program: Program, found: Comparison) -> Failure | None:
     """Run a case; return what stopped it, if something did."""
     try:
-        with limited(RUN_SECONDS):
+        with limited(RUN_SECONDS), warnings.catch_warnings():
+            # What a view lacks after an error of evaluation is told by a warning.
+            warnings.simplefilter("error")
             _run(case, names, oracle, _Maintained(program, case.mode), found)
     except TooSlowError:
         return Failure("timeout", "", f"not through after {RUN_SECONDS} s")
-    except CumulusError as problem:
+    except (CumulusError, Warning) as problem:
         return Failure("error", "", f"{type(problem).__name__}: {problem}")
     except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
         return Failure("crash", "", _last_lines())

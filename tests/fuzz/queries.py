@@ -129,7 +129,8 @@ class Queries(Sources):
     ) -> tuple[Query, Columns]:
         """Return a block with GROUP BY."""
         grouping = self.pick(GROUPINGS)
-        keys = self._keys(scope, shape, grouping)
+        # Every column in one spelling: what DuckDB's GROUPING says of two spellings of one key is its own affair.
+        keys = self._keys(replace(scope, bare=frozenset()), shape, grouping)
         shown = tuple(column for column in scope.columns if any(column.expr() == key for key in keys))
         # DuckDB has no sub-queries about groups that GROUP BY ALL finds.
         group_scope = Scope(() if grouping == "GROUP BY ALL" else shown, scope.outer, scope.depth)
