@@ -68,6 +68,7 @@ class Generator(Queries):
     ) -> None:
         super().__init__(draw, without)
         self.only = only
+        self.alias_count = 0
         self.known = [Known(table.name, tuple((c.name, c.kind) for c in table.columns)) for table in tables]
 
     def views(self, count: int) -> tuple[View, ...]:
@@ -136,9 +137,8 @@ class Generator(Queries):
         if name and name not in self.used and self.draw.random() < 0.3:
             self.used.add(name)
             return name
-        alias = f"q{len(self.used)}"
-        self.used.add(alias)
-        return alias
+        self.alias_count += 1
+        return f"q{self.alias_count}"
 
 
 def script_of(seed: int, *, only: tuple[str, ...] = (), without: frozenset[str] = frozenset()) -> Script:

@@ -253,7 +253,7 @@ def _constant(kind: str) -> Expr:
 def _smaller_select(select: Select) -> Iterator[Select]:
     for source in _leaves(select.sources):
         if len(_leaves(select.sources)) > 1:
-            yield _without_source(select, source.alias)
+            yield from _without_source(select, source.alias)
     if select.where:
         yield replace(select, where=())
     if select.having:
@@ -292,8 +292,11 @@ def _leaves(sources: tuple[Source, ...]) -> list[TableRef | Derived]:
     return found
 
 
-def _without_source(select: Select, alias: str) -> Select:
-    """Return a block without one of its sources: what is about it goes, or gets a constant in its place."""
+def _without_source(select: Select, alias: str) -> Iterator[Select]:
+    """Yield a block without one of its sources: what is about it goes, or gets a constant in its place.
+
+    Not if nothing would be left to group by: a constant there is a case of its own.
+    """
 
     def put(node: Node) -> Node:
         return _constant(node.kind) if isinstance(node, Expr) and node.alias == alias else node
@@ -310,12 +313,14 @@ def _without_source(select: Select, alias: str) -> Select:
         on = kept(source.on)
         return replace(source, left=left, right=right, on=on or (Expr("TRUE"),) if source.on else ())
 
+    keys = kept(select.keys)
+    if len(keys) < len(select.keys) and (select.sets or not keys):
+        return
     sources = tuple(left for source in select.sources if (left := cut(source)) is not None)
-    smaller = replace(select, sources=sources, where=kept(select.where), having=kept(select.having))
-    if kept(select.items) and (kept(select.keys) or not select.keys) and not select.sets:
-        smaller = replace(smaller, items=kept(select.items), keys=kept(select.keys))
-    found: Select = _mapped(smaller, put)
-    return found
+    smaller = replace(select, sources=sources, where=kept(select.where), having=kept(select.having), keys=keys)
+    if kept(select.items):
+        yield replace(smaller, items=kept(select.items))
+    yield _mapped(smaller, put)
 
 
 def _mentions(node: Node, alias: str) -> bool:
