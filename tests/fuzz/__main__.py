@@ -36,7 +36,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--one", action="store_true", help="replay the script of one seed")
     parser.add_argument("--dry", action="store_true", help="DuckDB alone: which views are valid, and what they contain")
     parser.add_argument("--failures", type=int, default=25, help="how many failures end a run")
-    parser.add_argument("--seconds", type=float, default=COMPILE_SECONDS, help="how long a script may compile")
+    parser.add_argument("--seconds", type=float, default=COMPILE_SECONDS, help="how long a view may compile")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="show failures as they were found")
     given = parser.parse_args()
     for name in ("only", "without"):
