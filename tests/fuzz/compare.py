@@ -221,7 +221,7 @@ def _compiled(case: Case, names: list[str], found: Comparison, seconds: float) -
 
 
 def _compiled_now(case: Case, names: list[str], seconds: float) -> Program:
-    with limited(seconds * len(names)):
+    with limited(seconds + len(names) - 1):
         program = compile_sql(case.sql(names))
         if case.mode == "batch":
             assert m3.parse(str(program)) == program, "the text of the program is not the program"
@@ -240,11 +240,12 @@ def _drop_readers(case: Case, names: list[str], gone: str, found: Comparison) ->
 
 
 def _failing_view(case: Case, names: list[str], seconds: float) -> tuple[str, Failure]:
-    """Return the first view with which the compilation of the views up to it fails, and how it fails."""
-    for count in range(1, len(names) + 1):
-        name = names[count - 1]
+    """Return a view whose compilation fails, with what it reads or else with the views before it, and how it fails."""
+    alone = [(name, _part(case, name), [other for other, _ in _part(case, name).views]) for name in names]
+    together = [(names[count - 1], case, names[:count]) for count in range(2, len(names) + 1)]
+    for name, part, needed in [*alone, *together]:
         try:
-            _compiled_now(case, names[:count], seconds)
+            _compiled_now(part, needed, seconds)
         except UnsupportedError:
             continue
         except TooSlowError:
