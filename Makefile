@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-kill install-demo install-test clean
+.PHONY: demo test test-slow test-kill fuzz install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,11 @@ test: $(VENV)/.test
 # Long comparisons with DuckDB and with published answers.
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -m slow
+
+# 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. About half
+# an hour. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.
+fuzz: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
 # Kills the driver, the JVM and workers of the Spark host at named points and at random; about ten minutes.
 test-kill: $(VENV)/.test

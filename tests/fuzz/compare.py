@@ -1,0 +1,339 @@
+"""A case in Cumulus beside DuckDB: which views are refused, which differ, what goes wrong."""
+
+from __future__ import annotations
+
+import decimal
+import re
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import duckdb
+
+import cumulus
+from cumulus import m3
+from cumulus.catalog.types import EXACT
+from cumulus.compiler import compile_sql
+from cumulus.engine.interpreter import Interpreter
+from cumulus.errors import CumulusError, UnsupportedError
+from cumulus.m3.program import Program
+from cumulus.views import Finisher, MapViewReader
+from fuzz.case import Case
+from fuzz.schema import Transaction
+from support.oracle import Oracle, same_bag, same_value
+
+COMPILE_SECONDS = 10.0
+RUN_SECONDS = 30.0
+
+
+class TooSlowError(BaseException):
+    """Time is up. Not an Exception, so that nothing on the way takes it for its own."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong: `kind` is "difference", "columns", "order", "error", "crash" or "timeout"; `view` may be ""."""
+
+    kind: str
+    view: str
+    message: str
+
+    def signature(self) -> str:
+        """Return what failures of one cause are likely to have in common."""
+        lines = self.message.splitlines()
+        if self.kind == "error":
+            return re.sub(r"\w*\d[\w.:]*|[\w.]*[*\[(].*", "…", f"error: {lines[0]}")[:70]
+        if self.kind == "crash":
+            places = re.findall(r'cumulus/(\S+)", line \d+, in (\w+)', self.message)
+            return f"crash: {lines[-1].split(':')[0]} in {' '.join(places[-1]) if places else 'the tests'}"
+        return self.kind
+
+
+@dataclass
+class Comparison:
+    """What came out of a case.
+
+    Parameters
+    ----------
+    invalid, refused
+        View → why DuckDB or Cumulus does not take it; for `refused` the feature and the message.
+    failed
+        Views that do not compile though they are not refused.
+    shown, changed
+        Views that had rows at a check, and whose rows were not the same at all checks.
+    doubted
+        Differences in which DuckDB agrees with us as soon as its optimizer is off.
+    """
+
+    invalid: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    doubted: list[Failure] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise TooSlowError after some seconds."""
+
+    def end(*_: object) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, end)
+    # Again and again: an exception in a weak reference's callback is lost.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Maintained:
+    """The views of a program, maintained in one of the modes of a case."""
+
+    def __init__(self, program: Program, mode: str) -> None:
+        self.mode = mode
+        if mode == "batch":
+            self.engine = Interpreter(program)
+            self.readers = {view.name: MapViewReader(Finisher(program, view), self.engine) for view in program.views}
+        else:
+            self.warehouse = cumulus.Warehouse(program)
+
+    def apply(self, transaction: Transaction) -> None:
+        if self.mode != "batch":
+            self.warehouse.apply(transaction, per=self.mode)
+            return
+        net: dict[str, Counter[Any]] = {}
+        for sign, relation, row in transaction:
+            net.setdefault(relation, Counter())[row] += sign
+        with decimal.localcontext(EXACT):
+            self.engine.begin()
+            for relation, changes in net.items():
+                self.engine.on_batch(relation, {row: count for row, count in changes.items() if count})
+            self.engine.commit()
+
+    def rows(self, view: str) -> list[tuple[Any, ...]]:
+        return self.readers[view].rows() if self.mode == "batch" else self.warehouse.view(view).rows()
+
+
+def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) -> Comparison:
+    """Return what comes out of a case; with `dry` DuckDB runs alone. Compilation may take some `seconds`."""
+    found = Comparison()
+    oracle = Oracle("".join(f"{table};" for table in case.tables))
+    try:
+        names = _accepted(case, oracle, found)
+        program = None if dry else _compiled(case, names, found, seconds)
+        if program is None:
+            if dry:
+                _run(case, names, oracle, None, found)
+            return found
+        names = [view.name for view in program.views]
+        _compare_columns(program, names, oracle, found)
+        stopped = _stopped(case, names, oracle, program, found)
+    finally:
+        oracle.database.close()
+    if stopped is None:
+        return found
+    # One view must not hide what the others show.
+    parts = [part for name in names if len((part := _part(case, name)).views) < len(case.views)]
+    for each in (compare(part, seconds=seconds) for part in parts):
+        found.failures += each.failures
+        found.shown |= each.shown
+        found.changed |= each.changed
+    found.failures = list(dict.fromkeys(found.failures)) or [replace(stopped, view=names[-1])]
+    return found
+
+
+def _stopped(case: Case, names: list[str], oracle: Oracle, program: Program, found: Comparison) -> Failure | None:
+    """Run a case; return what stopped it, if something did."""
+    try:
+        with limited(RUN_SECONDS):
+            _run(case, names, oracle, _Maintained(program, case.mode), found)
+    except TooSlowError:
+        return Failure("timeout", "", f"not through after {RUN_SECONDS} s")
+    except CumulusError as problem:
+        return Failure("error", "", f"{type(problem).__name__}: {problem}")
+    except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
+        return Failure("crash", "", _last_lines())
+    return None
+
+
+def _part(case: Case, name: str) -> Case:
+    """Return a case of one view and those that it reads."""
+    needed = [name]
+    for other, select in reversed(case.views):
+        if other in needed:
+            needed += [each for each, _ in case.views if re.search(rf"\b{each}\b", select)]
+    return replace(case, views=tuple(view for view in case.views if view[0] in needed))
+
+
+def _last_lines() -> str:
+    return "\n".join(traceback.format_exc().splitlines()[-14:])
+
+
+def _accepted(case: Case, oracle: Oracle, found: Comparison) -> list[str]:
+    """Return the views that DuckDB takes."""
+    names = []
+    for name, select in case.views:
+        try:
+            oracle.database.execute(f"CREATE VIEW {name} AS {select}")
+            oracle.rows(f"FROM {name}")
+            names.append(name)
+        except duckdb.Error as problem:
+            found.invalid[name] = str(problem)
+    return names
+
+
+def _compiled(case: Case, names: list[str], found: Comparison, seconds: float) -> Program | None:
+    """Return the program of all views that compile, together; None if that fails or nothing is left."""
+    names = list(names)
+    while names:
+        try:
+            return _compiled_now(case, names, seconds)
+        except UnsupportedError as problem:
+            gone = _refused_view(case, names, problem)
+            # A feature may quote the text: what stands before its bracket names it.
+            found.refused[gone] = ((problem.feature or problem.message).split(" (")[0], str(problem))
+        except (Exception, TooSlowError):  # noqa: BLE001  # whatever it is, it is what we look for
+            gone, failure = _failing_view(case, names, seconds)
+            found.failures.append(failure)
+            found.failed.add(gone)
+        names.remove(gone)
+        _drop_readers(case, names, gone, found)
+    return None
+
+
+def _compiled_now(case: Case, names: list[str], seconds: float) -> Program:
+    with limited(seconds):
+        program = compile_sql(case.sql(names))
+        if case.mode == "batch":
+            assert m3.parse(str(program)) == program, "the text of the program is not the program"
+        return program
+
+
+def _drop_readers(case: Case, names: list[str], gone: str, found: Comparison) -> None:
+    """Take out the views that read one that is gone."""
+    selects = dict(case.views)
+    lost = [gone]
+    for name in list(names):
+        if any(re.search(rf"\b{other}\b", selects[name]) for other in lost):
+            names.remove(name)
+            lost.append(name)
+            found.refused[name] = ("a view over a view that does not compile", selects[name])
+
+
+def _failing_view(case: Case, names: list[str], seconds: float) -> tuple[str, Failure]:
+    """Return the first view with which the compilation of the views up to it fails, and how it fails."""
+    for count in range(1, len(names) + 1):
+        name = names[count - 1]
+        try:
+            _compiled_now(case, names[:count], seconds)
+        except UnsupportedError:
+            continue
+        except TooSlowError:
+            return name, Failure("timeout", name, f"not compiled after {seconds} s")
+        except CumulusError as problem:
+            return name, Failure("error", name, f"{type(problem).__name__}: {problem}")
+        except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
+            return name, Failure("crash", name, _last_lines())
+    return names[-1], Failure("timeout", names[-1], "compiled only when tried again: the machine is slow")
+
+
+def _refused_view(case: Case, names: list[str], problem: UnsupportedError) -> str:
+    """Return which view a refusal is about: by its place, as every view is one line, or else by trying."""
+    place = problem.line - 1 - len(case.tables)
+    if 0 <= place < len(names):
+        return names[place]
+    for count in range(1, len(names)):
+        try:
+            compile_sql(case.sql(names[:count]))
+        except CumulusError:
+            return names[count - 1]
+    return names[-1]
+
+
+def _compare_columns(program: Program, names: list[str], oracle: Oracle, found: Comparison) -> None:
+    views = {view.name: view for view in program.views}
+    for name in names:
+        mine = [(column.name, str(column.type).replace("REAL", "FLOAT")) for column in views[name].columns]
+        theirs = [(row[0], row[1]) for row in oracle.rows(f"DESCRIBE {name}")]
+        if mine != theirs:
+            found.failures.append(Failure("columns", name, f"Cumulus: {mine}\nDuckDB:  {theirs}"))
+
+
+def _run(case: Case, names: list[str], oracle: Oracle, mine: _Maintained | None, found: Comparison) -> None:
+    """Apply the stream to both, and compare where the case says so."""
+    first: dict[str, list[tuple[Any, ...]]] = {}
+    left = [name for name in names if all(failure.view != name for failure in found.failures)]
+    if mine is not None:
+        left = _compare_rows(case, left, oracle, mine, found, first, "before the first event")
+    for index, transaction in enumerate(case.transactions):
+        for event in transaction:
+            oracle.apply(*event)
+        if mine is not None:
+            mine.apply(transaction)
+        if case.checks is None or index in case.checks:
+            left = _compare_rows(case, left, oracle, mine, found, first, f"after transaction {index + 1}")
+
+
+def _compare_rows(
+    case: Case,
+    names: list[str],
+    oracle: Oracle,
+    mine: _Maintained | None,
+    found: Comparison,
+    first: dict[str, list[tuple[Any, ...]]],
+    when: str,
+) -> list[str]:
+    """Compare views; return those that need to be compared again."""
+    left = []
+    for name in names:
+        try:
+            theirs = oracle.rows(f"FROM {name}")
+        except duckdb.Error as problem:
+            found.invalid[name] = str(problem)
+            continue
+        if theirs:
+            found.shown.add(name)
+        if theirs != first.setdefault(name, theirs):
+            found.changed.add(name)
+        if mine is not None:
+            ours = mine.rows(name)
+            failure = _difference(name, ours, theirs, name in case.ordered, when)
+            if failure is not None:
+                (found.doubted if _is_doubtful(oracle, name, ours) else found.failures).append(failure)
+                continue
+        left.append(name)
+    return left
+
+
+def _difference(
+    name: str, ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], ordered: bool, when: str
+) -> Failure | None:
+    if not same_bag(ours, theirs):
+        return Failure("difference", name, f"{when}\nCumulus: {_shown(ours)}\nDuckDB:  {_shown(theirs)}")
+    if ordered and not all(all(map(same_value, a, b)) for a, b in zip(ours, theirs, strict=True)):
+        return Failure("order", name, f"{when}\nCumulus: {ours}\nDuckDB:  {theirs}")
+    return None
+
+
+def _shown(rows: list[tuple[Any, ...]]) -> str:
+    return f"{sorted(rows, key=repr)}"
+
+
+def _is_doubtful(oracle: Oracle, name: str, ours: list[tuple[Any, ...]]) -> bool:
+    """Whether DuckDB says what we say as soon as its optimizer is off."""
+    oracle.database.execute("PRAGMA disable_optimizer")
+    try:
+        return same_bag(ours, oracle.rows(f"FROM {name}"))
+    except duckdb.Error:
+        return False
+    finally:
+        oracle.database.execute("PRAGMA enable_optimizer")

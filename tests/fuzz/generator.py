@@ -1,0 +1,155 @@
+"""Random scripts from a seed: a schema, several views over it, a stream of transactions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from fuzz.constructs import CONSTRUCTS, constructs
+from fuzz.queries import NESTING, ROUGH, SET_OPERATIONS, Columns, Queries
+from fuzz.schema import Stream, Table, Transaction, random_tables
+from fuzz.sources import Known
+from fuzz.tree import Order, Query, View
+
+MODES = ("event", "event", "call", "batch")
+"""How transactions are applied: `Warehouse.apply` by event and by call, and the batch triggers."""
+
+RARE = (
+    "USING", "NATURAL", "CROSS JOIN", "theta join", "FULL JOIN", "RIGHT JOIN", "LIKE", "ILIKE", "IS NULL", "SUBSTRING",
+    "SUBSTRING", "UPPER/LOWER", "UPPER/LOWER", "||", "string function", "date function", "EXTRACT", "DATE_TRUNC",
+    "DATE_TRUNC", "INTERVAL", "CUBE", "ROLLUP", "GROUPING SETS", "scalar sub-query", "EXISTS", "NOT EXISTS",
+    "NOT EXISTS", "IN (SELECT)", "NOT IN (SELECT)", "ANY", "ALL", "NOT IN (SELECT)", "ANY", "ANY", "ALL", "correlated",
+    "sub-query in SELECT", "sub-query in HAVING", "sub-query in HAVING", "sub-query in HAVING", "CTE", "CTE used twice",
+    *("sub-query in a sub-query",) * 3, "LIMIT", "LIMIT", *SET_OPERATIONS, *SET_OPERATIONS,
+)  # fmt: skip
+"""What needs to be wanted to be met often enough."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """What one seed gives.
+
+    Parameters
+    ----------
+    mode
+        One of `MODES`.
+    checks
+        After which transactions the views are compared.
+    """
+
+    seed: int
+    tables: tuple[Table, ...]
+    views: tuple[View, ...]
+    transactions: tuple[Transaction, ...]
+    mode: str
+    checks: frozenset[int]
+
+
+class Generator(Queries):
+    """Makes the views of one script.
+
+    Parameters
+    ----------
+    tables
+        What the views are about.
+    without
+        Constructs that must not be used; without "scalar sub-query" there are no sub-queries at all.
+    only
+        Constructs of which every view is to have one; any if empty.
+    """
+
+    def __init__(
+        self,
+        draw: random.Random,
+        tables: tuple[Table, ...],
+        *,
+        without: frozenset[str] = frozenset(),
+        only: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(draw, without)
+        self.only = only
+        self.known = [Known(table.name, tuple((c.name, c.kind) for c in table.columns)) for table in tables]
+
+    def views(self, count: int) -> tuple[View, ...]:
+        """Return views, of which later ones may read earlier ones."""
+        made: list[View] = []
+        for index in range(count):
+            view, columns = self._view(f"v{index}")
+            made.append(view)
+            # What a LIMIT leaves is for readers, not for other views.
+            if not view.limit and "view over view" not in self.without:
+                self.known.append(Known(view.name, columns, "view"))
+        return tuple(made)
+
+    def _view(self, name: str) -> tuple[View, Columns]:
+        for _ in range(30):
+            view, columns = self._any_view(name)
+            if not self.only or not constructs(view).isdisjoint(self.only):
+                break
+        return view, columns
+
+    def _any_view(self, name: str) -> tuple[View, Columns]:
+        self.used: set[str] = set()
+        self.room = self.draw.choices((1, 2, 3, 4, 5), (0.8, 2.2, 3.7, 2.2, 0.9))[0]
+        self.nested = self.draw.choices((0, 1, 2, 3), (2.5, 4, 2, 1))[0]
+        wanted = [self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 2)]
+        self.want([each for each in wanted if each not in self.without])
+        if self.wanted & {"sub-query in a sub-query"}:
+            self.nested, self.room = 3, max(self.room, 4)
+        elif any("sub-query" in each or each in NESTING for each in self.wanted):
+            self.nested, self.room = max(self.nested, 1), max(self.room, 2)
+        query, columns = self._query()
+        return self._ordered(View(name, query), columns), columns
+
+    def _query(self) -> tuple[Query, Columns]:
+        weights = {"plain SELECT": 2.0, "grouped": 4.5, "one group": 1.0, "CTE": 0.8}
+        weights |= dict.fromkeys(SET_OPERATIONS, 0.16)
+        form = self.pick(weights)
+        if form == "CTE":
+            return self.with_ctes()
+        if form in SET_OPERATIONS:
+            self.wanted |= {form}
+            return self.set_operation()
+        exact = not self.wanted.isdisjoint({"LIMIT", "SELECT DISTINCT"})
+        return self.block(form=form, exact=exact)
+
+    def _ordered(self, view: View, columns: Columns) -> View:
+        """Return the view with ORDER BY, and LIMIT where the order leaves nothing open."""
+        if not self.chance(0.08, "ORDER BY"):
+            return view
+        names = [name for name, _ in columns]
+        self.draw.shuffle(names)
+        is_exact = not any(kind in ROUGH for _, kind in columns)
+        if not is_exact or self.draw.random() < 0.2:
+            names = [name for name, kind in columns if kind not in ROUGH][:1]
+            order = tuple(self._order(name) for name in names)
+            return View(view.name, view.query, order)
+        limit = ""
+        if self.chance(0.6, "LIMIT"):
+            limit = f" LIMIT {self.one((1, 2, 3, 5))}" + (" OFFSET 1" if self.draw.random() < 0.25 else "")
+        return View(view.name, view.query, tuple(self._order(name) for name in names), limit, is_total=True)
+
+    def _order(self, name: str) -> Order:
+        return Order(name, self.one(("", "", " DESC", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST")))
+
+    def new_alias(self, name: str) -> str:
+        if name and name not in self.used and self.draw.random() < 0.3:
+            self.used.add(name)
+            return name
+        alias = f"q{len(self.used)}"
+        self.used.add(alias)
+        return alias
+
+
+def script_of(seed: int, *, only: tuple[str, ...] = (), without: frozenset[str] = frozenset()) -> Script:
+    """Return the script of a seed."""
+    draw = random.Random(f"script {seed}")
+    tables = random_tables(draw)
+    views = Generator(draw, tables, only=only, without=without).views(draw.choice((2, 3, 4, 5)))
+    mode = draw.choice(MODES)
+    transactions = Stream(draw, tables).transactions(draw.randint(24, 40), single=mode == "event")
+    last = len(transactions) - 1
+    checks = list(range(last + 1))
+    if draw.random() < 0.8:
+        checks = [*draw.sample(range(1, last), min(4, last - 1)), last]
+    return Script(seed, tables, views, transactions, mode, frozenset(checks))
