@@ -14,7 +14,8 @@ that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.
    orphan is a named error (`cumulus.engine.integrity`).
 4. The trigger of the event fires (`cumulus.engine.interpreter`; the code it runs is written by
    `cumulus.engine.triggers`). Its statements look a few entries up, multiply, and so find what must be added to each
-   map: all of them read the state before the event.
+   map: all of them read the state before the event. What cannot be evaluated counts as 0 and becomes an error of the
+   views concerned (`cumulus.engine.failures`).
 5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
 6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
    tell what changed.
@@ -34,20 +35,33 @@ from cumulus.version import VERSION
 
 if TYPE_CHECKING:
     from cumulus import errors, m3
+    from cumulus.algebra.user import UserFunction, function
     from cumulus.compiler import compile_sql as compile
     from cumulus.errors import CumulusError
     from cumulus.warehouse import Change, Warehouse
 
 __version__ = VERSION
 
-__all__ = ["Change", "CumulusError", "Warehouse", "__version__", "compile", "errors", "m3"]
+__all__ = [
+    "Change",
+    "CumulusError",
+    "UserFunction",
+    "Warehouse",
+    "__version__",
+    "compile",
+    "errors",
+    "function",
+    "m3",
+]
 
 _HOMES = {
     "Change": ("cumulus.warehouse", "Change"),
     "CumulusError": ("cumulus.errors", "CumulusError"),
+    "UserFunction": ("cumulus.algebra.user", "UserFunction"),
     "Warehouse": ("cumulus.warehouse", "Warehouse"),
     "compile": ("cumulus.compiler", "compile_sql"),
     "errors": ("cumulus.errors", ""),
+    "function": ("cumulus.algebra.user", "function"),
     "m3": ("cumulus.m3", ""),
 }
 

@@ -25,6 +25,7 @@ names the place and ends with a way out (`hint`).
     ├── EvaluationError            division by zero, overflow, failed cast: carries `view` and `event`
     ├── UsageError                 the API called wrongly
     │   ├── UnknownNameError       no such table, view or map here
+    │   ├── MissingFunctionError   a function that the program calls was not given: carries `names`
     │   └── ThreadError            a second thread in a Warehouse
     ├── LayoutError                no one-round layout, or a cyclic program where none may be
     ├── InputError                 a source folder or file that is missing, truncated or of the wrong shape
@@ -32,6 +33,8 @@ names the place and ends with a way out (`hint`).
     │   ├── MismatchError          … belongs to another program or checkpoint
     │   └── LockedError            … is in use by another run
     └── MissingError       Java, pyspark or a package is missing
+
+A warning: `EvaluationWarning`, when a view is read that could not take all events in whole.
 """
 
 from __future__ import annotations
@@ -164,8 +167,12 @@ class StaticTableError(DataError):
     """A change of a static table after the first event of another table."""
 
 
+class EvaluationWarning(UserWarning):
+    """The rows of a view that was read lack what some events should have added: see its `errors()`."""
+
+
 class EvaluationError(CumulusError):
-    """A view cannot be computed for an event: division by zero, overflow, a failed cast."""
+    """An expression cannot be computed: division by zero, overflow, a failed cast."""
 
     def __init__(self, message: str, *, view: str = "", event: object = None, hint: str = "") -> None:
         self.view = view
@@ -179,6 +186,14 @@ class UsageError(CumulusError):
 
 class UnknownNameError(UsageError):
     """No such table, view or map here."""
+
+
+class MissingFunctionError(UsageError):
+    """A program calls functions of the user's that were not given; `names` has them."""
+
+    def __init__(self, message: str, *, names: tuple[str, ...] = (), hint: str = "") -> None:
+        self.names = names
+        super().__init__(message, hint=hint)
 
 
 class ThreadError(UsageError):

@@ -7,6 +7,7 @@ import math
 from decimal import Decimal, localcontext
 from typing import Any
 
+import duckdb
 import pytest
 
 from cumulus.algebra.scalar import call, can_cast, cast_value, result_type
@@ -178,6 +179,37 @@ def test_epoch_is_a_function_of_its_own() -> None:
         call("date_part", ("epoch", dt.date(1970, 1, 1)))
     with pytest.raises(EvaluationError, match="julian is not an integer"):
         call("date_part", ("julian", dt.date(1970, 1, 1)))
+
+
+def test_regular_expressions_take_null_as_null(oracle: Any) -> None:
+    assert call("regexp_matches", ("a", "a", None)) is None
+    assert call("regexp_extract", ("a", "a", None)) is None
+    with pytest.raises(duckdb.Error, match="must not be NULL"):
+        oracle.duck.execute("SELECT regexp_matches('a', 'a', NULL)")
+    assert oracle.duck.execute("SELECT regexp_extract('a', 'a', NULL)").fetchone() == ("",)
+
+
+def test_nanoseconds_have_no_limit(oracle: Any) -> None:
+    assert call("epoch_ns", (dt.date(9999, 12, 31),)) == 253402214400 * 10**9
+    with pytest.raises(duckdb.Error):
+        oracle.duck.execute("SELECT epoch_ns(DATE '9999-12-31')")
+
+
+def test_null_cut_before_the_point_stays_null(oracle: Any) -> None:
+    assert call("trunc", (None, -3)) is None
+    zero = oracle.duck.execute("SELECT trunc(x, -3) FROM (SELECT CAST(NULL AS DECIMAL(4,1)) AS x)").fetchone()
+    assert zero in ((Decimal(0),), (None,))  # a column gives 0, a constant NULL
+
+
+def test_repeated_text_has_a_limit() -> None:
+    assert len(call("repeat", ("ab", 1 << 23))) == 1 << 24
+    with pytest.raises(EvaluationError, match="longer than"):
+        call("repeat", ("ab", (1 << 23) + 1))
+
+
+def test_an_interval_of_a_column_wants_whole_numbers() -> None:
+    with pytest.raises(TypeError, match="to_days takes"):
+        result_type("to_days", (decimal(3, 1),))
 
 
 def test_strftime_refuses_zones_and_takes_any_pattern() -> None:

@@ -16,6 +16,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -49,6 +50,10 @@ VALUES = [
     ("m[a .. b, > a .. < b, a .. < b]", None),
     ("m[..]", MapRead("m", "", (Range(None, None),))),
     ("MIN m[a, *]", MapEnd("MIN", "m", (a, None))),
+    ("MIN[x](m[a, x] * r(x, y))", End("MIN", "x", product_of([MapRead("m", "", (a, x)), Relation("r", ("x", "y"))]))),
+    ("(z := MAX[x](m[x] - 2))", Lift("z", End("MAX", "x", sum_of([MapRead("m", "", (x,)), number(-2)])))),
+    ('MAX["no of rows"](m["no of rows"])', End("MAX", "no of rows", MapRead("m", "", (Var("no of rows"),)))),
+    ("max[x] * min[x + 1] * MIN min[*] * min[x, y]", None),
     ("{a}", Compare("=", a, TRUE)),
     ("{(a < b) = TRUE}", Compare("=", Apply("lt", (a, b)), TRUE)),
     ("{a < b AND b < c}", Compare("=", Apply("and", (Apply("lt", (a, b)), Apply("lt", (b, c)))), TRUE)),
@@ -88,6 +93,7 @@ SCALARS = [
     ("SUM[](m[x]) > {a = b}", None),
     ('"and"(a, b, c)', Apply("and", (a, b, c))),
     ("f()", Apply("f", ())),
+    ("MIN[o.x](m[o.x]) - a", Apply("sub", (End("MIN", "o.x", MapRead("m", "", (Var("o.x"),))), a))),
 ]
 
 

@@ -23,6 +23,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -53,12 +54,15 @@ class Naive:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.maps = {definition.name: {} for definition in program.maps}
+        self.maps = {
+            definition.name: {key: values[0] for key, values in definition.initial} for definition in program.maps
+        }
 
     def fire(self, trigger: Trigger, row: tuple, batch: dict) -> None:
         bound = dict(zip(trigger.variables, row, strict=True)) if trigger.variables else {}
         domain = {value for entries in self.maps.values() for key in entries for value in key} | set(row)
-        domain |= {value for each in batch for value in each} | set(range(-1, 4))
+        domain |= {value for each in batch for value in each} | set(range(-1, 4)) | {None}
+        self.known = domain, batch
         deltas = []
         for statement in trigger.statements:
             if statement.op == "+=":
@@ -83,7 +87,7 @@ class Naive:
     def at(self, term, bound, domain, batch):
         """The number of `term` at one binding of all its outputs."""
         match term:
-            case Const() | Var() | Apply() | Cast() | MapEnd():
+            case Const() | Var() | Apply() | Cast() | MapEnd() | End():
                 return self.scalar(term, bound) or 0
             case Compare(op, left, right):
                 return int(compare(op, self.scalar(left, bound), self.scalar(right, bound)))
@@ -95,7 +99,7 @@ class Naive:
                 return total
             case Atom(_, variables):
                 return batch.get(tuple(bound[name] for name in variables), 0)
-            case Lift(variable, Const() | Var() | Apply() as inner):
+            case Lift(variable, Const() | Var() | Apply() | End() as inner):
                 return int(bound[variable] == self.scalar(inner, bound))
             case Lift(variable, inner):
                 return int(bound[variable] == self.value(inner, bound, domain, batch))
@@ -139,6 +143,10 @@ class Naive:
                     and all(p is None or part == self.scalar(p, bound) for part, p in zip(key, keys, strict=True))
                 ]
                 return (min if end == "MIN" else max)(found, default=None)
+            case End(end, variable, inner):
+                values = [value for value in self.known[0] if value is not None]
+                found = [value for value in values if self.value(inner, bound | {variable: value}, *self.known)]
+                return (min if end == "MIN" else max)(found, default=None)
         raise AssertionError(term)
 
 
@@ -177,7 +185,7 @@ def terms(draw, env: tuple[str, ...], targets: tuple[str, ...], batch: bool, nam
     missing = [name for name in targets if name not in env]
     while missing or len(parts) < 1 or (len(parts) < 3 and draw(st.booleans())):
         wanted, missing = missing[:2], missing[2:]
-        kind = 0 if wanted else draw(st.integers(0, 6))
+        kind = 0 if wanted else draw(st.integers(0, 8))
         if kind <= 1:
             if batch and draw(st.booleans()):
                 second = wanted[1] if len(wanted) > 1 else draw(st.sampled_from([*known, next(fresh)]))
@@ -198,7 +206,16 @@ def terms(draw, env: tuple[str, ...], targets: tuple[str, ...], batch: bool, nam
             parts.append([AggSum((), inner), Exists(AggSum((), inner)), Compare("<", number(0), number(1))][shape])
         elif kind == 5:
             parts.append(Lift(name := next(fresh), AggSum((), draw(terms(tuple(known), (), batch, fresh)))))
-            parts.append(Compare("<", Var(name), number(2)))
+            parts += [Compare("<=", number(0), Var(name)), Compare("<", Var(name), number(2))]  # what the oracle tries
+        elif kind in (6, 7):
+            variable = draw(st.sampled_from([next(fresh), "k"]))
+            inner = draw(terms(tuple(name for name in known if name != variable), (variable,), batch, fresh))
+            end = End(draw(st.sampled_from(["MIN", "MAX"])), variable, inner)
+            if draw(st.booleans()):
+                parts.append(Compare("<=", end, scalar()))
+            else:
+                parts.append(Lift(name := next(fresh), end))
+                known.append(name)
         else:
             name = draw(st.sampled_from(["s", "t"]))
             end = MapEnd(draw(st.sampled_from(["MIN", "MAX"])), name, draw(st.sampled_from([(scalar(), None)])))
@@ -233,11 +250,22 @@ def programs(draw):
         triggers.append(Trigger(on, "r", env, tuple(statements)))
     column = Column
     maps = tuple(
-        MapDef(name, tuple(column(f"k{i}", INTEGER) for i in range(count)), (column("v", HUGEINT),))
+        MapDef(
+            name,
+            tuple(column(f"k{i}", INTEGER) for i in range(count)),
+            (column("v", HUGEINT),),
+            initial=draw(st.one_of(st.just(()), initial_entries(count))),
+        )
         for name, count in MAPS.items()
     )
     relation = Relation("r", (column("a", INTEGER), column("b", INTEGER, not_null=True)))
     return Program(relations=(relation,), maps=maps, triggers=tuple(triggers))
+
+
+def initial_entries(width):
+    keys = st.tuples(*[st.sampled_from([None, 0, 1, 2])] * width)
+    values = st.sampled_from([-1, 1, 3]).map(lambda value: (value,))
+    return st.dictionaries(keys, values, max_size=2).map(lambda entries: tuple(entries.items()))
 
 
 def _seed(env):

@@ -14,7 +14,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.snapshot import dump, restore
-from cumulus.errors import EvaluationError, MismatchError, UsageError, ValidationError
+from cumulus.errors import MismatchError, UsageError, ValidationError
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
 
@@ -90,27 +90,6 @@ def test_a_snapshot_holds_numbers_of_any_width(number) -> None:
         other = Interpreter(engine.program)
         restore(other, "m", dump(engine, "m"))
     assert dict(other.items("m")) == dict(engine.items("m"))
-
-
-FAILING = "MAP a[](v BIGINT); MAP b[](v DOUBLE, n BIGINT) COUNT n; MAP c[k INT](v BIGINT); RELATION r(x INT, y INT);"
-
-
-def test_an_error_names_map_and_event_and_leaves_nothing_of_the_event() -> None:
-    engine = Interpreter(
-        m3.parse(FAILING + "ON +r(x, y) { a[] += 1; c[k] += c[k] * 2; c[x] += 1; b[].v += {10 / y > 1}; b[].n += 1 }")
-    )
-    with decimal.localcontext(EXACT):
-        engine.begin()
-        engine.on_event(1, "r", (1, 5))
-        state = state_of(engine)
-        with pytest.raises(EvaluationError, match=r"map b, at \+r\(1, 0\)") as caught:
-            engine.on_event(1, "r", (1, 0))
-        assert caught.value.view == "b"
-        assert caught.value.event == (1, "r", (1, 0))
-        assert state_of(engine) == state
-        engine.on_event(1, "r", (1, 5))
-        engine.commit()
-    assert engine.read("a", ()) == (2,)
 
 
 def test_floats_go_to_zero_only_with_their_count() -> None:

@@ -166,16 +166,6 @@ def test_a_parent_goes_after_its_children(tmp_path: Path) -> None:
     assert quarantine(tmp_path) == []
 
 
-def test_a_row_that_no_view_can_take_is_quarantined_alone(tmp_path: Path) -> None:
-    sql = "CREATE TABLE r (k INT, a INT); CREATE VIEW v AS SELECT k, SUM(a // k) AS s FROM r GROUP BY k;"
-    json_lines(tmp_path / "in" / "r" / "1.json", [{"k": k, "a": 10} for k in (5, 0, 2, 1)])
-    run(tmp_path, sql)
-    assert ask(tmp_path, "SELECT k, s::INT FROM v ORDER BY k") == [(1, 10), (2, 5), (5, 2)]
-    [(source, position, reason)] = quarantine(tmp_path)
-    assert (source, position) == ("r/1.json", 2)
-    assert reason.startswith("evaluation: ")
-
-
 def table(path: Path, **columns: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)

@@ -21,7 +21,7 @@ from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
-from cumulus.errors import CumulusError, UnsupportedError
+from cumulus.errors import CumulusError, EvaluationError, UnsupportedError
 from cumulus.m3.program import Program
 from cumulus.views import Finisher, MapViewReader
 from fuzz.case import Case
@@ -126,6 +126,9 @@ class _Maintained:
             for relation, changes in net.items():
                 self.engine.on_batch(relation, {row: count for row, count in changes.items() if count})
             self.engine.commit()
+        errors = self.engine.take_errors()
+        if errors:
+            raise EvaluationError(f"the batch triggers tell {errors}")
 
     def rows(self, view: str) -> list[tuple[Any, ...]]:
         return self.readers[view].rows() if self.mode == "batch" else self.warehouse.view(view).rows()

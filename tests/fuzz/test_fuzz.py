@@ -5,7 +5,7 @@ from __future__ import annotations
 from fuzz.case import Case, case_of, parse_case
 from fuzz.compare import compare
 from fuzz.constructs import CONSTRUCTS, constructs
-from fuzz.examine import examine
+from fuzz.examine import Making, examine
 from fuzz.generator import script_of
 from fuzz.report import Tally
 from fuzz.shrink import shrunk
@@ -36,10 +36,12 @@ def test_wanted_constructs_are_met_and_others_are_not():
 
 
 def test_forty_views_are_exact():
+    """Without grouping sets, which make the programs of nested queries long."""
     tally = Tally(dry=False)
     seed = 0
+    making = Making((), frozenset(("CUBE", "ROLLUP", "GROUPING SETS", "CTE used twice", "view over view")))
     while tally.generated < 40:
-        assert list(tally.add(examine(seed))) == []
+        assert list(tally.add(examine(seed, making=making))) == []
         seed += 1
     assert tally.accepted
 
@@ -78,7 +80,7 @@ def test_refused_and_invalid_views_are_no_failures():
 
 
 def test_an_error_is_a_failure():
-    view = ("v", "SELECT 1 // a AS x FROM t")
+    view = ("v", "SELECT 1 / SUM(a) AS x FROM t")
     found = compare(Case(("CREATE TABLE t (a INTEGER)",), (view,), (((1, "t", (0,)),),)))
     assert [failure.kind for failure in found.failures] == ["error"]
 

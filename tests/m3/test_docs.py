@@ -18,7 +18,7 @@ def test_an_example_is_valid_and_reads_back(text):
 
 
 def test_the_page_has_examples_of_everything():
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 8
     whole = "\n".join(EXAMPLES)
     for part in (
         "RELATION",
@@ -28,9 +28,11 @@ def test_the_page_has_examples_of_everything():
         "ON -",
         "ON BATCH",
         "ORDERED",
+        "START",
         "COUNT",
         "EXISTS",
         "MAX ",
+        "MIN[",
         "SUM[",
         "if ",
     ):
@@ -38,7 +40,7 @@ def test_the_page_has_examples_of_everything():
 
 
 def test_the_domain_prints_as_the_page_shows():
-    written, printed = EXAMPLES[3:5]
+    written, printed = EXAMPLES[5:7]
     assert parse(written) == parse(printed)
 
 

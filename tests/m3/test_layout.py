@@ -89,7 +89,7 @@ def test_a_cyclic_program_gets_one_bucket_and_the_cycle_is_told():
     layout = choose_layout(parse("ON +S(A) { m1[A] += m2[A] } ON +T(B) { m2[B] += m1[B] }"))
     assert layout.one_bucket
     assert "m1 → m2 → m1" in layout.explain()
-    assert layout.bucket_program(3) == layout.program
+    assert layout.bucket_program(3, 4) == layout.program
 
 
 ILLEGAL = [
@@ -104,6 +104,11 @@ ILLEGAL = [
     ("ON +s(b) { q[b] += {l[b] = 0} }", "it is not 0 outside the bucket of b"),
     ("ON +s(b) { q[b] += SUM[](e[x] * {l[x] = 0}) }", "x, on which the value depends, is summed away"),
     ("ON +s(b) { q[b] += {MIN l[*] = b} }", "a condition or function needs the whole of l"),
+    ("ON +s(b) { q[b] += {MIN[x](p[x]) = b} }", "MIN needs a whole value, not parts of it"),
+    ("ON +s(b) { q[b] += EXISTS(e[b]) * (y := MAX[x](p[x] * e[b])) }", "MAX needs a whole value, not parts of it"),
+    ("ON +s(b) { q[b] += {MIN[x](l[x]) = b} }", "MIN goes over x, and its values lie in different buckets"),
+    ("ON +r(a, b) { q[a] += {MIN[a](l[a]) = b} }", "MIN goes over a, and its values lie in different buckets"),
+    ("ON +s(b) { q[b] += (y := MAX[x](e[x] * l[b])) }", "it is not 0 outside the bucket of b"),
     ("ON +s(b) { top[x] := p[x] * {p[x] > 1} }", ":= needs the whole of p"),
     ("ON +r(a, b) { q[b] += l[b] }", "it joins values at a and b"),
     ("ON +r(a, b) { q[b] += p[b] }", "a value that lies in parts is multiplied"),
@@ -139,6 +144,9 @@ LEGAL = [
     ("ON +r(a, b) { q[x] += e[x] * (1 + l[a]) }", "part"),
     ("ON +r(a, b) { q[x] += (x := a) }", "local(k1)"),
     ("ON +s(b) { top[x] := l[x] * {l[x] > 1} }", "local(k1)"),
+    ("ON +r(a, b) { q[a] += (y := MAX[x](e[x] * l[a])) * y }", "local(k1)"),
+    ("ON +s(b) { q[x] += l[x] * {MIN[y](l[x] * e[y]) < b} }", "local(k1)"),
+    ("ON +s(b) { q[b] += {MIN[x](e[x]) = b} }", "same"),
     ("ON +r(a, b) { q[a] += l[a] } ON +s(b) { q[b] += e[b] }", "part"),
 ]
 
@@ -150,12 +158,60 @@ def test_what_needs_no_other_bucket_gets_its_tag(statement, tag):
     assert layout.tag_text(name) == tag
 
 
+VIEWED = """
+RELATION r(a INT, b INT); RELATION s(b INT);
+MAP la[a INT](v INT); MAP lx[a INT, x INT](v INT); MAP p[b INT](v INT); MAP e[b INT](v INT);
+ON +r(a, b) { la[a] += 1; lx[a, b] += 1; p[b] += 1 }
+ON +s(b) { e[b] += 1 }
+"""
+VIEWS = [
+    ("VIEW w(a INT, y INT) FROM la SELECT a, MAX lx[a, *]", ""),
+    ("VIEW w(a INT, y INT) FROM la SELECT a, MIN[x](lx[a, x])", ""),
+    ("VIEW w(a INT, y INT) FROM la SELECT a, v WHERE v > e[a] ORDER BY MAX e[*]", ""),
+    ("VIEW w(b INT, y INT) FROM p SELECT b, v + e[b]", ""),
+    ("VIEW w(b INT) FROM e SELECT b WHERE v > p[b]", "v > p[b].v, a condition or function needs the whole of p"),
+    ("VIEW w(a INT) FROM la SELECT a REPEAT la[3]", "the whole of la, which lies in parts"),
+    ("VIEW w(a INT) FROM la SELECT a ORDER BY la[v]", "it reads what lies in the bucket of v, where its rows do not"),
+    (
+        "VIEW w(b INT, y INT) FROM e SELECT b, MAX lx[b, *]",
+        "it reads what lies in the bucket of b, where its rows do not",
+    ),
+    (
+        "VIEW w(a INT, y INT) FROM la SELECT a, MAX[x](lx[x, a])",
+        "MAX goes over x, and its values lie in different buckets",
+    ),
+    ("VIEW w(a INT, y INT) FROM la SELECT a, MAX lx[*, a]", "the whole of lx, which lies in parts"),
+]
+
+
+@pytest.mark.parametrize(("view", "reason"), VIEWS)
+def test_a_view_reads_maps_only_where_its_rows_are(view, reason):
+    program = parse(f"{VIEWED}{view};")
+    if not reason:
+        assert lay_out(program, {"r": "a"}).partitioned == {"r": "a"}
+        return
+    with pytest.raises(LayoutError) as caught:
+        lay_out(program, {"r": "a"})
+    assert caught.value.message.startswith("not one round with r by a: in VIEW w: ")
+    assert reason in caught.value.message
+    assert lay_out(program, {}).one_bucket
+
+
+def test_a_view_that_needs_a_total_of_all_buckets_keeps_the_program_in_one():
+    text = (
+        VIEWED.replace("la[a] += 1;", "la[a] += 1; total[] += 1;") + "VIEW w(a INT) FROM la SELECT a WHERE v > total[];"
+    )
+    layout = choose_layout(parse(text), sizes={"r": 1, "s": 0})
+    assert "r" not in layout.partitioned
+    assert "r: not one round with r by a: in VIEW w: v > total[].v, a condition or function" in layout.explain()
+
+
 def test_what_is_the_same_everywhere_goes_into_parts_only_once():
     layout = lay_out(parse(SPREAD + "ON +r(a, b) { q[b] += 1 } ON +s(b) { q[b] += e[b] }"), {"r": "a"})
     [(trigger, place)] = layout.first_only
     assert str(layout.program.triggers[trigger].statements[place].term) == "e[b].v"
-    assert len(layout.bucket_program(0).triggers[trigger].statements) == 1
-    assert len(layout.bucket_program(1).triggers[trigger].statements) == 0
+    assert len(layout.bucket_program(0, 4).triggers[trigger].statements) == 1
+    assert len(layout.bucket_program(1, 4).triggers[trigger].statements) == 0
     assert "Only in bucket 0:\n  ON +s: q[b] += e[b]" in layout.explain()
 
 
@@ -168,13 +224,13 @@ def test_batches_are_used_where_they_are_right():
     program = parse(text)
     right = lay_out(program, {"r": "a"})
     assert right.batches == {"r"}
-    assert right.bucket_program(1).trigger(On.BATCH, "r") is not None
+    assert right.bucket_program(1, 4).trigger(On.BATCH, "r") is not None
     # The batch sums b away before it meets m: by b, that would be a part where single events are at home.
     worse = parse(
         text.replace("q[b] += r(a, b) * m[a]", "q[x] += SUM[a](r(a, b)) * e[x]").replace("+= m[a] }", "+= 1 }")
     )
     assert lay_out(worse, {"r": "b"}).batches == frozenset()
-    assert lay_out(worse, {"r": "b"}).bucket_program(1).trigger(On.BATCH, "r") is None
+    assert lay_out(worse, {"r": "b"}).bucket_program(1, 4).trigger(On.BATCH, "r") is None
 
 
 def test_merging_adds_parts_and_drops_what_cancels():

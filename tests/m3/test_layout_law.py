@@ -23,13 +23,16 @@ class RandomProgram:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.starting = 0.4 if seed % 2 else 0.0  # how often a map has entries before the first event
 
     def often(self, share: float) -> bool:
         return self.random.random() < share
 
     def text(self) -> str:
         lines = [f"RELATION {name}({', '.join(f'{c} INT' for c in cs)});" for name, cs in RELATIONS.items()]
-        lines += [f"MAP {name}[{', '.join(f'{c} INT' for c in cs)}](v HUGEINT);" for name, cs in KEYS.items()]
+        lines += [
+            f"MAP {name}[{', '.join(f'{c} INT' for c in cs)}](v HUGEINT){self.start(cs)};" for name, cs in KEYS.items()
+        ]
         for relation, columns in RELATIONS.items():
             body = [self.statement(name, columns) for name in KEYS if self.often(0.3 if name < "m4" else 0.6)]
             for sign, factor in (("+", ""), ("-", "-1 * ")):
@@ -39,6 +42,12 @@ class RandomProgram:
             statements = "; ".join(f"{target} += {row} * ({term})" for target, term in filter(None, body))
             lines.append(f"ON BATCH {relation} {{ {statements} }}")
         return "\n".join(lines)
+
+    def start(self, columns: str) -> str:
+        if not self.often(self.starting):
+            return ""
+        keys = dict.fromkeys(tuple(self.random.choice(["0", "1", "NULL"]) for _ in columns) for _ in range(2))
+        return " START " + ", ".join(f"({', '.join(key)}: {self.random.choice([-1, 2])})" for key in keys)
 
     def statement(self, target: str, columns: str) -> tuple[str, str] | None:
         scope = {domain: [domain] if domain in columns else [] for domain in "abc"}
@@ -62,7 +71,11 @@ class RandomProgram:
         reads = [name for name in KEYS if int(name[1]) > index and all(domain in bound for domain in KEYS[name])]
         if reads and self.often(0.6):
             name = self.random.choice(reads)
-            return f"{name}[{', '.join(self.variable(domain, scope) for domain in KEYS[name])}]"
+            keys = [self.variable(domain, scope) for domain in KEYS[name]]
+            if keys and self.often(0.3):
+                keys[self.random.randrange(len(keys))] = "end"
+                return f"{self.random.choice(['MIN', 'MAX'])}[x]({name}[{', '.join(keys)}])".replace("end", "x")
+            return f"{name}[{', '.join(keys)}]"
         return self.random.choice(["1", *itertools.chain(*bound.values())])
 
     def factor(self, index: int, scope: dict[str, list[str]]) -> str:
@@ -133,10 +146,10 @@ def assert_merged_is_embedded(layout, events, buckets, *, batched=False, epoch=5
     program = layout.program
     batches = layout.batches if batched else frozenset()
     embedded = Interpreter(program)
-    spread = [Interpreter(layout.bucket_program(bucket)) for bucket in range(buckets)]
+    spread = [Interpreter(layout.bucket_program(bucket, buckets)) for bucket in range(buckets)]
     events = list(events)
-    for start in range(0, len(events), epoch):
-        block = events[start : start + epoch]
+    for start in range(-epoch, len(events), epoch):  # the first block is empty: what is there before any event
+        block = events[max(start, 0) : start + epoch]
         for engine in (embedded, *spread):
             engine.begin()
         feed(embedded, block, batches)

@@ -116,12 +116,14 @@ def test_a_domain_over_one_column_is_kept_by_batches_too():
 
 WRONG = [
     ("RELATION r(a INT)\nMAP m[](v);", 2, 1, "expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT or ';', found 'MAP'"),
-    ("MAP m[k INT](v BIGINT) COUNTS n;", 1, 24, "expected COUNT, ORDERED, a definition, AS or ';'"),
+    ("MAP m[k INT](v BIGINT) COUNTS n;", 1, 24, "expected COUNT, ORDERED, START, a definition, AS or ';'"),
+    ("MAP m[k INT](v BIGINT) START (k: 1);", 1, 31, "expected a literal"),
+    ("MAP m[](v BIGINT) START (1);", 1, 27, "expected ':' between key and values"),
     ("ON +r(a) {\n  m[a] = 1;\n}", 2, 8, "expected '+=' or ':=', found '='"),
     ("ON +r(a) { m[a] += 1 ", 1, 22, "expected '}' or ';' after the statement, found the end of the text"),
     ("ON (a) { }", 1, 4, "expected an event"),
     ("ON +r(a)\n  m[a] += 1", 2, 3, "expected '{' before the statements"),
-    ("SELECT 1", 1, 1, "expected RELATION, MAP, VIEW or ON, found 'SELECT'"),
+    ("SELECT 1", 1, 1, "expected RELATION, FUNCTION, MAP, VIEW or ON, found 'SELECT'"),
     ("VIEW v(a INT) FROM m SELECT a LIMIT x", 1, 37, "expected a whole number"),
     ("ON +r(a, ..., b) { }", 1, 13, "expected ')' after '...'"),
     ("MAP m[a INTEGERS](v);", 1, 9, "expected a type"),

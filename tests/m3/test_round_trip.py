@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from cumulus.algebra.parse import parse_scalar, parse_term
+from cumulus.algebra.scalar_code import canonical as canonical_value
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -14,6 +15,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -80,6 +82,9 @@ literals = st.one_of(
 )
 
 
+ends = st.sampled_from(["MIN", "MAX"])
+
+
 def listed(draw, size, one):
     return tuple(one() for _ in range(draw(st.integers(0, size))))
 
@@ -91,7 +96,7 @@ def scalars(draw, depth, values=True):
     def inner():
         return draw(scalars(depth - 1, values))
 
-    match draw(st.integers(0, 9)) if depth else -1:
+    match draw(st.integers(0, 10)) if depth else -1:
         case 0 | 1:
             return Apply(draw(st.sampled_from(sorted(INFIX))), (inner(), inner()))
         case 2:
@@ -108,6 +113,8 @@ def scalars(draw, depth, values=True):
             return read_or_end(draw, inner)
         case 8 if values:
             return draw(terms(depth - 1))
+        case 9 if values:
+            return End(draw(ends), draw(names), draw(terms(depth - 1)))
         case _:
             return draw(st.one_of(names.map(Var), literals))
 
@@ -122,7 +129,7 @@ def read_or_end(draw, inner):
     name = draw(maps)
     if draw(st.booleans()):
         return MapRead(name, draw(st.sampled_from(COLUMNS[name])), listed(draw, 3, key))
-    return MapEnd(draw(st.sampled_from(["MIN", "MAX"])), name, (*listed(draw, 2, inner), None, *listed(draw, 2, inner)))
+    return MapEnd(draw(ends), name, (*listed(draw, 2, inner), None, *listed(draw, 2, inner)))
 
 
 variables = st.lists(names, max_size=3).map(tuple)
@@ -138,7 +145,7 @@ def terms(draw, depth, functions=True):
     def scalar():
         return draw(scalars(depth - 1))
 
-    match draw(st.integers(0, 11)) if depth else -1:
+    match draw(st.integers(0, 12)) if depth else -1:
         case 0 | 1:
             return sum_of([inner(), inner(), *listed(draw, 2, inner)])
         case 2 | 3:
@@ -159,6 +166,8 @@ def terms(draw, depth, functions=True):
         case 10:
             return read_or_end(draw, scalar)
         case 11:
+            return End(draw(ends), draw(names), inner())
+        case 12:
             kind = draw(st.sampled_from([Relation, Batch]))
             return kind(draw(st.sampled_from(RELATIONS)), draw(variables))
         case _:
@@ -207,15 +216,22 @@ def relations():
 def map_definition(name):
     values = tuple(schema.Column(value, BIGINT) for value in COLUMNS[name])
     return st.builds(
-        lambda own, count, ordered, definitions, sql: MapDef(
-            name, own, values, count, ordered, tuple(definitions), sql
+        lambda own, count, ordered, definitions, sql, initial: MapDef(
+            name, own, values, count, ordered, tuple(definitions), sql, initial=initial
         ),
         columns,
         st.sampled_from(["", *COLUMNS[name]]),
         st.sampled_from(["", "x", "end"]),
         st.one_of(st.just([]), st.lists(terms(2, functions=False), min_size=len(values), max_size=len(values))),
         st.one_of(st.just(""), st.text(max_size=20)),
+        st.lists(entries(), max_size=3).map(tuple),
     )
+
+
+def entries():
+    plain_values = literals.map(lambda const: canonical_value(const.value))
+    key, values = st.lists(plain_values, max_size=3), st.lists(plain_values, min_size=1, max_size=2)
+    return st.tuples(key.map(tuple), values.map(tuple))
 
 
 def views():

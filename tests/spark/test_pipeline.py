@@ -21,6 +21,8 @@ from cumulus.errors import InputError, LayoutError, MismatchError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
 from cumulus.spark.measure import measure
+from support.failing_view import SCRIPT, FailingStream
+from support.oracle import same_bag
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
 from support.refused_programs import CYCLIC, UNDEFINED
 from support.unfinished_view import ROWS, SQL, write_rows
@@ -190,3 +192,25 @@ def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> N
         assert sum(parts) == pytest.approx(row["trigger_ms"], abs=1.0)
     for epoch, expected in stream.expected.items():
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected
+
+
+def test_errors_of_views_are_those_of_the_embedded_host_with_one_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    stream = FailingStream(tmp_path / "in", 6)
+    for _ in range(4):
+        stream.write()
+    program = compile_sql(SCRIPT, rely=False)
+    told: list[Epoch] = []
+    maintain(spark, program, tmp_path / "in", tmp_path / "out", layout="one-round:s=k", buckets=2, on_epoch=told.append)
+    with EmbeddedRun(
+        program, sources_from([str(tmp_path / "in")], program), tmp_path / "embedded", make_engine=Interpreter
+    ) as run:
+        alone = list(run.steps())
+    assert [epoch.view_errors.get("halves", 0) for epoch in told] == [len(each) for each in stream.failed.values()]
+    assert told[-1].view_error_totals["halves"] == alone[-1].view_error_totals["halves"]
+    sql = "SELECT * FROM view_errors WHERE view = 'halves'"
+    for epoch in stream.answers:
+        ours = sorted_rows(query(tmp_path / "out", sql, epoch).to_pylist())
+        assert ours == sorted_rows(query(tmp_path / "embedded", sql, epoch).to_pylist())
+        for view, expected in stream.answers[epoch].items():
+            found = [tuple(row.values()) for row in query(tmp_path / "out", f"FROM {view}", epoch).to_pylist()]
+            assert same_bag(found, expected)

@@ -21,7 +21,6 @@ TABLES = "CREATE TABLE r (a INT, c VARCHAR);\nCREATE TABLE s (a INT);\n"
         ("SELECT a FROM r PIVOT (SUM(a) FOR a IN (1))", "PIVOTS"),
         ("SELECT a FROM r ORDER BY a LIMIT 10%", "LIMIT with PERCENT or WITH TIES"),
         ("SELECT a FROM r WHERE a BETWEEN SYMMETRIC 2 AND 1", "SYMMETRIC"),
-        ("SELECT concat_ws('-', a, c) FROM r", "concat_ws"),
         ("SELECT a FROM r UNION BY NAME SELECT a FROM s", "BY NAME"),
     ],
 )

@@ -50,8 +50,12 @@ def run(script, events, *, batch=False, maps=True, schema=SCHEMA, plain=None, **
     selects = [view.split(" AS ", 1)[1] for view in script.split(";\n")]
     engine = Interpreter(program)
     oracle = Oracle(plain or schema)
+    if len(selects) > 1 and any(f" {view.name}" in select for view in program.views for select in selects):
+        oracle.database.execute(script)
     for view, select in zip(program.views, selects, strict=True):
         assert [(c.name, str(c.type).replace("REAL", "FLOAT")) for c in view.columns] == oracle.types(select)
+    if maps:
+        check_maps(program, engine, oracle)
     check_views(program, engine, oracle, selects)
     for sign, relation, row in events:
         with localcontext(EXACT):

@@ -12,6 +12,7 @@ from cumulus.algebra.terms import (
     AggSum,
     Apply,
     Compare,
+    End,
     Exists,
     Lift,
     Relation,
@@ -43,7 +44,13 @@ numbers = st.one_of(st.integers(-3, 3), st.sampled_from([Decimal("0.5"), Decimal
 
 def scalars(names: tuple[str, ...]) -> st.SearchStrategy[Term]:
     variables = st.sampled_from(names).map(Var)
-    return st.one_of(variables, numbers, st.builds(lambda a: Apply("coalesce", (a, number(1))), variables))
+    either = st.builds(lambda a, b: sum_of([Lift("u", a), Lift("u", b)]), variables, st.one_of(variables, numbers))
+    return st.one_of(
+        variables,
+        numbers,
+        st.builds(lambda a: Apply("coalesce", (a, number(1))), variables),
+        st.builds(lambda end, term: End(end, "u", term), st.sampled_from(["MIN", "MAX"]), either),
+    )
 
 
 def guards(names: tuple[str, ...]) -> st.SearchStrategy[Term]:

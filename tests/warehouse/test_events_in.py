@@ -148,17 +148,6 @@ def test_a_transaction_is_all_or_nothing_and_reads_see_the_state_before_it(wh) -
     assert sold(wh) == {("FR", Decimal("11.00"), 1)}
 
 
-def test_a_division_by_zero_names_the_view_and_the_event() -> None:
-    warehouse = cumulus.Warehouse(
-        "CREATE TABLE r (a INT NOT NULL, b INT NOT NULL);CREATE VIEW v AS SELECT SUM(a // b) AS s, COUNT(*) AS n FROM r"
-    )
-    warehouse.insert("r", [(10, 2)])
-    with pytest.raises(errors.EvaluationError, match=r"view v .*\+r\(1, 0\)") as caught:
-        warehouse.insert("r", [(20, 2), (1, 0)])
-    assert caught.value.view == "v"
-    assert warehouse.view("v").rows() == [(5, 1)]
-
-
 def test_static_tables_are_loaded_first() -> None:
     warehouse = cumulus.Warehouse(
         "CREATE TABLE nations (id INT, name VARCHAR) WITH (static = true); CREATE TABLE c (nation INT);"

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from cumulus.algebra.casts import cast_value
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
+from cumulus.algebra.names import NameReader
 from cumulus.algebra.terms import (
     FALSE,
     NULL_VALUE,
@@ -23,6 +24,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -37,8 +39,8 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.algebra.text import CALL_WORDS, COMPARISONS, HARD_WORDS, typed_literal
-from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, VARCHAR, SqlType, type_named
+from cumulus.algebra.text import CALL_WORDS, COMPARISONS, typed_literal
+from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, VARCHAR
 from cumulus.errors import EvaluationError
 
 _COMPARISON_OF = {sign: name for name, sign in COMPARISONS.items()}
@@ -95,7 +97,7 @@ def parse_scalar(text: str, *, name: str = "") -> Scalar:
     return scalar
 
 
-class TermReader:
+class TermReader(NameReader):
     """Reads terms from `tokens`.
 
     Parameters
@@ -107,7 +109,7 @@ class TermReader:
     """
 
     def __init__(self, tokens: TokenStream, is_relation: Callable[[str], bool]) -> None:
-        self.tokens = tokens
+        super().__init__(tokens)
         self.is_relation = is_relation
 
     # ---------------------------------------------------------------- value context
@@ -305,11 +307,32 @@ class TermReader:
             case "MIN" | "MAX" as end if after.is_name and tokens.peek(2).is_sign("["):
                 tokens.take()
                 return self._map_end(end)
+            case "MIN" | "MAX" as end if after.is_sign("[") and self._end_ahead():
+                tokens.take()
+                return self._end(end)
             case "DATE" | "TIMESTAMP" | "INTERVAL" as word if after.kind is TokenKind.STRING:
                 tokens.take()
                 return self._temporal(word)
             case _:
                 return None
+
+    def _end_ahead(self) -> bool:
+        """Whether `[x](` follows on this line; anything else is a read of a map called min or max."""
+        ahead = 2
+        while self.tokens.peek(ahead).is_name and self.tokens.peek(ahead + 1).is_sign("."):
+            ahead += 2
+        name, closing, opening = (self.tokens.peek(ahead + step) for step in range(3))
+        return name.is_name and closing.is_sign("]") and opening.is_sign("(") and opening.line == closing.line
+
+    def _end(self, end: str) -> Term:
+        tokens = self.tokens
+        tokens.expect("[")
+        variable = self.variable()
+        tokens.expect("]")
+        tokens.expect("(")
+        inner = self.value()
+        tokens.expect(")", f"to close {end}")
+        return End(end, variable, inner)
 
     def _group(self) -> tuple[str, ...]:
         return self.variables("[", "]")
@@ -421,62 +444,6 @@ class TermReader:
             self.tokens.fail(f"expected exactly one '*' among the keys of {end}")
         self.tokens.take()
         return MapEnd(end, name, tuple(keys))
-
-    # ---------------------------------------------------------------- names and types
-
-    def variable(self, what: str = "a variable") -> str:
-        """Read the name of a variable or column; `a.b` is one name."""
-        token = self.tokens.peek()
-        if not token.is_name:
-            self.tokens.fail(f"expected {what}")
-        self.refuse_word(token, HARD_WORDS)
-        words = [self.tokens.take().text]
-        while self.tokens.at_sign(".") and self.tokens.peek(1).is_name:
-            self.tokens.take()
-            words.append(self.tokens.take().text)
-        return ".".join(words)
-
-    def variables(self, opening: str, closing: str) -> tuple[str, ...]:
-        """Read a bracketed list of variables."""
-        self.tokens.expect(opening)
-        names: list[str] = []
-        while not self.tokens.accept(closing):
-            if names:
-                self.tokens.expect(",", f"or '{closing}'")
-            names.append(self.variable())
-        return tuple(names)
-
-    def call_name(self, what: str) -> str:
-        """Read the name of a map, relation or function."""
-        token = self.tokens.peek()
-        if not token.is_name:
-            self.tokens.fail(f"expected the name of {what}")
-        self.refuse_word(token, CALL_WORDS)
-        return self.tokens.take().text
-
-    def refuse_word(self, token: Token, reserved: frozenset[str]) -> None:
-        """Fail if `token` is a keyword where a name must stand."""
-        if token.kind is TokenKind.NAME and token.text.upper() in reserved:
-            self.tokens.fail("expected a name", token, hint=f'A name that is a keyword is quoted: "{token.text}".')
-
-    def type(self) -> SqlType:
-        """Read a type, with its parameters."""
-        token = self.tokens.peek()
-        if not token.is_name:
-            self.tokens.fail("expected a type")
-        self.tokens.take()
-        parameters: list[int] = []
-        if self.tokens.accept("("):
-            while not self.tokens.accept(")"):
-                if parameters:
-                    self.tokens.expect(",", "or ')'")
-                if self.tokens.peek().kind is not TokenKind.NUMBER or not self.tokens.peek().text.isdigit():
-                    self.tokens.fail("expected a whole number")
-                parameters.append(int(self.tokens.take().text))
-        found = type_named(token.text, tuple(parameters))
-        if found is None:
-            self.tokens.fail("expected a type", token, hint="Types have DuckDB's names, such as BIGINT, DECIMAL(15,2).")
-        return found
 
 
 def _conjuncts(scalar: Scalar) -> list[Scalar]:

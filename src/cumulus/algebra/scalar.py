@@ -18,7 +18,12 @@ from cumulus.algebra.casts import can_cast, cast_value
 from cumulus.algebra.function import Function, Types, common_type, failure
 from cumulus.algebra.scalar_calendar import CALENDAR_FUNCTIONS
 from cumulus.algebra.scalar_logic import LOGIC_FUNCTIONS
+from cumulus.algebra.scalar_math import MATH_FUNCTIONS
+from cumulus.algebra.scalar_moments import MOMENT_FUNCTIONS
 from cumulus.algebra.scalar_number import NUMBER_FUNCTIONS
+from cumulus.algebra.scalar_regexp import PATTERNS, REGEXP_FUNCTIONS, compiled
+from cumulus.algebra.scalar_spread import SPREAD_FUNCTIONS
+from cumulus.algebra.scalar_strings import STRING_FUNCTIONS
 from cumulus.algebra.scalar_text import TEXT_FUNCTIONS
 from cumulus.catalog.types import MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.errors import UnknownNameError
@@ -31,15 +36,21 @@ __all__ = [
     "call",
     "can_cast",
     "cast_value",
+    "check_literals",
     "common_type",
     "result_type",
 ]
 
 FUNCTIONS: dict[str, Function] = {
-    function.name: function for function in (*NUMBER_FUNCTIONS, *LOGIC_FUNCTIONS, *TEXT_FUNCTIONS, *CALENDAR_FUNCTIONS)
+    function.name: function
+    for function in (
+        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *LOGIC_FUNCTIONS),
+        *(*TEXT_FUNCTIONS, *STRING_FUNCTIONS, *REGEXP_FUNCTIONS),
+        *(*CALENDAR_FUNCTIONS, *MOMENT_FUNCTIONS),
+    )
 }
 
-LAZY = frozenset({"case", "if", "coalesce", "and", "or"})
+LAZY = frozenset({"case", "if", "coalesce", "and", "or", "try"})
 
 
 def _function(name: str) -> Function:
@@ -61,8 +72,8 @@ def result_type(name: str, types: Sequence[SqlType], literals: Sequence[Any] = (
     types
         Of the arguments, before or after the casts of `argument_types`: the result is the same.
     literals
-        The values of arguments that are literals, None for the others; `round` of a decimal takes its scale from there,
-        and without it keeps the argument's.
+        The values of arguments that are literals, None for the others; `round` and `trunc` of a decimal take their
+        scale from there, and without it keep the argument's.
 
     Raises
     ------
@@ -79,7 +90,7 @@ def result_type(name: str, types: Sequence[SqlType], literals: Sequence[Any] = (
     """
     given: Types = tuple(types)
     found = _function(name).result(given)
-    if name == "round" and found.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
+    if name in ("round", "trunc") and found.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
         return decimal(min(found.precision, MAX_PRECISION), min(found.scale, max(literals[1], 0)))
     return found
 
@@ -97,6 +108,12 @@ def argument_types(name: str, types: Sequence[SqlType]) -> Types:
     given: Types = tuple(types)
     function.result(given)
     return function.arguments(given)
+
+
+def check_literals(name: str, literals: Sequence[Any]) -> None:
+    """Raise EvaluationError if a call can never be computed because of its literals (None: no literal): a pattern."""
+    if name in PATTERNS and len(literals) > 1 and literals[1] is not None:
+        compiled(name, literals[1], "")
 
 
 def call(name: str, arguments: Sequence[Any]) -> Any:

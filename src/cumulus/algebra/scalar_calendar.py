@@ -229,8 +229,8 @@ def last_day(point: dt.date) -> dt.date:
     return dt.date(point.year, point.month, calendar.monthrange(point.year, point.month)[1])
 
 
-_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTH_NAMES = (
+DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTH_NAMES = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -247,15 +247,15 @@ def _week_from(first: int) -> Callable[[dt.datetime], int]:
 
 # Names are written here rather than taken from the machine's locale.
 _FORMATS: dict[str, Callable[[dt.datetime], str]] = {
-    "%a": lambda point: _DAY_NAMES[point.weekday()][:3],
-    "%A": lambda point: _DAY_NAMES[point.weekday()],
+    "%a": lambda point: DAY_NAMES[point.weekday()][:3],
+    "%A": lambda point: DAY_NAMES[point.weekday()],
     "%w": lambda point: str(point.isoweekday() % 7),
     "%u": lambda point: str(point.isoweekday()),
     "%d": lambda point: f"{point.day:02}",
     "%-d": lambda point: str(point.day),
-    "%b": lambda point: _MONTH_NAMES[point.month - 1][:3],
-    "%h": lambda point: _MONTH_NAMES[point.month - 1][:3],
-    "%B": lambda point: _MONTH_NAMES[point.month - 1],
+    "%b": lambda point: MONTH_NAMES[point.month - 1][:3],
+    "%h": lambda point: MONTH_NAMES[point.month - 1][:3],
+    "%B": lambda point: MONTH_NAMES[point.month - 1],
     "%m": lambda point: f"{point.month:02}",
     "%-m": lambda point: str(point.month),
     "%y": lambda point: f"{point.year % 100:02}",
@@ -339,7 +339,8 @@ def _part(name: str) -> Function:
 
 CALENDAR_FUNCTIONS: tuple[Function, ...] = (
     *map(_part, ("year", "quarter", "month", "week", "day", "hour", "minute", "second")),
-    *map(_part, ("dayofweek", "isodow", "dayofyear")),
+    *map(_part, ("dayofweek", "isodow", "dayofyear", "millennium", "century", "decade", "isoyear", "yearweek", "era")),
+    *map(_part, ("millisecond", "microsecond")),
     Function("epoch", epoch, takes("epoch", DOUBLE, TIMES)),
     Function("date_part", date_part, takes("date_part", BIGINT, TEXT, TIMES)),
     Function("date_trunc", date_trunc, _trunc_type),

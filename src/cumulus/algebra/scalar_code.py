@@ -9,15 +9,17 @@ guard protects what stands behind it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from cumulus.algebra.casts import cast_value
 from cumulus.algebra.scalar import FUNCTIONS, call, result_type
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var, children
+from cumulus.algebra.user import Given, UserFunction
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
-from cumulus.errors import ValidationError
+from cumulus.errors import EvaluationError, ValidationError
 
 NAN = float("nan")
 """The one NaN that stands in keys: a dict finds it by identity."""
@@ -46,6 +48,12 @@ def canonical(value: Any) -> Any:
     if type(value) is float:
         return value + 0.0 if value == value else NAN
     return value
+
+
+def canonical_key(value: Any) -> Any:
+    """Return a value of unknown type as a key; TypeError if it cannot be one."""
+    hash(value)
+    return canonical(value)
 
 
 def _meet(left: Any, right: Any) -> tuple[Any, Any]:
@@ -115,6 +123,17 @@ def _greater_or_equal(left: Any, right: Any) -> bool:
     return less_or_equal(right, left)
 
 
+def _attempt(compute: Callable[[], Any]) -> Any:
+    """Return what `compute` gives, None if it fails."""
+    try:
+        return compute()
+    except (EvaluationError, ArithmeticError):
+        return None
+
+
+TOTAL_COMPARISONS = (equal, _not_equal)
+ORDER_COMPARISONS = (less, less_or_equal, _greater, _greater_or_equal)
+"""Fail for values of types that have no common order, such as a text and a number."""
 _RUNTIME = {"=": equal, "<>": _not_equal, "<": less, "<=": less_or_equal, ">": _greater, ">=": _greater_or_equal}
 
 
@@ -124,10 +143,11 @@ class Pool:
     Parameters
     ----------
     functions
-        A user's functions by name; each takes plain values and is called with NULLs, too.
+        A user's functions by name, from `cumulus.algebra.user.runnable`. One without a signature is called with NULLs,
+        too, and its value may be anything.
     """
 
-    def __init__(self, functions: dict[str, Callable[..., Any]] | None = None) -> None:
+    def __init__(self, functions: Mapping[str, Given] | None = None) -> None:
         self.names: dict[str, Any] = {}
         self.functions = functions or {}
         self._given: dict[int, str] = {}
@@ -197,9 +217,7 @@ class ScalarCoder:
                 inner = self.code(arg)
                 if inner.type == target:
                     return inner
-                kind = self.pool.bind(target, f"type_{target.kind.lower()}")
-                text = f"{self.pool.bind(cast_value, 'cast')}({inner.text}, {kind})"
-                return Code(text, target, inner.nullable)
+                return self._cast(inner, target)
             case Compare(op, left, right):
                 return Code(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:
@@ -249,19 +267,24 @@ class ScalarCoder:
             case "is_null":
                 inner = self.code(args[0])
                 return Code(f"({inner.text} is None)" if inner.nullable else "False", BOOLEAN, False)
+            case "try":
+                return self._try(args)
         codes = [self.code(arg) for arg in args]
         if function in COMPARISONS:
             return self._three_valued(COMPARISONS[function], codes[0], codes[1])
         if function in self.pool.functions:
-            name = self.pool.bind(self.pool.functions[function], f"user_{function}")
-            return Code(f"{name}({', '.join(code.text for code in codes)})", None, True)
+            return self._users(function, self.pool.functions[function], codes)
         if function not in FUNCTIONS:
             raise ValidationError(
                 f"there is no function {function}",
-                hint="Functions of your own are given as functions={name: callable}.",
+                hint="Functions of your own are given as functions=[…], or functions={name: callable}.",
             )
         types = [code.type for code in codes]
         if any(given is None for given in types):
+            if function in ("case", "if"):
+                return self._case(codes, None)
+            if function == "coalesce":
+                return self._coalesce(codes, None)
             name = self.pool.bind(call, "call")
             return Code(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
         literals = [arg.value if isinstance(arg, Const) else None for arg in args]
@@ -281,9 +304,38 @@ class ScalarCoder:
             case "coalesce":
                 return self._coalesce(codes, result)
         name = self.pool.bind(definition.implement, function)
-        nullable = [code for code in codes if code.nullable]
-        if not definition.strict or not nullable:
-            return Code(f"{name}({', '.join(code.text for code in codes)})", result, not definition.strict)
+        nullable = any(code.nullable for code in codes)
+        return Code(self._call(name, codes, definition.strict), result, nullable or not definition.strict)
+
+    def _try(self, args: tuple[Term, ...]) -> Code:
+        if len(args) != 1:
+            raise ValidationError(f"try takes 1 argument, not {len(args)}", hint="It is NULL where that fails.")
+        inner = self.code(args[0])
+        return Code(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
+
+    def _users(self, function: str, given: Given, codes: list[Code]) -> Code:
+        """Call a user's function."""
+        called = f"user_{re.sub(r'[^0-9A-Za-z]', '_', function)}"
+        if not isinstance(given, UserFunction):
+            name = self.pool.bind(given, called)
+            return Code(f"{name}({', '.join(code.text for code in codes)})", None, True)
+        signature = given.signature
+        if len(codes) != len(signature.parameters):
+            raise ValidationError(
+                f"{function} takes {len(signature.parameters)} arguments, not {len(codes)}",
+                hint=f"It is declared as {signature}.",
+            )
+        codes = [
+            code if code.text == "None" else self._cast(code, target) if code.type is None else self._as(code, target)
+            for code, target in zip(codes, signature.parameters, strict=True)
+        ]
+        name = self.pool.bind(given.implement, called)
+        return Code(self._call(name, codes, not signature.called_with_null), signature.result, True)
+
+    def _call(self, name: str, codes: list[Code], strict: bool) -> str:
+        """Return a call; of a strict function only if no argument is None."""
+        if not strict or not any(code.nullable for code in codes):
+            return f"{name}({', '.join(code.text for code in codes)})"
         tests, arguments = [], []
         for code in codes:
             if not code.nullable or code.text == "None" or code.text.isidentifier():
@@ -294,11 +346,14 @@ class ScalarCoder:
                 tests.append(
                     f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None"
                 )
-        return Code(f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))", result, True)
+        return f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))"
 
     def _as(self, code: Code, target: SqlType) -> Code:
         if code.type == target or code.type is None or code.type.kind is Kind.NULL:
             return code
+        return self._cast(code, target)
+
+    def _cast(self, code: Code, target: SqlType) -> Code:
         kind = self.pool.bind(target, f"type_{target.kind.lower()}")
         return Code(f"{self.pool.bind(cast_value, 'cast')}({code.text}, {kind})", target, code.nullable)
 
@@ -330,7 +385,7 @@ class ScalarCoder:
                 sides.append(Code(side.text, side.type, False))
         return Code(f"(None if {' or '.join(tests)} else {self.compare(op, *sides)})", BOOLEAN, True)
 
-    def _case(self, codes: list[Code], result: SqlType) -> Code:
+    def _case(self, codes: list[Code], result: SqlType | None) -> Code:
         text = codes[-1].text if len(codes) % 2 else "None"
         for position in range(len(codes) // 2 * 2 - 2, -1, -2):
             text = f"{codes[position + 1].text} if {codes[position].text} else {text}"
@@ -338,7 +393,7 @@ class ScalarCoder:
         nullable = not len(codes) % 2 or any(code.nullable for code in values)
         return Code(f"({text})", result, nullable)
 
-    def _coalesce(self, codes: list[Code], result: SqlType) -> Code:
+    def _coalesce(self, codes: list[Code], result: SqlType | None) -> Code:
         text = codes[-1].text
         for code in reversed(codes[:-1]):
             name = self._temporary()

@@ -276,7 +276,31 @@ def _null_if_type(types: Types) -> SqlType:
     return types[0]
 
 
+def attempt(value: Any) -> Any:
+    """Return `value`: whoever evaluates `try` gives NULL where its argument fails."""
+    return value
+
+
+def _attempt_type(types: Types) -> SqlType:
+    takes("try", BOOLEAN, ANYTHING)(types)
+    return types[0]
+
+
+def only_row(rows: int, value: Any) -> Any:
+    """Return the value of a scalar sub-query that has `rows` rows."""
+    if rows > 1:
+        hint = "Aggregate it, or compare with its only row's key."
+        raise failure("only_row", (rows, value), f"a sub-query in an expression has {rows} rows", hint)
+    return value
+
+
+def _only_row_type(types: Types) -> SqlType:
+    takes("only_row", BOOLEAN, ANYTHING, ANYTHING)(types)
+    return types[1]
+
+
 LOGIC_FUNCTIONS: tuple[Function, ...] = (
+    Function("try", attempt, _attempt_type, strict=False),
     _comparison("eq", equal),
     _comparison("ne", unequal),
     _comparison("lt", less),
@@ -295,4 +319,5 @@ LOGIC_FUNCTIONS: tuple[Function, ...] = (
     _choice("greatest", greatest),
     _choice("least", least),
     Function("nullif", null_if, _null_if_type, False),
+    Function("only_row", only_row, _only_row_type, False),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 from cumulus.algebra.terms import (
@@ -12,6 +12,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -45,7 +46,7 @@ def outputs(term: Term) -> tuple[str, ...]:
     ('x', 'y', 'z')
     """
     match term:
-        case Const() | Var() | Apply() | Cast() | Compare() | MapEnd():
+        case Const() | Var() | Apply() | Cast() | Compare() | MapEnd() | End():
             return ()
         case Relation(_, variables) | Batch(_, variables):
             return ordered(variables)
@@ -84,9 +85,11 @@ def inputs(term: Term) -> frozenset[str]:
         case Var(name):
             return frozenset((name,))
         case Apply() | Cast() | Compare() | MapEnd():
-            return frozenset(name for child in children(term) for name in variables_of(child))
+            return scalar_inputs(term)
         case MapRead(_, _, keys):
-            return frozenset(name for key in keys if not isinstance(key, Var) for name in variables_of(key))
+            return frozenset(name for key in keys if not isinstance(key, Var) for name in scalar_inputs(key))
+        case End(_, variable, inner):
+            return inputs(inner) - {variable}
         case Lift(_, inner) | Exists(inner):
             return inputs(inner)
         case AggSum(group, inner):
@@ -110,21 +113,39 @@ def inputs(term: Term) -> frozenset[str]:
 
 
 @memoised
+def scalar_inputs(scalar: Scalar | Range) -> frozenset[str]:
+    """Return the variables that a scalar needs: all that occur in it, for nothing loops there, but not those of ends.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import *
+    >>> most = End("MAX", "x", product_of([MapRead("m", "", (Var("x"),)), Var("y")]))
+    >>> sorted(scalar_inputs(Apply("add", (most, Var("z")))))
+    ['y', 'z']
+    """
+    if isinstance(scalar, End):
+        return inputs(scalar)
+    return frozenset(_own_variables(scalar)).union(*(scalar_inputs(child) for child in children(scalar)))
+
+
+@memoised
 def variables_of(term: Term | Range) -> frozenset[str]:
     """Return every variable that occurs in `term`, bound or free."""
-    own: tuple[str, ...] = ()
+    return frozenset(_own_variables(term)).union(*(variables_of(child) for child in children(term)))
+
+
+def _own_variables(term: Term | Range) -> tuple[str, ...]:
     match term:
         case Var(name):
-            own = (name,)
+            return (name,)
         case Relation(_, variables) | Batch(_, variables):
-            own = variables
-        case Lift(variable, _):
-            own = (variable,)
+            return variables
+        case Lift(variable, _) | End(_, variable, _):
+            return (variable,)
         case AggSum(group, _):
-            own = group
+            return group
         case _:
-            pass
-    return frozenset(own).union(*(variables_of(child) for child in children(term)))
+            return ()
 
 
 @memoised
@@ -173,9 +194,32 @@ def rename(term: Term, names: Mapping[str, str]) -> Term:
             return Lift(names.get(variable, variable), rename(inner, names))
         case AggSum(group, inner):
             return AggSum(ordered(names.get(name, name) for name in group), rename(inner, names))
+        case End(end, variable, inner):
+            if variable in names.values() and variable not in names:
+                # The end's own variable steps aside for what gets its name.
+                return rename(own_variable(term, frozenset((*names, *names.values()))), names)
+            return End(end, names.get(variable, variable), rename(inner, names))
         case _:
             renamed: Term = rebuild(term, lambda child: _rename_child(child, names))
             return renamed
+
+
+def own_variable(term: End, taken: Collection[str]) -> End:
+    """Return an end with another name for its variable, if that is in `taken`.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import *
+    >>> str(own_variable(End("MIN", "x", MapRead("m", "", (Var("x"),))), {"x"}))
+    'MIN[x_1](m[x_1])'
+    """
+    if term.variable not in taken:
+        return term
+    avoided, count = variables_of(term).union(taken), 1
+    while f"{term.variable}_{count}" in avoided:
+        count += 1
+    name = f"{term.variable}_{count}"
+    return End(term.end, name, rename(term.term, {term.variable: name}))
 
 
 def _rename_child(child: Term | Range, names: Mapping[str, str]) -> Term | Range:
@@ -183,3 +227,18 @@ def _rename_child(child: Term | Range, names: Mapping[str, str]) -> Term | Range
         changed: Range = rebuild(child, lambda end: rename(end, names))
         return changed
     return rename(child, names)
+
+
+def in_text_order(part: Term) -> tuple[str, ...]:
+    """Return the variables of a term in the order in which its text names them, repetitions included."""
+    match part:
+        case Relation(_, variables) | Batch(_, variables):
+            return variables
+        case Var(name):
+            return (name,)
+        case Lift(variable, inner):
+            return (variable, *in_text_order(inner))
+        case AggSum(group, inner):
+            return (*group, *in_text_order(inner))
+        case _:
+            return tuple(name for child in children(part) for name in in_text_order(child))  # type: ignore[arg-type]

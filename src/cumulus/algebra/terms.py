@@ -192,8 +192,36 @@ class MapEnd(Node):
     keys: tuple[Term | None, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class End(Node):
+    """The least (`end` "MIN") or greatest ("MAX") value of `variable` at which `term` is not 0, NULL if there is none.
+
+    `term` is in value context. What is bound to the left of the end is bound inside, too; everything else that the term
+    binds is summed over, but for `variable`, which is the end's own. Values stand in SQL's order, NULL is none of them.
+    A scalar.
+    """
+
+    end: str
+    variable: str
+    term: Term
+
+
 Term: TypeAlias = (
-    Const | Var | Apply | Cast | Compare | Relation | Batch | Lift | Exists | AggSum | Sum | Product | MapRead | MapEnd
+    Const
+    | Var
+    | Apply
+    | Cast
+    | Compare
+    | Relation
+    | Batch
+    | Lift
+    | Exists
+    | AggSum
+    | Sum
+    | Product
+    | MapRead
+    | MapEnd
+    | End
 )
 
 Scalar: TypeAlias = Term
@@ -339,7 +367,7 @@ def children(term: Term | Range) -> tuple[Term | Range, ...]:
     match term:
         case Apply(_, args):
             return args
-        case Cast(arg, _) | Lift(_, arg) | Exists(arg) | AggSum(_, arg):
+        case Cast(arg, _) | Lift(_, arg) | Exists(arg) | AggSum(_, arg) | End(_, _, arg):
             return (arg,)
         case Compare(_, left, right):
             return (left, right)
@@ -378,6 +406,8 @@ def rebuild(term: Any, change: Callable[[Any], Any]) -> Any:
             return MapRead(name, column, tuple(change(key) for key in keys))
         case MapEnd(end, name, keys):
             return MapEnd(end, name, tuple(None if key is None else change(key) for key in keys))
+        case End(end, variable, inner):
+            return End(end, variable, change(inner))
         case Range(low, high):
             ends = [None if end is None else (change(end[0]), end[1]) for end in (low, high)]
             return Range(ends[0], ends[1])

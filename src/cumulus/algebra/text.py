@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, assert_never, cast
 
 from cumulus.algebra.terms import (
+    NULL_VALUE,
     TRUE,
     AggSum,
     Apply,
@@ -20,6 +21,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -35,7 +37,17 @@ from cumulus.algebra.terms import (
     is_number,
     number,
 )
-from cumulus.catalog.types import Interval, Kind, SqlType, coerce
+from cumulus.catalog.types import (
+    BOOLEAN,
+    DATE,
+    INTERVAL,
+    TIMESTAMP,
+    VARCHAR,
+    Interval,
+    Kind,
+    SqlType,
+    coerce,
+)
 
 _BOOLEAN_WORDS = frozenset({"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "EXISTS"})
 
@@ -246,6 +258,8 @@ def _closed(term: Term) -> str:
         case MapEnd(end, name, keys):
             listed = ", ".join("*" if key is None else _scalar(key, _OR) for key in keys)
             return f"{end} {print_call_name(name)}[{listed}]"
+        case End(end, variable, inner):
+            return f"{end}[{print_name(variable)}]({_value(inner, 0)})"
         case Apply() | Sum() | Product():
             raise AssertionError(f"{type(term).__name__} is spelled by its context")
         case _:
@@ -313,6 +327,38 @@ def typed_literal(value: Any, target: SqlType) -> Const | None:
     except (TypeError, ValueError):
         return None
     return Const(Decimal(value) if target.kind is Kind.DECIMAL else value, target)
+
+
+def print_literal(value: Any) -> str:
+    """Return a plain value as a literal that reads back as that value.
+
+    Examples
+    --------
+    >>> [print_literal(value) for value in (None, -3, Decimal("1.50"), 2.0, dt.date(2020, 2, 29))]
+    ['NULL', '-3', '1.50', '2e0', "DATE '2020-02-29'"]
+    """
+    return _literal(literal(value))
+
+
+def literal(value: Any) -> Const:
+    """Return a plain value as the literal of its own type: the least one, for numbers."""
+    match value:
+        case None:
+            return NULL_VALUE
+        case bool():
+            return Const(value, BOOLEAN)
+        case int() | float() | Decimal():
+            return number(value)
+        case str():
+            return Const(value, VARCHAR)
+        case dt.datetime():
+            return Const(value, TIMESTAMP)
+        case dt.date():
+            return Const(value, DATE)
+        case Interval():
+            return Const(value, INTERVAL)
+        case _:
+            raise AssertionError(f"{value!r} is not a value of any SQL type")
 
 
 def _literal(const: Const) -> str:

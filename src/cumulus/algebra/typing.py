@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cumulus.algebra.scalar import result_type
+from cumulus.algebra.scalar import FUNCTIONS, result_type
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -13,6 +13,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -35,7 +36,7 @@ class Typed(NamedTuple):
 
 
 # Functions whose result can be NULL although no argument is, and those that are never NULL.
-_MAY_BE_NULL = {"case", "if", "nullif"}
+_MAY_BE_NULL = {"case", "if", "nullif", "try"}
 _NEVER_NULL = {"is_null", "is_distinct"}
 
 
@@ -57,6 +58,8 @@ def scalar_type(scalar: Scalar, variables: Mapping[str, Typed]) -> SqlType:
             return result_type(function, tuple(scalar_type(arg, variables) for arg in args), literals)
         case Compare():
             return BOOLEAN
+        case End(_, variable, _):
+            return variables[variable].type
         case _:
             return number_type(scalar, variables)
 
@@ -68,6 +71,8 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return value is None
         case Var(name):
             return variables[name].nullable
+        case MapEnd() | End():
+            return True
         case Cast(arg, _):
             return is_nullable(arg, variables)
         case Apply("coalesce", args):
@@ -77,6 +82,8 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
         case Apply(function, args):
             if function in _NEVER_NULL:
                 return False
+            if function not in FUNCTIONS:
+                return True  # a user's function gives None when it likes
             return function in _MAY_BE_NULL or any(is_nullable(arg, variables) for arg in args)
         case _:
             return False
@@ -101,7 +108,7 @@ def number_type(
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)
-        case Var(name):
+        case Var(name) | End(_, name, _):
             return _kept(variables[name].type)
         case Apply():
             return _kept(scalar_type(term, variables))

@@ -18,6 +18,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -47,11 +48,31 @@ class Change:
         +1 or -1 for an event; 0 for a batch, whose multiplicities carry their own signs.
     variables
         The event's variables, bound in the delta; empty for a batch.
+    derived
+        Relations that are computed from `relation` and so change with it: their delta is their `Batch`.
+    lookups
+        Those of them that have one row for every key: they can be read after the change too (`after`).
     """
 
     relation: str
     sign: int
     variables: tuple[str, ...] = ()
+    derived: frozenset[str] = frozenset()
+    lookups: frozenset[str] = frozenset()
+
+    def touches(self, term: Term) -> bool:
+        """Whether `term` mentions what changes."""
+        names = relations_of(term)
+        return self.relation in names or not names.isdisjoint(self.derived)
+
+
+AFTER = "'"
+"""Marks a derived relation that is read after the change."""
+
+
+def after(atom: Relation) -> Relation:
+    """Return the atom of a derived relation as it is after the change."""
+    return Relation(atom.name + AFTER, atom.variables)
 
 
 def delta(term: Term, change: Change) -> Term:
@@ -86,7 +107,7 @@ def delta(term: Term, change: Change) -> Term:
     >>> str(delta(orders, Change("customers", +1, ("c",))))
     '0'
     """
-    if change.relation not in relations_of(term):
+    if not change.touches(term):
         return ZERO
     match term:
         case Relation(name, variables):
@@ -98,6 +119,8 @@ def delta(term: Term, change: Change) -> Term:
         case Product(parts):
             head, tail = parts[0], product_of(parts[1:])
             d_head, d_tail = delta(head, change), delta(tail, change)
+            if isinstance(head, Relation) and head.name in change.lookups:
+                return sum_of([product_of([d_head, tail]), product_of([after(head), d_tail])])
             # The third product is what makes self-joins right.
             return sum_of([product_of([d_head, tail]), product_of([head, d_tail]), product_of([d_head, d_tail])])
         case Lift(variable, inner):
@@ -108,12 +131,14 @@ def delta(term: Term, change: Change) -> Term:
             return product_of([where, sum_of([Exists(sum_of([inner, what])), negate(Exists(inner))])])
         case Const() | Var() | Apply() | Cast() | Compare() | Batch() | MapRead() | MapEnd():
             return ZERO
+        case End():
+            raise AssertionError(f"an end has no delta: keep its term in a map before {term} is derived")
         case _:
             assert_never(term)
 
 
 def _of_relation(name: str, variables: tuple[str, ...], change: Change) -> Term:
-    if change.sign == 0:
+    if change.sign == 0 or name in change.derived:
         return Batch(name, variables)
     if len(variables) != len(change.variables):
         raise ArityError(f"{name} has {len(variables)} columns, the event {len(change.variables)}", relation=name)

@@ -7,6 +7,7 @@ engines: it is what they are checked against.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
@@ -19,6 +20,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -34,6 +36,8 @@ from cumulus.algebra.terms import (
     multiply,
 )
 from cumulus.catalog.events import Event, Row
+from cumulus.catalog.types import Interval
+from cumulus.errors import EvaluationError
 
 Database: TypeAlias = Mapping[str, Mapping[Row, int]]
 """Relation → row → multiplicity."""
@@ -46,7 +50,12 @@ Multiset: TypeAlias = dict[Binding, Number]
 
 
 def evaluate(
-    term: Term, database: Database, bound: Mapping[str, Any] | None = None, batch: Database | None = None
+    term: Term,
+    database: Database,
+    bound: Mapping[str, Any] | None = None,
+    batch: Database | None = None,
+    *,
+    failures_are_zero: bool = False,
 ) -> Multiset:
     """Return the value of `term`: output bindings → number, zeros left out.
 
@@ -60,6 +69,13 @@ def evaluate(
         Values of the input variables.
     batch
         What `Batch` atoms read.
+    failures_are_zero
+        Whether a factor that cannot be evaluated is 0, as hosts have it (docs/m3.md, "Meaning").
+
+    Raises
+    ------
+    EvaluationError
+        If a factor cannot be evaluated.
 
     Examples
     --------
@@ -67,7 +83,7 @@ def evaluate(
     >>> evaluate(AggSum(("a",), Relation("r", ("a", "b"))), {"r": {(1, 2): 1, (1, 3): 2}})
     {(('a', 1),): 3}
     """
-    return _Evaluator(database, batch or {}).value(term, dict(bound or {}))
+    return _Evaluator(database, batch or {}, failures_are_zero).value(term, dict(bound or {}))
 
 
 def sum_numbers(numbers: Iterable[Number]) -> Number:
@@ -87,15 +103,26 @@ def apply_event(database: dict[str, dict[Row, int]], event: Event) -> None:
 
 
 class _Evaluator:
-    def __init__(self, database: Database, batch: Database) -> None:
+    def __init__(self, database: Database, batch: Database, failures_are_zero: bool) -> None:
         self.database = database
         self.batch = batch
+        self.failures_are_zero = failures_are_zero
 
     def value(self, term: Term, bound: dict[str, Any]) -> Multiset:
         """Evaluate in value context: NULL counts as 0."""
+        try:
+            return self._value(term, bound)
+        except EvaluationError:
+            if self.failures_are_zero:
+                return {}
+            raise
+
+    def _value(self, term: Term, bound: dict[str, Any]) -> Multiset:
         match term:
-            case Const() | Var() | Apply() | Cast():
+            case Const() | Var() | Apply() | Cast() | End():
                 number = self.scalar(term, bound)
+                if self.failures_are_zero and isinstance(number, float) and not math.isfinite(number):
+                    raise EvaluationError(f"{number} cannot be added", hint="Only finite numbers can be added.")
                 return {(): number} if number else {}
             case Compare(op, left, right):
                 holds = compare(op, self.scalar(left, bound), self.scalar(right, bound))
@@ -133,7 +160,7 @@ class _Evaluator:
 
     def _lift(self, variable: str, inner: Term, bound: dict[str, Any]) -> Multiset:
         """Bind `variable` to a scalar, or to the value of a nested term (0 where it has no tuple)."""
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd)):
+        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
             cases: dict[Binding, Any] = {(): self.scalar(inner, bound)}
         else:
             cases = dict(self.value(inner, bound))
@@ -162,14 +189,36 @@ class _Evaluator:
                 return value
             case Var(name):
                 return bound[name]
+            case Apply("try", (arg,)):
+                try:
+                    return self.scalar(arg, bound)
+                except EvaluationError:
+                    return None
             case Apply(function, args):
                 return call(function, tuple(self.scalar(arg, bound) for arg in args))
             case Cast(arg, target):
                 return cast_value(self.scalar(arg, bound), target)
+            case End(end, variable, inner):
+                return self._end(end, variable, inner, bound)
             case Range() | MapEnd() | MapRead():
                 raise TypeError(f"the reference evaluator has no maps: {term}")
             case _:
                 return sum_numbers(self.value(term, bound).values())
+
+    def _end(self, end: str, variable: str, inner: Term, bound: dict[str, Any]) -> Any:
+        outside = {name: value for name, value in bound.items() if name != variable}
+        sums = _gather((((variable, dict(found)[variable]),), n) for found, n in self.value(inner, outside).items())
+        values = [binding[0][1] for binding in sums if binding[0][1] is not None]
+        return (min if end == "MIN" else max)(values, key=_order, default=None)
+
+
+def _order(value: Any) -> Any:
+    """Return what Python orders as SQL orders `value`: NaN is the greatest number, 30 days are a month."""
+    if isinstance(value, float):
+        return (value != value, 0.0 if value != value else value)
+    if isinstance(value, Interval):
+        return (value.months * 30 + value.days) * 86_400_000_000 + value.micros
+    return value
 
 
 def compare(op: str, left: Any, right: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import localcontext
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from cumulus.algebra.scope import outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
@@ -140,7 +140,7 @@ def fold(term: Term, keys: Names, bound: Names) -> Term:
                 return ZERO
             case Exists(Const(value)):
                 return ONE if value else ZERO
-            case Sum() | Product():
+            case Sum() | Product() | Lift() | Exists() | AggSum():
                 changed: Term = rebuild(part, change)
                 return changed
             case _:
@@ -311,12 +311,34 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 MAX_ROUNDS = 1000
 
 
-def simplify(term: Term, keys: Names, bound: Names) -> Term:
-    """Apply the passes until nothing changes; `AggSum(keys, …)` keeps its value."""
+class Trace(Protocol):
+    """Is told a term after every pass that has changed it, with the name of the pass."""
+
+    def __call__(self, step: str, term: Term, /) -> None:
+        """Take note of a step."""
+
+
+def simplify(term: Term, keys: Names, bound: Names, trace: Trace | None = None) -> Term:
+    """Apply the passes until nothing changes; `AggSum(keys, …)` keeps its value.
+
+    Examples
+    --------
+    >>> def tell(step, term):
+    ...     print(f"{step}: {term}")
+    >>> from cumulus.algebra.terms import Relation
+    >>> lifted = product_of([Lift("x", Var("e")), sum_of([Relation("r", ("x",)), Compare("<>", Var("x"), Var("x"))])])
+    >>> simplified = simplify(lifted, Names(), frozenset("e"), tell)
+    distribute: (x := e) * r(x) + (x := e) * {x <> x}
+    unify: r(e) + {e <> e}
+    fold: r(e)
+    """
     for _ in range(MAX_ROUNDS):
         before = term
-        for _, one in PASSES:
-            term = one(term, keys, bound)
+        for name, one in PASSES:
+            changed = one(term, keys, bound)
+            if trace is not None and changed is not term:
+                trace(name, changed)
+            term = changed
         if term is before:
             return term
     raise AssertionError(f"simplification does not end: {aggregate(tuple(sorted(keys)), term)}")

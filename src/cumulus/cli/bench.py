@@ -1,4 +1,4 @@
-"""`cumulus bench`: measure a host on this machine."""
+"""`cumulus bench`: measure a host on this machine, or the compiler."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import Any
 
 import typer
 
+from cumulus.cli.bench_compile import compile_bench
 from cumulus.cli.machine import facts, load_average
+from cumulus.cli.measurements import tell
 from cumulus.errors import UsageError
 
-bench = typer.Typer(name="bench", help="Measure a host on this machine.", no_args_is_help=True)
+bench = typer.Typer(name="bench", help="Measure a host on this machine, or the compiler.", no_args_is_help=True)
 
 
 @bench.callback()
 def _group() -> None:
-    """Measure a host on this machine."""
+    """Measure a host on this machine, or the compiler."""
+
+
+bench.command("compile")(compile_bench)
 
 
 @bench.command("spark")
@@ -109,18 +114,6 @@ def _medians(rows: list[dict[str, Any]], batch: int) -> dict[str, Any]:
 
 
 def _tell(rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 1))
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="right")
     medians = {"epoch": "median", **summary["medians"]}
-    for row in [*rows, {name: medians.get(name, "") for name in rows[0]}]:
-        table.add_row(*(f"{value:,}" if isinstance(value, (int, float)) else str(value) for value in row.values()))
-    console = Console(highlight=False, markup=False)
-    console.print(table)
-    for name, value in summary.items():
-        if name != "medians":
-            told = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
-            console.print(f"{name.replace('_', ' ')}: {told}", soft_wrap=True)
+    last = {name: medians.get(name) for name in rows[0]}
+    tell([*rows, last], {name: value for name, value in summary.items() if name != "medians"})

@@ -1,14 +1,16 @@
-"""`cumulus compile` and `cumulus explain`."""
+"""`cumulus compile`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 
 
@@ -31,12 +33,20 @@ class Form(StrEnum):
 File = Annotated[Path, typer.Argument(help="A SQL script, or an M3 program (*.m3).", show_default=False)]
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def compile_command(
     file: File,
     format: Annotated[Format, typer.Option(help="What to print.")] = Format.M3,
     form: Annotated[Form, typer.Option(help="paper: without what the papers' programs do not have.")] = Form.FULL,
     rely: Annotated[bool, typer.Option(help="Use FOREIGN KEY … RELY.")] = True,
     keep: Annotated[str, typer.Option(help="Whose rows are kept: auto, all or none.")] = "auto",
+    functions: FunctionPlaces = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print each delta after each pass, on standard error.")
+    ] = False,
 ) -> None:
     """Compile a SQL script and print its M3 program.
 
@@ -44,7 +54,14 @@ def compile_command(
     """
     from cumulus.m3.dataflow import to_dot, to_json, to_mermaid
 
-    program = program_in(file, rely=rely, keep=keep, form="" if form is Form.FULL else form.value)
+    program = program_in(
+        file,
+        rely=rely,
+        keep=keep,
+        form="" if form is Form.FULL else form.value,
+        functions=functions_in(functions),
+        trace=_tell if trace else None,
+    )
     match format:
         case Format.M3:
             print(str(program), end="")
@@ -54,27 +71,3 @@ def compile_command(
             print(to_mermaid(program))
         case Format.JSON:
             print(json.dumps(to_json(program), indent=2, ensure_ascii=False))
-
-
-def explain_command(
-    file: File,
-    view: Annotated[str, typer.Argument(help="The view; all views if left out.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    rely: Annotated[bool, typer.Option(help="Use FOREIGN KEY … RELY.")] = True,
-) -> None:
-    """Say for each view and kind of event what keeping it costs, and how Spark would lay it out.
-
-    Example: cumulus explain examples/shop.sql revenue
-    """
-    from cumulus.compiler.explain import explain
-    from cumulus.m3.layout import choose_layout
-
-    program = program_in(file, rely=rely)
-    found = [explain(program, name) for name in ([view] if view else [v.name for v in program.views])]
-    layout = choose_layout(program).explain()
-    if as_json:
-        print(json.dumps({"views": [one.as_dict() for one in found], "layout": layout}, indent=2))
-        return
-    for one in found:
-        print(one, end="\n\n")
-    print(layout)

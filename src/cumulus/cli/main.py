@@ -8,10 +8,12 @@ import typer
 from rich.console import Console
 
 from cumulus.cli.bench import bench
-from cumulus.cli.compile import compile_command, explain_command
+from cumulus.cli.compile import compile_command
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
+from cumulus.cli.explain import explain_command
 from cumulus.cli.query import query
+from cumulus.cli.recheck import recheck
 from cumulus.cli.run import run
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
@@ -29,6 +31,7 @@ app.command("compile")(compile_command)
 app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
+app.command("recheck")(recheck)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(bench)

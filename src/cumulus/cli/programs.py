@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cumulus.algebra.user import UserFunction
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
 
 
-def program_in(file: Path, *, rely: bool = True, keep: str = "auto", form: str = "") -> Program:
+def program_in(
+    file: Path,
+    *,
+    rely: bool = True,
+    keep: str = "auto",
+    form: str = "",
+    functions: Sequence[UserFunction] = (),
+    trace: Callable[[str], None] | None = None,
+) -> Program:
     """Return the program of a `.sql` or `.m3` file.
 
     Parameters
     ----------
     file
         A SQL script, unless its name ends in `.m3`.
-    rely, keep, form
+    rely, keep, form, trace
         As of `cumulus.compile`; an M3 program is taken as it is.
+    functions
+        Those that the SQL may call; an M3 program declares its own.
 
     Raises
     ------
@@ -34,4 +46,4 @@ def program_in(file: Path, *, rely: bool = True, keep: str = "auto", form: str =
         return parse(text, name=str(file))
     from cumulus.compiler import compile_sql
 
-    return compile_sql(text, name=str(file), rely=rely, keep=keep, form=form)
+    return compile_sql(text, name=str(file), rely=rely, keep=keep, form=form, functions=functions, trace=trace)

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import typer
 
+from cumulus.cli.functions import FunctionPlaces, functions_in
+
 
 def query(
     out: Path = typer.Argument(..., help="The --out folder of a run, running or not."),
-    sql: str = typer.Argument(..., help="Any SELECT over the views, and over the table quarantine."),
+    sql: str = typer.Argument(..., help="Any SELECT over the views, and over the tables quarantine and view_errors."),
     epoch: int = typer.Option(0, min=0, help="An earlier epoch; 0 for the last committed one."),
+    functions: FunctionPlaces = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
 ) -> None:
     """Ask for what the views of OUT say, at the last committed epoch or an earlier one.
@@ -24,8 +27,9 @@ def query(
     from cumulus.epochs.query import manifest_of
     from cumulus.epochs.query import query as ask
     from cumulus.epochs.sink import committed
+    from cumulus.epochs.view_errors import VIEW_ERRORS
 
-    result = ask(out, sql, epoch)
+    result = ask(out, sql, epoch, functions_in(functions))
     manifest = manifest_of(out, epoch)
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(out, each).snapshot for each in committed(out)})
@@ -37,6 +41,11 @@ def query(
     for view, reason in manifest.errors.items():
         state = "shows older rows" if manifest.files(view) else "could not be computed yet"
         Console(stderr=True, highlight=False, markup=False).print(f"view {view} {state}: {reason}", soft_wrap=True)
+    for view, count in manifest.view_error_totals.items():
+        Console(stderr=True, highlight=False, markup=False).print(
+            f"view {view} lacks what {count:,} rows of the input should have added: see the table {VIEW_ERRORS}",
+            soft_wrap=True,
+        )
     if as_json:
         for row in result.to_pylist():
             print(json.dumps(row, default=str, ensure_ascii=False))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.teller import Teller
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
+    from cumulus.epochs.plan import Plan
     from cumulus.m3.program import Program
 
 
@@ -33,6 +37,7 @@ def run(
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
     snapshot_every: int = typer.Option(1, min=1, help="Write whole views only every so many epochs, and at the end."),
+    functions: FunctionPlaces = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
 ) -> None:
     """Keep the views of FILE up to date, exactly once, and resume where the last run ended.
@@ -43,7 +48,8 @@ def run(
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
-    program = program_in(file, rely=False)
+    given = functions_in(functions)
+    program = program_in(file, rely=False, functions=given)
     settings: dict[str, Any] = {
         "trigger": trigger,
         "epochs": epochs,
@@ -53,18 +59,37 @@ def run(
         "late_epochs": late_epochs,
         "keep": keep,
         "snapshot_every": snapshot_every,
+        "functions": given,
     }
     started = time.perf_counter()
+    note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
         if host == "spark":
-            _on_spark(program, source, out, checkpoint, settings, teller)
+            _on_spark(program, source, out, checkpoint, settings, teller, note)
         else:
-            _embedded(program, source, out, checkpoint, settings, teller)
+            _embedded(program, source, out, checkpoint, settings, teller, note)
         teller.finish(str(out), time.perf_counter() - started)
 
 
+def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: Plan) -> None:
+    """Note in OUT where its views come from, for `cumulus recheck`."""
+    from cumulus.epochs.origin import Origin, absolute, write_origin
+
+    per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
+    sources = tuple(absolute(text) for text in source)
+    script = file.read_text(encoding="utf-8")
+    late = settings["late_epochs"]
+    write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))
+
+
 def _on_spark(
-    program: Program, source: list[str], out: Path, checkpoint: Path | None, settings: dict[str, Any], teller: Teller
+    program: Program,
+    source: list[str],
+    out: Path,
+    checkpoint: Path | None,
+    settings: dict[str, Any],
+    teller: Teller,
+    note: Callable[[Plan], None],
 ) -> None:
     from cumulus.epochs.sources import sources_from
     from cumulus.spark.java import find_java
@@ -77,12 +102,19 @@ def _on_spark(
     from cumulus.spark.pipeline import maintain
 
     running = maintain(spark, program, folders, out, checkpoint or "", on_epoch=teller.epoch, wait=False, **settings)
+    note(running.identity.plan)
     teller.say(f"layout: {running.identity.plan.why}")
     running.wait()
 
 
 def _embedded(
-    program: Program, source: list[str], out: Path, checkpoint: Path | None, settings: dict[str, Any], teller: Teller
+    program: Program,
+    source: list[str],
+    out: Path,
+    checkpoint: Path | None,
+    settings: dict[str, Any],
+    teller: Teller,
+    note: Callable[[Plan], None],
 ) -> None:
     from cumulus.engine.interpreter import Interpreter
     from cumulus.epochs.embedded import EmbeddedRun
@@ -100,6 +132,7 @@ def _embedded(
             program, sources_from(source, program), out, checkpoint or "", make_engine=Interpreter, **settings
         ) as running,
     ):
+        note(running.identity.plan)
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
             last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False

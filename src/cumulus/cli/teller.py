@@ -51,6 +51,9 @@ class Teller:
         self._last = epoch
         for view, reason in epoch.errors.items():
             self.say(f"epoch {epoch.number}: view {view} still shows older rows: {reason}")
+        for view, count in epoch.view_errors.items():
+            total = epoch.view_error_totals[view]
+            self.say(f"epoch {epoch.number}: view {view} could not take {count:,} rows in whole ({total:,} so far)")
         if self._as_json:
             told = {**asdict(epoch), "events_per_s": round(epoch.events_per_s)}
             print(json.dumps(told), flush=True)
@@ -70,10 +73,11 @@ class Teller:
             self.say(f"nothing new; the views are in {out}/latest")
             return
         totals = self._last.totals
+        errors = f", {totals['errors']:,} errors of views" if totals.get("errors") else ""
         self.say(
             f"{self._epochs} epochs in {seconds:.1f} s; up to epoch {self._last.number}: "
             f"{totals.get('events', 0):,} events, "
-            f"{totals.get('quarantined', 0):,} quarantined; the views are in {out}/latest"
+            f"{totals.get('quarantined', 0):,} quarantined{errors}; the views are in {out}/latest"
         )
 
 
@@ -83,7 +87,7 @@ def _line(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {counts.get('events', 0):,} events in {epoch.seconds:.2f} s "
         f"({epoch.events_per_s:,.0f}/s), {epoch.files_left} files behind"
     )
-    for name in ("quarantined", "waiting", "repeated"):
+    for name in ("quarantined", "waiting", "repeated", "errors"):
         if counts.get(name):
             line += f", {counts[name]:,} {name}"
     return line + (" (replayed)" if epoch.replayed else "")

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Mapping
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.algebra.terms import MapRead, Relation, Term, number, product_of, rebuild
+from cumulus.calculus.delta import aggregate
+from cumulus.calculus.derived import Registry
+from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
-from cumulus.compiler.materialize import Column, Group, Rule, variable_types
+from cumulus.compiler.closed import closed
+from cumulus.compiler.columns import Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
+from cumulus.compiler.start import initial_entries
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 
 
@@ -22,6 +27,7 @@ def lower(
     rules: list[Rule],
     views: tuple[ViewDef, ...],
     kept: Mapping[str, Group],
+    derived: Registry,
 ) -> Program:
     """Return the program that groups of columns and their rules make.
 
@@ -33,13 +39,14 @@ def lower(
         Table → the group that keeps its rows.
     """
     at = {column: (group.name, column.hint) for group in groups for column in group.columns}
-    maps = tuple(_map(group, tables) for group in groups)
+    depths = _depths(rules)
+    maps = tuple(_map(group, tables, derived) for group in groups)
     triggers = []
     for table in tables.values():
         for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
             mine = [rule for rule in rules if rule.change.relation == table.name and rule.change.sign == sign]
             if mine:
-                statements = tuple(_statement(rule, at) for rule in _read_before_written(mine))
+                statements = tuple(_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target]))
                 triggers.append(Trigger(on, table.name, mine[0].change.variables, statements))
     return Program(
         relations=tuple(tables.values()),
@@ -66,26 +73,33 @@ def _is_count(column: Column) -> bool:
     return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
 
 
-def _map(group: Group, tables: Mapping[str, Table]) -> MapDef:
+def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef:
     first = group.columns[0]
-    types = variable_types([f for m in first.body for f in m.factors], tables)
+    every = {**tables, **{each.name: each.table() for each in derived}}
+    types = variable_types([f for m in first.body for f in m.factors], every)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
     counts = [column for column in group.columns if _is_count(column) and column.skeleton == group.skeleton]
     # Definitions share the key names of the first column.
-    definitions = []
+    bodies = []
     for column in group.columns:
         names = _onto(column, first)
-        definitions.append(rename(column.definition, names))
+        bodies.append([Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in column.body])
+    values = tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns)
     return MapDef(
         name=group.name,
         keys=keys,
-        values=tuple(
-            NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns
-        ),
+        values=values,
         count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
-        definitions=tuple(definitions),
-        sql=definition_sql([column.hint for column in group.columns], first.keys, definitions, tables),
+        definitions=tuple(_definition(first.keys, body, derived) for body in bodies),
+        sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, every, derived),
+        initial=initial_entries(first.keys, zip(bodies, [value.type for value in values], strict=True), derived),
     )
+
+
+def _definition(keys: tuple[str, ...], body: list[Monomial], derived: Registry) -> Term:
+    term = closed(body, derived)
+    names = nice_names([*keys, *sorted(variables_of(term))], ())
+    return aggregate(keys, rename(term, names))
 
 
 def _onto(column: Column, first: Column) -> dict[str, str]:
@@ -101,13 +115,22 @@ def _onto(column: Column, first: Column) -> dict[str, str]:
     return {old: new for old, new in names.items() if old != new}
 
 
-def _read_before_written(rules: list[Rule]) -> list[Rule]:
-    """Order the statements of a trigger so that a map is read before it is written: by degree, highest first."""
+def _depths(rules: list[Rule]) -> dict[Column, int]:
+    """Return how far each column is from the base tables: who reads deeper is written first, so that all read old."""
+    reads: dict[Column, dict[Column, None]] = {}
+    for rule in rules:
+        reads.setdefault(rule.target, {}).update((source, None) for _, source in rule.reads)
+    depth: dict[Column, int] = {}
 
-    def degree(rule: Rule) -> int:
-        return max(sum(isinstance(f, Relation) for f in m.factors) for m in rule.target.body)
+    def of(column: Column) -> int:
+        if column not in depth:
+            depth[column] = 0
+            depth[column] = 1 + max((of(source) for source in reads.get(column, ())), default=-1)
+        return depth[column]
 
-    return sorted(rules, key=lambda rule: -degree(rule))
+    for target in reads:
+        of(target)
+    return depth
 
 
 def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:

@@ -9,96 +9,43 @@ own, found among all columns of the whole program or added to the list. The degr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
-from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
-from cumulus.algebra.terms import (
-    Batch,
-    Lift,
-    MapRead,
-    Number,
-    Relation,
-    Term,
-    Var,
-    product_of,
-    sum_of,
-)
-from cumulus.algebra.typing import Typed, number_type, scalar_type
-from cumulus.calculus.delta import Change, aggregate, delta
-from cumulus.calculus.polynomial import Monomial, components, monomials, split_scalars
+from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
+from cumulus.algebra.terms import Term, sum_of
+from cumulus.algebra.typing import number_type
+from cumulus.calculus.delta import AFTER, Change, aggregate, delta
+from cumulus.calculus.derived import Registry
+from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
+from cumulus.compiler.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
+from cumulus.compiler.rules import known, rules_of
 from cumulus.compiler.share import Canonical, canonical, is_value
+from cumulus.compiler.start import starts_empty
+from cumulus.compiler.tracing import traced
 from cumulus.errors import UnsupportedError
-
-HIDDEN = "\0"
-"""Marks a definition's variables while they stand beside a trigger's; no column's name has it, so they never meet."""
-
 
 MAX_COLUMNS = 2000
 """How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""
 
 
-@dataclass(slots=True, eq=False)
-class Group:
-    """Columns that live in one map because their entries are the same: one key, one join, several numbers."""
-
-    arity: int
-    skeleton: str
-    columns: list[Column] = field(default_factory=list)
-    name: str = ""
-    of_view: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Column:
-    """One number per key.
-
-    Parameters
-    ----------
-    keys
-        The definition's key variables, in the order of the group's keys.
-    body
-        The definition: factors over the keys and other variables.
-    group
-        The map it lives in.
-    hint
-        What to call it if nothing else does.
-    """
-
-    keys: tuple[str, ...]
-    body: list[Monomial]
-    type: SqlType
-    skeleton: str
-    group: Group
-    hint: str = ""
-
-    @property
-    def definition(self) -> Term:
-        """Return the column as a calculus term over its keys."""
-        return aggregate(self.keys, sum_of(monomial.term() for monomial in self.body))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One statement before maps have names: `target[keys] += term`, reading columns by number."""
-
-    target: Column
-    change: Change
-    keys: tuple[str, ...]
-    coefficient: Number
-    factors: tuple[Term, ...]
-    reads: tuple[tuple[str, Column], ...]
+MAX_ROWS = 1000
+"""How often statements may look into a derived relation: each level of nested queries multiplies it."""
 
 
 class Materializer:
     """Turns definitions into columns and rules; `columns` and `rules` are the result."""
 
-    def __init__(self, tables: Mapping[str, Table], options: Options) -> None:
-        self.tables = tables
+    def __init__(self, tables: Mapping[str, Table], options: Options, derived: Registry | None = None) -> None:
+        self.derived = derived or Registry()
+        self.tables = {
+            **tables,
+            **{each.name + mark: each.table(each.name + mark) for each in self.derived for mark in ("", AFTER)},
+        }
+        self._static = frozenset(name for name, table in tables.items() if table.static)
         self.options = options
         self.groups: list[Group] = []
         self.columns: list[Column] = []
@@ -107,6 +54,7 @@ class Materializer:
         self._by_skeleton: dict[str, Group] = {}
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
         self._todo: list[Column] = []
+        self._rows = 0
 
     def add(
         self,
@@ -146,7 +94,7 @@ class Materializer:
                 self.groups.append(group)
                 self._by_skeleton.setdefault(skeleton, group)
         # The marks of a trigger's neighbourhood go: a definition stands alone.
-        names = _nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
+        names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         if len(self.columns) >= MAX_COLUMNS:
             raise UnsupportedError(
@@ -176,10 +124,15 @@ class Materializer:
             form = self._canonical(keys, tuple(factors))
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
             return identity, form.skeleton, form.keys, [Monomial(body[0].coefficient, tuple(factors))]
-        # A sum of joins: rare, and shared only when it is written alike.
-        names = {name: f"v{index}" for index, name in enumerate(keys)}
-        skeleton = f"[{','.join(names.values())}] {sum_of(rename(m.term(), names) for m in body)}"
-        return (skeleton, "1"), skeleton, keys, body
+        # A sum of joins is shared only where it is written alike.
+        order: dict[str, None] = dict.fromkeys(keys)
+        for monomial in body:
+            for factor in monomial.factors:
+                order.update(dict.fromkeys(in_text_order(factor)))
+        names = {name: f"v{index}" for index, name in enumerate(order)}
+        joins = [" * ".join(str(rename(f, names)) for f in m.factors if not is_value(f)) for m in body]
+        skeleton = f"[{','.join(names[key] for key in keys)}] {' + '.join(sorted(set(joins)))}"
+        return (skeleton, str(sum_of(rename(m.term(), names) for m in body))), skeleton, keys, body
 
     def _canonical(self, keys: tuple[str, ...], factors: tuple[Term, ...]) -> Canonical:
         """Return the canonical form; triggers for +, - and batches ask for the same ones."""
@@ -191,24 +144,33 @@ class Materializer:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
         return number_type(sum_of(monomial.term() for monomial in body), variables)
 
+    def count_row(self) -> None:
+        """Count a statement's look into a derived relation; refuse programs that would not end."""
+        self._rows += 1
+        if self._rows > MAX_ROWS:
+            raise UnsupportedError(
+                f"these views nest queries too deep: their statements look into sub-queries more than {MAX_ROWS} times",
+                feature="deep nesting",
+                hint="Compile the views in several scripts, or nest fewer aggregated queries and outer joins.",
+            )
+
     def run(self) -> None:
         """Work the list off."""
         while self._todo:
             column = self._todo.pop(0)
-            for relation in sorted(relations_of(column.definition)):
-                for change in self._changes(relation, column):
+            body = sum_of(monomial.term() for monomial in column.body)
+            for relation in sorted(self.derived.bases(body)):
+                for change in self._changes(relation):
                     self._derive(column, change)
 
-    def _changes(self, relation: str, column: Column) -> list[Change]:
-        table = self.tables[relation]
-        if table.static:
-            # Static tables are loaded before the first event: only maps of nothing else have entries by then.
-            others = relations_of(column.definition)
-            if any(not self.tables[other].static for other in others):
-                return []
+    def _changes(self, relation: str) -> list[Change]:
+        """Return the changes of a base table that maps must follow."""
+        table, derived = self.tables[relation], self.derived.touched(relation)
         signs = (+1,) if table.static else (+1, -1)
-        changes = [Change(relation, sign, table.column_names) for sign in signs]
-        if self.options.batches and not table.static:
+        lookups = self.derived.lookups() & derived
+        changes = [Change(relation, sign, table.column_names, derived, lookups) for sign in signs]
+        # The old and the new row of a derived relation would be computed anew for each row of a batch.
+        if self.options.batches and not table.static and not derived:
             changes.append(Change(relation, 0))
         return changes
 
@@ -217,142 +179,24 @@ class Materializer:
         names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
         keys = tuple(names.get(key, key) for key in column.keys)
         body = rename(sum_of(monomial.term() for monomial in column.body), names)
-        bound = frozenset(change.variables)
-        changed = simplify(delta(body, change), frozenset(keys), bound)
-        for monomial in monomials(changed):
+        about = aggregate(column.keys, sum_of(monomial.term() for monomial in column.body))
+        for monomial in self.changed(body, change, frozenset(keys), frozenset(change.variables), about):
+            self.rules += rules_of(self, column, change, keys, monomial)
+
+    def changed(
+        self, body: Term, change: Change, keys: frozenset[str], bound: frozenset[str], about: Term | None = None
+    ) -> list[Monomial]:
+        """Return the delta of `body` as monomials, without what can only be zero; `about` is what a trace says."""
+        result: list[Monomial] = []
+        started = delta(body, change)
+        trace = traced(self.options, about or body, change, started)
+        for monomial in monomials(simplify(started, keys, bound, trace)):
             if self.options.rely and is_zero(monomial.factors, change, self.tables):
                 continue
-            for part in split_scalars(monomial, self._bound(monomial, change)):
-                self.rules.append(self._rule(column, change, keys, part))
-
-    def _bound(self, monomial: Monomial, change: Change) -> frozenset[str]:
-        """Return the variables that the trigger binds: the event's, the batch's, and what follows from them."""
-        bound = set(change.variables)
-        for factor in monomial.factors:
-            if isinstance(factor, Batch):
-                bound |= set(factor.variables)
-        for factor in monomial.factors:
-            if isinstance(factor, Lift) and variables_of(factor.term) <= bound:
-                bound.add(factor.variable)
-        return frozenset(bound)
-
-    def _rule(self, column: Column, change: Change, keys: tuple[str, ...], monomial: Monomial) -> Rule:
-        bound = self._bound(monomial, change)
-        # A lifted key is the event's variable under another name.
-        alias = {f.variable: f.term.name for f in monomial.factors if isinstance(f, Lift) and isinstance(f.term, Var)}
-        factors = [f for f in monomial.factors if not (isinstance(f, Lift) and isinstance(f.term, Var))]
-        own: list[Term] = []
-        inner: list[Term] = []
-        for factor in factors:
-            stays = isinstance(factor, Batch) or not _has_relation(factor)
-            free = variables_of(factor) - bound
-            stays = stays and (isinstance(factor, Batch) or bool(variables_of(factor) & bound) or not free)
-            (own if stays else inner).append(factor)
-        outside = frozenset(keys).union(*(variables_of(factor) for factor in own)) | bound
-        reads: list[tuple[str, Column]] = []
-        atoms: list[Term] = []
-        for group in components(inner, bound):
-            inside = frozenset[str]().union(*(variables_of(factor) for factor in group))
-            needed = [name for factor in group for name in outputs(factor) if name in outside & inside]
-            source, order = self.add(needed, [Monomial(1, tuple(group))])
-            token = f"#{len(reads)}"
-            reads.append((token, source))
-            atoms.append(MapRead(token, "", tuple(Var(name) for name in order)))
-        target_keys = tuple(alias.get(key, key) for key in keys)
-        body = _pre_aggregated(_in_order([*own, *atoms], bound if change.variables else frozenset()), target_keys)
-        names = _nice_names([*target_keys, *(n for f in body for n in sorted(variables_of(f)))], change.variables)
-        return Rule(
-            target=column,
-            change=change,
-            keys=tuple(names.get(key, key) for key in target_keys),
-            coefficient=monomial.coefficient,
-            factors=tuple(rename(factor, names) for factor in body),
-            reads=tuple(reads),
-        )
-
-
-def _has_relation(factor: Term) -> bool:
-    return bool(relations_of(factor))
-
-
-def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:
-    """Return the types of the variables that factors bind, from the columns and lifts that bind them."""
-    types: dict[str, Typed] = {}
-    lifts: list[Lift] = []
-    for factor in factors:
-        if isinstance(factor, Relation):
-            for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
-                assert column.type is not None, "SQL declares every type"
-                known = types.get(name)
-                nullable = not column.not_null and (known is None or known.nullable)
-                types[name] = Typed(known.type if known else column.type, nullable)
-        elif isinstance(factor, Lift):
-            lifts.append(factor)
-    for lift in lifts:
-        types[lift.variable] = Typed(scalar_type(lift.term, types), True)
-    return types
-
-
-def _in_order(factors: list[Term], bound: frozenset[str]) -> list[Term]:
-    """Order factors so that each finds its variables bound: conditions as early as they can stand."""
-    waiting = list(factors)
-    known = set(bound)
-    result: list[Term] = []
-
-    def ready(factor: Term) -> bool:
-        if isinstance(factor, (MapRead, Batch)):
-            return False
-        needed = variables_of(factor.term) if isinstance(factor, Lift) else variables_of(factor)
-        return needed <= known
-
-    while waiting:
-        chosen = next((f for f in waiting if ready(f) and not is_value(f)), None)
-        if chosen is None:
-            chosen = next((f for f in waiting if isinstance(f, Batch)), None)
-        if chosen is None:
-            # The map with the most bound keys first: a look-up before a loop.
-            reads = [f for f in waiting if isinstance(f, MapRead)]
-            chosen = min(reads, key=lambda f: len(variables_of(f) - known)) if reads else None
-        if chosen is None:
-            chosen = waiting[0]
-        waiting.remove(chosen)
-        result.append(chosen)
-        known |= set(outputs(chosen))
-    return result
-
-
-def _pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
-    """Add a batch up to the columns that the rest of the statement needs, before it meets any map."""
-    batches = [factor for factor in factors if isinstance(factor, Batch)]
-    if len(batches) != 1:
-        return factors
-    mine = set(batches[0].variables)
-    for factor in factors:
-        if isinstance(factor, Lift) and variables_of(factor.term) <= mine:
-            mine.add(factor.variable)
-    inner = [f for f in factors if not isinstance(f, MapRead) and variables_of(f) <= mine]
-    rest = [factor for factor in factors if factor not in inner]
-    needed = ordered(
-        name
-        for factor in inner
-        for name in outputs(factor)
-        if name in keys or any(name in variables_of(f) for f in rest)
-    )
-    return [aggregate(needed, product_of(inner)), *rest]
-
-
-def _nice_names(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """Return names without the hidden mark, none of which is taken or stands among `names` already."""
-    every = ordered(names)
-    used = {*taken, *(name for name in every if not name.endswith(HIDDEN))}
-    result: dict[str, str] = {}
-    for name in every:
-        if not name.endswith(HIDDEN):
-            continue
-        base = name.rstrip(HIDDEN)
-        nice, count = base, 2
-        while nice in used:
-            nice, count = f"{base}_{count}", count + 1
-        used.add(nice)
-        result[name] = nice
-    return result
+            # Static tables are loaded before the first event: what needs a row of another table is empty by then.
+            if self.tables[change.relation].static and any(
+                starts_empty(factor, self.derived, self._static) for factor in monomial.factors
+            ):
+                continue
+            result += split_scalars(monomial, known(monomial.factors, bound, self.derived))
+        return result

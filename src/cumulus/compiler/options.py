@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -24,6 +25,8 @@ class Options:
         Write `ON BATCH` triggers too.
     keep
         "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
+    trace
+        Is told, line by line, how every delta is simplified.
     """
 
     rely: bool = True
@@ -32,6 +35,7 @@ class Options:
     payloads: bool = True
     batches: bool = True
     keep: str = "auto"
+    trace: Callable[[str], None] | None = None
 
 
 PAPER = Options(lookups=False, counts=False, payloads=False, batches=False, keep="none")

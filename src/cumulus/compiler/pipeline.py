@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cumulus.algebra.scope import substitute, variables_of
-from cumulus.algebra.terms import Product, Relation, Term, Var, product_of
+from cumulus.algebra.scope import ordered, substitute, variables_of
+from cumulus.algebra.terms import MapEnd, MapRead, Relation, Term, Var
+from cumulus.algebra.user import Functions, given_functions, signatures
+from cumulus.calculus.derived import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.columns import Column, Group
+from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
-from cumulus.compiler.materialize import Column, Group, Materializer
+from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, Options
+from cumulus.compiler.strict import check_strict
 from cumulus.errors import BindError, InputError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script
@@ -27,7 +32,15 @@ MAX_COPIES = 10
 
 
 def compile_sql(
-    text: str | Path, *, name: str = "", keep: str = "auto", rely: bool = True, form: str = "", batches: bool = True
+    text: str | Path,
+    *,
+    name: str = "",
+    keep: str = "auto",
+    rely: bool = True,
+    form: str = "",
+    batches: bool = True,
+    functions: Functions | None = None,
+    trace: Callable[[str], None] | None = None,
 ) -> Program:
     """Compile a script of CREATE TABLE and CREATE VIEW statements to one M3 program.
 
@@ -45,6 +58,10 @@ def compile_sql(
         "paper" leaves out what the programs printed in the papers do not have.
     batches
         Whether `ON BATCH` triggers are written.
+    functions
+        Scalar functions of your own that the script may call (`cumulus.function`, docs/functions.md).
+    trace
+        Is told, line by line, how every delta is simplified.
 
     Raises
     ------
@@ -64,8 +81,10 @@ def compile_sql(
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
+    options = replace(options, trace=trace)
     try:
-        return compile_script(parse_script(text, name), options)
+        own = signatures(given_functions(functions))
+        return declare_functions(compile_script(parse_script(text, name, own), options), own)
     except RecursionError:
         raise too_deep(text=text, name=name) from None
 
@@ -73,20 +92,26 @@ def compile_sql(
 def compile_script(script: Script, options: Options) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     tables, views = declarations(script)
-    bound = [bind_view(view, tables, script.source) for view in views]
-    for view in bound:
-        _refuse_wide(view, script.source)
-    return compile_views(tables, bound, options)
+    derived = Registry()
+    seen: dict[str, CreateView] = {}
+    bound = []
+    for view in views:
+        bound.append(bind_view(view, tables, script.source, dict(seen), derived))
+        seen[view.name] = view
+        _refuse_wide(bound[-1], derived, script.source)
+    program = compile_views(tables, bound, options, derived)
+    check_strict(program, views, script.source)
+    return program
 
 
-def _refuse_wide(view: BoundView, source: Source) -> None:
+def _refuse_wide(view: BoundView, derived: Registry, source: Source) -> None:
     """Refuse a self-join whose deltas, one for every subset of the copies, would never end."""
-    names = [
-        atom.name
-        for atom in (view.body.parts if isinstance(view.body, Product) else (view.body,))
-        if isinstance(atom, Relation)
-    ]
-    for name, copies in Counter(names).items():
+    terms = [*(each.term for each in view.sums), *(each.term for each in view.ends)]
+    terms += [body for each in derived for body in each.bodies]
+    names = Counter[str]()
+    for monomial in (monomial for term in terms for monomial in monomials(term)):
+        names |= Counter(factor.name for factor in monomial.factors if isinstance(factor, Relation))
+    for name, copies in names.items():
         if copies > MAX_COPIES:
             raise UnsupportedError(
                 f"{view.name} joins {name} with itself {copies} times over; {MAX_COPIES} is the most that compiles",
@@ -139,40 +164,56 @@ def _resolved(table: Table, tables: Mapping[str, Table], place: dict[str, Any]) 
     return replace(table, foreign_keys=tuple(references))
 
 
-def compile_views(tables: Mapping[str, Table], views: Iterable[BoundView], options: Options) -> Program:
+def compile_views(
+    tables: Mapping[str, Table], views: Iterable[BoundView], options: Options, derived: Registry
+) -> Program:
     """Compile bound views, all together."""
-    materializer = Materializer(tables, options)
+    materializer = Materializer(tables, options, derived)
     planned = [(view, _materialize(view, materializer, options)) for view in views]
     kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
     materializer.run()
     _name(materializer.groups, planned, kept, tables)
     definitions = tuple(_view(view, columns) for view, columns in planned)
-    return lower(tables, materializer.groups, materializer.rules, definitions, kept)
+    return lower(tables, materializer.groups, materializer.rules, definitions, kept, derived)
 
 
-Planned = dict[str, tuple[Column, tuple[str, ...]]]
-"""Name of a sum → its column, and the view's group variables in the order of the column's keys."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Where a view's numbers are: for each name the column, and the definition's keys in the order of its map's."""
+
+    columns: dict[str, tuple[Column, tuple[str, ...]]]
+    reads: dict[str, tuple[Column, tuple[str, ...]]]
+    """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
 def _materialize(view: BoundView, materializer: Materializer, options: Options) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
-    planned: Planned = {}
+    planned = Planned({}, {})
     home: tuple[Group, tuple[str, ...]] | None = None
     for summed in view.sums:
         if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
             continue
-        body = monomials(product_of([view.body, summed.term]))
-        column, order = materializer.add(view.group, body, home=home if options.payloads else None, hint=summed.name)
+        column, order = materializer.add(
+            view.group, monomials(summed.term), home=home if options.payloads else None, hint=summed.name
+        )
         if home is None:
             home = (column.group, order)
         column.group.of_view = options.counts
-        planned[summed.name] = (column, order)
+        planned.columns[summed.name] = (column, order)
+    for end in view.ends:
+        planned.reads[end.name] = materializer.add(ordered((*view.group, end.variable)), monomials(end.term))
+    for lookup in view.lookups:
+        what = lookup.derived
+        for each in what.sums:
+            planned.reads[each.name] = materializer.add(what.keys, monomials(each.term))
+        for end in what.ends:
+            planned.reads[end.name] = materializer.add(ordered((*what.keys, end.variable)), monomials(end.term))
     return planned
 
 
 def _asked_for(view: BoundView, name: str) -> bool:
     scalars = [*view.select, *([view.having] if view.having else []), *(item.expression for item in view.order_by)]
-    return view.repeat or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
+    return view.repeat is not None or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
 
 def keeps(table: Table, options: Options) -> bool:
@@ -209,7 +250,7 @@ def _name(
         taken.add(group.name)
 
     for view, columns in planned:
-        for index, group in enumerate(dict.fromkeys(column.group for column, _ in columns.values())):
+        for index, group in enumerate(dict.fromkeys(column.group for column, _ in columns.columns.values())):
             if not group.name and index == 0:
                 group.name = view.name
             elif not group.name:
@@ -227,21 +268,40 @@ def _name(
 
 def _view(view: BoundView, planned: Planned) -> ViewDef:
     """Return the finishing step over the names of keys and columns."""
-    first, order = next(iter(planned.values()))
+    first, order = next(iter(planned.columns.values()))
     keys = first.group.columns[0].keys
     names: dict[str, Term] = {mine: Var(theirs) for mine, theirs in zip(order, keys, strict=True)}
-    maps = list(dict.fromkeys(column.group.name for column, _ in planned.values()))
-    for name, (column, _) in planned.items():
+    maps = list(dict.fromkeys(column.group.name for column, _ in planned.columns.values()))
+    for name, (column, _) in planned.columns.items():
         names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
-    select = tuple(substitute(scalar, names) for scalar in view.select)
+    for end in view.ends:
+        names[end.name] = _end(end, planned, names)
+    for lookup in view.lookups:
+        what = lookup.derived
+        given: dict[str, Term] = {
+            key: substitute(arg, names) for key, arg in zip(what.keys, lookup.args[: len(what.keys)], strict=True)
+        }
+        inside = dict(given)
+        for each in what.sums:
+            column, key_order = planned.reads[each.name]
+            inside[each.name] = MapRead(column.group.name, column.hint, tuple(given[key] for key in key_order))
+        for end in what.ends:
+            inside[end.name] = _end(end, planned, given)
+        for out, (_, scalar) in zip(lookup.outs, what.columns, strict=True):
+            names[out] = substitute(scalar, inside)
     return ViewDef(
         name=view.name,
         columns=view.columns,
         maps=tuple(maps),
-        select=select,
+        select=tuple(substitute(scalar, names) for scalar in view.select),
         where=None if view.having is None else substitute(view.having, names),
-        repeat=names[view.count] if view.repeat else None,
+        repeat=None if view.repeat is None else substitute(view.repeat, names),
         order_by=ordering(view.order_by, names),
         limit=view.limit,
         offset=view.offset,
     )
+
+
+def _end(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
+    column, order = planned.reads[end.name]
+    return MapEnd(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))

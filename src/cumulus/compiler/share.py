@@ -13,19 +13,14 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from math import factorial, prod
 
-from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.scope import in_text_order, rename, variables_of
 from cumulus.algebra.terms import (
-    AggSum,
     Apply,
-    Batch,
     Cast,
     Const,
-    Lift,
-    Relation,
     Sum,
     Term,
     Var,
-    children,
     product_of,
 )
 
@@ -117,7 +112,7 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
 def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
     numbers: dict[str, str] = {}
     for part in join:
-        for name in _in_order(part):
+        for name in in_text_order(part):
             if name not in numbers:
                 numbers[name] = f"v{len(numbers)}"
     for name in sorted(set(colours) - set(numbers), key=lambda name: (colours[name], name)):
@@ -127,18 +122,3 @@ def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colour
     ordered_keys = tuple(sorted(keys, key=lambda name: int(numbers[name][1:])))
     shown = ",".join(numbers[name] for name in ordered_keys)
     return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)
-
-
-def _in_order(part: Term) -> tuple[str, ...]:
-    """Return the variables of a factor in the order in which its text names them."""
-    match part:
-        case Relation(_, variables) | Batch(_, variables):
-            return variables
-        case Var(name):
-            return (name,)
-        case Lift(variable, inner):
-            return (variable, *_in_order(inner))
-        case AggSum(group, inner):
-            return (*group, *_in_order(inner))
-        case _:
-            return tuple(name for child in children(part) for name in _in_order(child))  # type: ignore[arg-type]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cumulus.algebra.terms import (
-    AggSum,
     Apply,
     Cast,
     Compare,
@@ -17,18 +17,25 @@ from cumulus.algebra.terms import (
     Term,
     Var,
 )
+from cumulus.calculus.derived import Derived, Registry
+from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
+from cumulus.compiler.closed import readable
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "concat": "||", "eq": "=", "ne": "<>",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "ilike": "ILIKE",
-    "is_distinct": "IS DISTINCT FROM",
+    "is_distinct": "IS DISTINCT FROM", "bit_and": "&", "bit_or": "|",
 }  # fmt: skip
 
 
 def definition_sql(
-    values: Sequence[str], keys: Sequence[str], definitions: Sequence[Term], tables: Mapping[str, Table]
+    values: Sequence[str],
+    keys: Sequence[str],
+    bodies: Sequence[Sequence[Monomial]],
+    tables: Mapping[str, Table],
+    derived: Registry,
 ) -> str:
     """Return a SELECT of keys and values that computes a map from the base tables.
 
@@ -37,70 +44,107 @@ def definition_sql(
     values
         The names of the value columns.
     keys
-        The names of the keys, which the definitions bind.
-    definitions
-        One term per value column.
+        The names of the keys, which the bodies bind.
+    bodies
+        One sum of monomials per value column.
     """
+    columns = [(name, "", body) for name, body in zip(values, bodies, strict=True)]
+    return _grouped(columns, keys, _Context(tables, derived, "t", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a SELECT may refer to; `prefix` starts the aliases of its tables, `outer` are variables from outside."""
+
+    tables: Mapping[str, Table]
+    derived: Registry
+    prefix: str
+    outer: Mapping[str, str]
+
+
+def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Sequence[str], context: _Context) -> str:
+    """Return a SELECT of keys and columns: sums, or where the second part is "MIN x" or "MAX x" ends."""
     parts = [
-        (index, _Parts(part, tables))
-        for index, definition in enumerate(definitions)
-        for part in _summands(definition.term if isinstance(definition, AggSum) else definition)
+        (index, _Parts(monomial, replace(context, prefix=f"{context.prefix}{'' if not place else f'{place}_'}")))
+        for index, (_, _, body) in enumerate(columns)
+        for place, monomial in enumerate(body)
     ]
     first = parts[0][1]
     named = ", ".join(_quoted(key) for key in keys)
-    if len(parts) == len(values) and all(p.source == first.source and p.bound == first.bound for _, p in parts):
-        columns = [f"{first.bound[key]} AS {_quoted(key)}" for key in keys]
-        columns += [f"SUM({p.number}) AS {_quoted(name)}" for name, (_, p) in zip(values, parts, strict=True)]
+    if len(parts) == len(columns) and all(p.source == first.source and p.bound == first.bound for _, p in parts):
+        shown = [f"{first.bound[key]} AS {_quoted(key)}" for key in keys]
+        for (name, how, _), (_, part) in zip(columns, parts, strict=True):
+            end, _, variable = how.partition(" ")
+            value = f"{end}({part.bound[variable]})" if how else f"SUM({part.number})"
+            shown.append(f"{value} AS {_quoted(name)}")
         group = f" GROUP BY {', '.join(first.bound[key] for key in keys)}" if keys else ""
-        return f"SELECT {', '.join(columns)} {first.source}{group}"
+        return f"SELECT {', '.join(shown)} {first.source}{group}"
+
+    def cell(at: int, index: int, part: _Parts) -> str:
+        how = columns[at][1]
+        if at != index:
+            return "NULL" if how else "0"
+        return part.bound[how.partition(" ")[2]] if how else part.number
+
     selects = [
         "SELECT "
         + ", ".join(
             [f"{part.bound[key]} AS {_quoted(key)}" for key in keys]
-            + [f"{part.number if at == index else '0'} AS {_quoted(name)}" for at, name in enumerate(values)]
+            + [f"{cell(at, index, part)} AS {_quoted(name)}" for at, (name, _, _) in enumerate(columns)]
         )
         + f" {part.source}"
         for index, part in parts
     ]
-    totals = ", ".join(f"SUM({_quoted(name)}) AS {_quoted(name)}" for name in values)
+    totals = ", ".join(
+        f"{how.partition(' ')[0] or 'SUM'}({_quoted(name)}) AS {_quoted(name)}" for name, how, _ in columns
+    )
     group = f" GROUP BY {named}" if keys else ""
     return f"SELECT {named + ', ' if named else ''}{totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
-
-
-def _summands(body: Term) -> tuple[Term, ...]:
-    return body.parts if isinstance(body, Sum) and _has_relation(body) else (body,)
 
 
 class _Parts:
     """One monomial as the pieces of a SELECT: where its variables come from, its FROM and WHERE, its number."""
 
-    def __init__(self, part: Term, tables: Mapping[str, Table]) -> None:
-        self.bound: dict[str, str] = {}
+    def __init__(self, monomial: Monomial, context: _Context) -> None:
+        self.bound: dict[str, str] = dict(context.outer)
         self.not_null: set[str] = set()
-        froms: list[str] = []
-        wheres: list[str] = []
-        numbers: list[str] = []
-        for index, factor in enumerate(part.parts if isinstance(part, Product) else (part,)):
+        self._froms: list[str] = []
+        self._wheres: list[str] = []
+        numbers = [] if monomial.coefficient == 1 else [str(monomial.coefficient)]
+        for index, factor in enumerate(readable(monomial.factors, frozenset(context.outer), context.derived)):
+            alias = f"{context.prefix}{index}"
             match factor:
                 case Relation(name, variables):
-                    alias = f"t{index}"
-                    froms.append(f"{_quoted(name)} {alias}")
-                    for variable, column in zip(variables, tables[name].columns, strict=True):
-                        place = f"{alias}.{_quoted(column.name)}"
-                        known = self.bound.setdefault(variable, place)
-                        if known != place:
-                            safe = column.not_null or variable in self.not_null
-                            wheres.append(f"{known} {'=' if safe else 'IS NOT DISTINCT FROM'} {place}")
-                        if column.not_null:
-                            self.not_null.add(variable)
+                    what = context.derived.get(name)
+                    if what is None:
+                        self._from(_quoted(name), alias, variables, context.tables[name])
+                    else:
+                        inside = replace(context, prefix=f"{alias}_", outer={})
+                        self._from(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
+                case Lift(variable, inner) if variable in self.bound:
+                    self._wheres.append(f"{self.bound[variable]} IS NOT DISTINCT FROM {self.scalar(inner)}")
                 case Lift(variable, inner):
                     self.bound[variable] = self.scalar(inner)
                 case Compare(op, left, right):
-                    wheres.append(self.comparison(op, left, right))
+                    self._wheres.append(self.comparison(op, left, right))
                 case _:
                     numbers.append(self.value(factor))
         self.number = " * ".join(numbers) or "1"
-        self.source = f"FROM {', '.join(froms)}" + (f" WHERE {' AND '.join(wheres)}" if wheres else "")
+        self.source = f"FROM {', '.join(self._froms) or '(SELECT 1) AS one'}"
+        if self._wheres:
+            self.source += f" WHERE {' AND '.join(self._wheres)}"
+
+    def _from(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
+        """Add a table to FROM; a variable that is known already is an equality."""
+        self._froms.append(f"{source} {alias}")
+        for variable, column in zip(variables, table.columns, strict=True):
+            place = f"{alias}.{_quoted(column.name)}"
+            known = self.bound.setdefault(variable, place)
+            if known != place:
+                safe = column.not_null or variable in self.not_null
+                self._wheres.append(f"{known} {'=' if safe else 'IS NOT DISTINCT FROM'} {place}")
+            if column.not_null:
+                self.not_null.add(variable)
 
     def comparison(self, op: str, left: Term, right: Term) -> str:
         """Return a comparison as `Compare` means it: NULL equals NULL."""
@@ -163,8 +207,20 @@ class _Parts:
                 return f"(NOT {self.scalar(arg)})"
             case Apply("neg", (arg,)):
                 return f"(-{self.scalar(arg)})"
+            case Apply("bit_not", (arg,)):
+                return f"(~{self.scalar(arg)})"
             case Apply("in", (arg, *choices)):
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
+            case Apply("float_sum", (total, odd)):
+                return _float_sum(self.scalar(total), self.scalar(odd))
+            case Apply("variance_of" | "deviation_of" as function, (n, s, q, missing)):
+                count, added, squares, freedom = map(self.scalar, (n, s, q, missing))
+                spread = f"CAST({count} * {squares} - {added} * {added} AS DOUBLE) / ({count} * ({count} - {freedom}))"
+                root = f"sqrt({spread})" if function == "deviation_of" else spread
+                return f"CASE WHEN {count} > {freedom} THEN {root} END"
+            case Apply("only_row", (count, value)):
+                several = "error('a sub-query in an expression has several rows')"
+                return f"CASE WHEN {self.scalar(count)} > 1 THEN {several} ELSE {self.scalar(value)} END"
             case Apply(function, (left, right)) if function in _INFIX:
                 return f"({self.scalar(left)} {_INFIX[function]} {self.scalar(right)})"
             case Apply("like" | "ilike" as function, (left, right, escape)):
@@ -175,8 +231,39 @@ class _Parts:
                 return self.value(term)
 
 
-def _has_relation(term: Sum) -> bool:
-    return any(isinstance(f, Relation) for p in term.parts for f in (p.parts if isinstance(p, Product) else (p,)))
+def _float_sum(total: str, odd: str) -> str:
+    """Return SQL's sum from the sum of the finite numbers and the counts of the others (`scalar_number.special`)."""
+    nan, plus, minus = f"({odd}) % {1 << 40}", f"(({odd}) // {1 << 40}) % {1 << 40}", f"({odd}) // {1 << 80}"
+    return (
+        f"CASE WHEN {odd} = 0 THEN {total} WHEN {nan} > 0 OR ({plus} > 0 AND {minus} > 0) THEN CAST('nan' AS DOUBLE) "
+        f"WHEN {plus} > 0 THEN CAST('inf' AS DOUBLE) ELSE CAST('-inf' AS DOUBLE) END"
+    )
+
+
+def _row_sql(what: Derived, atom: Relation, bound: Mapping[str, str], context: _Context) -> str:
+    """Return a query of the rows of a derived relation; one that is a look-up refers to the tables to its left."""
+    given = dict(zip(what.parameters, atom.variables, strict=True))
+    inputs = {name: bound[given[name]] for name in what.inputs}
+    columns = [(each.name, "", monomials(each.term)) for each in what.sums]
+    columns += [(each.name, f"{each.end} {each.variable}", monomials(each.term)) for each in what.ends]
+    inner = f"({_grouped(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
+    names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(name for name, _, _ in columns))}
+    if what.is_lookup:
+        totals = [f"COALESCE(SUM({names[each.name]}), 0) AS {_quoted(each.name)}" for each in what.sums]
+        totals += [f"{each.end}({names[each.name]}) AS {_quoted(each.name)}" for each in what.ends]
+        wanted = [f"{names[key]} IS NOT DISTINCT FROM {bound[given[key]]}" for key in what.keys]
+        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        inner = f"(SELECT {', '.join(totals)} FROM {inner}{where}) {context.prefix}h"
+        names = {name: f"{context.prefix}h.{_quoted(name)}" for name, _, _ in columns}
+        names |= {key: bound[given[key]] for key in what.keys}
+    parts = _Parts(Monomial(1, ()), replace(context, outer=names | inputs))
+    shown = [f"{parts.bound[name]} AS {_quoted(name)}" for name in (*what.keys, *what.inputs)]
+    shown += [f"{parts.scalar(scalar)} AS {_quoted(name)}" for name, scalar in what.columns]
+    tests = what.where.parts if isinstance(what.where, Product) else (what.where,)
+    told = [parts.comparison(test.op, test.left, test.right) for test in tests if isinstance(test, Compare)]
+    where = f" WHERE {' AND '.join(told)}" if told else ""
+    lateral = "LATERAL " if what.is_lookup or inputs else ""
+    return f"{lateral}(SELECT {', '.join(shown) or '1 AS one'} FROM {inner}{where})"
 
 
 def _quoted(name: str) -> str:

@@ -21,6 +21,12 @@ NEGLIGIBLE = 1e-12
 """A sum below this part of Σ|x| is rounding, where the exact columns say that nothing is left."""
 
 
+NOT_FINITE = EvaluationError(
+    "a DOUBLE has grown beyond its range, or was never finite",
+    hint="Scale the numbers or use DECIMAL; infinities and NaN are counted in a column of their own.",
+)
+
+
 def ring(value: Any) -> Any:
     """Return the number that a scalar is in value context; NULL is 0."""
     kind = type(value)
@@ -46,10 +52,7 @@ def finite(value: Any) -> float:
     number = float(value)
     if -INF < number < INF:
         return number + 0.0
-    raise EvaluationError(
-        f"{number} cannot be added: a DOUBLE has grown beyond its range, or was never finite",
-        hint="Scale the numbers or use DECIMAL; infinities and NaN are counted in a column of their own.",
-    )
+    raise EvaluationError(f"{number} cannot be added: {NOT_FINITE.message}", hint=NOT_FINITE.hint)
 
 
 def exact(value: Any) -> Any:
@@ -63,7 +66,7 @@ def exact(value: Any) -> Any:
 
 
 def add_to_cell(cell: Cell, delta: float) -> Cell:
-    """Return `cell` with a finite number added. It never fails; `read_cell` tells of an overflow."""
+    """Return `cell` with a number added. It never fails; `read_cell` tells of an overflow."""
     total, compensation, size = cell
     moved = total + delta
     if abs(total) >= abs(delta):
@@ -83,6 +86,12 @@ def read_cell(cell: Cell) -> float:
     """
     value = cell[0] + cell[1]
     return value if -INF < value < INF else finite(value)
+
+
+def moved(entry: tuple[Any, ...] | None, position: int, delta: Any) -> float:
+    """Return the number that a cell of an entry will have once `delta` is added to it, to the last bit."""
+    cell = ZERO_CELL if entry is None else entry[position]
+    return read_cell(add_to_cell(cell, finite(delta))) if delta else read_cell(cell)
 
 
 def is_rest(cell: Cell) -> bool:

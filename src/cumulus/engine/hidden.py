@@ -1,17 +1,20 @@
-"""Inner sums made independent of where they stand, so that the factors of a product may be put in any order.
+"""Inner sums and ends made independent of where they stand, so that the factors of a product may be put in any order.
 
 An inner sum sees what is bound to the left of it: such a variable becomes part of its group. A variable that it sums
-away is its own: it gets another name if something further right, or another inner sum, has that name.
+away is its own: it gets another name if something further right, or another inner sum, has that name. The same holds
+for an end; it has no group, so what it sees is lifted from itself, which makes it an input.
 """
 
 from __future__ import annotations
 
-from cumulus.algebra.scope import outputs, rename
-from cumulus.algebra.terms import AggSum, Product, Range, Term, product_of, rebuild
+from cumulus.algebra.scope import outputs, own_variable, rename
+from cumulus.algebra.terms import AggSum, End, Lift, Product, Range, Term, Var, product_of, rebuild
 
 
 def separated(term: Term, bound: frozenset[str]) -> Term:
     """Return `term` with bound variables of inner sums in their groups, and hidden ones renamed where names clash.
+
+    Ends need what they see as inputs.
 
     Parameters
     ----------
@@ -24,6 +27,8 @@ def separated(term: Term, bound: frozenset[str]) -> Term:
     >>> inner = AggSum((), MapRead("m", "", (Var("x"),)))
     >>> str(separated(product_of([inner, MapRead("q", "", (Var("x"),))]), frozenset()))
     'SUM[](m[x_1]) * q[x]'
+    >>> str(separated(End("MIN", "x", MapRead("m", "", (Var("g"), Var("x")))), frozenset({"g", "x"})))
+    'MIN[x_1]((g := g) * m[g, x_1])'
     """
     return _Separation(bound | frozenset(outputs(term))).walk(term, bound)
 
@@ -41,14 +46,26 @@ class _Separation:
                     bound = bound.union(outputs(part))
                 return product_of(walked)
             case AggSum(group, inner):
-                seen = [name for name in outputs(inner) if name not in group and name in bound]
-                hidden = [name for name in outputs(inner) if name not in group and name not in bound]
-                names = {name: self._fresh(name) for name in hidden if name in self._taken}
-                self._taken.update(hidden)
-                return AggSum((*group, *seen), self.walk(rename(inner, names), bound))
+                walked_inner = self._inside(inner, bound, frozenset(group))
+                # Also what only sums inside the sum see: they have it in their groups by now.
+                seen = [name for name in outputs(walked_inner) if name not in group and name in bound]
+                return AggSum((*group, *seen), walked_inner)
+            case End():
+                own = own_variable(term, self._taken)
+                self._taken.add(own.variable)
+                walked_inner = self._inside(own.term, bound, frozenset((own.variable,)))
+                marks: list[Term] = [Lift(name, Var(name)) for name in outputs(walked_inner) if name in bound]
+                return End(own.end, own.variable, product_of([*marks, walked_inner]))
             case _:
                 walked_term: Term = rebuild(term, lambda child: self._child(child, bound))
                 return walked_term
+
+    def _inside(self, inner: Term, bound: frozenset[str], shown: frozenset[str]) -> Term:
+        """Walk the term of a sum or end; what it binds beside `shown` and `bound` is hidden."""
+        hidden = [name for name in outputs(inner) if name not in shown and name not in bound]
+        names = {name: self._fresh(name) for name in hidden if name in self._taken}
+        self._taken.update(hidden)
+        return self.walk(rename(inner, names), bound)
 
     def _child(self, child: Term | Range, bound: frozenset[str]) -> Term | Range:
         if isinstance(child, Range):

@@ -12,14 +12,19 @@ from typing import Any
 
 from cumulus.algebra.scalar_code import Pool, canonical
 from cumulus.algebra.scope import maps_of
+from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
-from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite
+from cumulus.catalog.types import SqlType, coerce
+from cumulus.engine.attempts import FAILED
+from cumulus.engine.failures import ErrorLog, Failures
+from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.protocol import Changes, Key, Stored, Values
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
-from cumulus.errors import EvaluationError, UnknownNameError, UsageError
+from cumulus.errors import EvaluationError, UnknownNameError, UsageError, ValidationError
 from cumulus.m3.dataflow import maps_of_view
+from cumulus.m3.declarations import initial_problems
 from cumulus.m3.program import MapDef, On, Program, Statement
 
 _NUMBERS = itertools.count(1)
@@ -33,21 +38,29 @@ class Interpreter:
     program
         Any M3 program.
     functions
-        A user's scalar functions by name.
+        The user's scalar functions that it calls: a list of them, or by name.
 
     Raises
     ------
+    MissingFunctionError
+        If one that the program declares is not given.
     ValidationError
-        If the program cannot be run: unbound variables, unknown maps or functions, DOUBLE columns without a COUNT.
+        If the program cannot be run: unbound variables, unknown maps or functions, DOUBLE columns without a COUNT,
+        entries that do not fit their map.
+
+    Notes
+    -----
+    Maps open with the entries that their definitions start with; whatever is loaded or restored replaces them.
     """
 
-    def __init__(self, program: Program, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
+    def __init__(self, program: Program, functions: Functions | None = None) -> None:
         self.program = program
-        self._functions = dict(functions or {})
+        self._functions = runnable(program.functions, given_functions(functions))
         self._stores = _stores(program)
         self._filename = f"<m3 program {next(_NUMBERS)}>"
         self._watched: dict[str, None] = {}
         self._is_open = False
+        self._failures = Failures(program)
         self._generate()
         self._float_columns = {
             relation.name: tuple(
@@ -67,12 +80,19 @@ class Interpreter:
             for target in self._module.assigned
         }
         self._stale = set(self._module.assigned)
+        self._computed: set[str] = set()
+        """The `:=` maps that the open transaction has computed."""
+        for definition in program.maps:
+            if definition.initial:
+                self._stores[definition.name].load(_typed(definition))
         self._assign_first()
 
     def _generate(self) -> None:
         pool = Pool(self._functions)
         self._module = ModuleCoder(self.program, self._stores, pool).write()
+        self._failures.locate(self._module.sites.places())
         names = pool.names
+        names[FAILED] = self._failures.failed
         for store in self._stores.values():
             names[store.name] = store.entries
             names[f"{store.name}_undo"] = store.undo
@@ -88,12 +108,38 @@ class Interpreter:
         for (on, relation), name in self._module.triggers.items():
             match on:
                 case On.INSERT:
-                    self._handlers[1, relation] = names[name]
+                    self._handlers[1, relation] = self._blaming(name, names[name], 1, relation)
                 case On.DELETE:
-                    self._handlers[-1, relation] = names[name]
+                    self._handlers[-1, relation] = self._blaming(name, names[name], -1, relation)
                 case On.BATCH:
-                    self._batches[relation] = names[name]
+                    self._batches[relation] = self._blaming_batch(name, names[name], relation)
         self._assign = {target: (names[name], columns) for target, (name, columns) in self._module.assigned.items()}
+
+    def _blaming(self, name: str, handler: Callable[..., None], sign: int, relation: str) -> Callable[..., None]:
+        """Return a handler that tells which event the failures in it come from; one that cannot fail as it is."""
+        if name not in self._module.fallible:
+            return handler
+        pending, blame = self._failures.pending, self._failures.blame
+
+        def fire(*row: Any) -> None:
+            handler(*row)
+            if pending:
+                blame(sign, relation, row)
+
+        return fire
+
+    def _blaming_batch(
+        self, name: str, handler: Callable[[Mapping[Row, int]], None], relation: str
+    ) -> Callable[[Mapping[Row, int]], None]:
+        if name not in self._module.fallible:
+            return handler
+
+        def fire(changes: Mapping[Row, int]) -> None:
+            handler(changes)
+            if self._failures.pending:
+                self._failures.blame_batch(relation, changes)
+
+        return fire
 
     @property
     def source(self) -> str:
@@ -116,13 +162,11 @@ class Interpreter:
         for name in self._watched:
             store = self._stores[name]
             if store.undo:
-                try:
-                    found = store.changes()
-                except EvaluationError as problem:
-                    raise self._told(problem, name, None) from problem
+                found = store.changes()
                 if found:
                     changes[name] = found
         self._close()
+        self._failures.commit()
         return changes
 
     def rollback(self) -> None:
@@ -131,13 +175,20 @@ class Interpreter:
         for store in self._stores.values():
             if store.undo:
                 store.rollback()
-        self._stale = set(self._assign)
+        self._stale |= self._computed
+        self._computed.clear()
+        self._failures.rollback()
         self._is_open = False
+
+    def take_errors(self) -> ErrorLog:
+        """Return the errors of the transactions committed since the last call; see `Engine.take_errors`."""
+        return self._failures.take()
 
     def _close(self) -> None:
         for store in self._stores.values():
             if store.undo:
                 store.undo.clear()
+        self._computed.clear()
         self._is_open = False
 
     def on_event(self, sign: int, relation: str, row: Row) -> None:
@@ -149,7 +200,7 @@ class Interpreter:
             return
         try:
             handler(*row)
-        except Exception as problem:  # a user's function may raise anything
+        except Exception as problem:
             raise self._blamed(problem, (sign, relation, row)) from problem
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
@@ -174,7 +225,7 @@ class Interpreter:
             changes = _canonical_rows(changes)
         try:
             handler(changes)
-        except Exception as problem:  # a user's function may raise anything
+        except Exception as problem:
             raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
 
     def _one_by_one(self, relation: str, changes: Mapping[Row, int]) -> None:
@@ -199,27 +250,34 @@ class Interpreter:
                 continue
             store = self._stores[target]
             try:
-                store.replace(_assembled(store, columns, function()))
-            except Exception as problem:  # a user's function may raise anything
+                contents, grown = _assembled(store, columns, function())
+            except Exception as problem:
                 raise self._blamed(problem, None, target) from problem
-            self._stale.discard(target)
+            store.replace(contents)
+            for column in grown:
+                self._failures.failed(self._module.sites.of((target, column)), NOT_FINITE)
+            if self._failures.pending:
+                self._failures.blame(0, "", None)
+            self._computed.add(target)
+        self._stale -= self._computed
 
     def _assign_first(self) -> None:
-        """Give `:=` maps their value for empty tables; one that has none yet is computed at the first commit."""
+        """Give `:=` maps their value for empty tables; what fails in it is told by the first transaction."""
         if not self._assign:
             return
         self.begin()
-        try:
-            self._run_assignments()
-        except EvaluationError:
-            self.rollback()
-        else:
-            self._close()
+        self._run_assignments()
+        failed = self._failures.has_open
+        self._close()
+        if failed:
+            self._failures.rollback()
+            self._stale |= self._assign.keys()
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
     def _blamed(self, problem: Exception, event: Any, target: str = "") -> EvaluationError:
-        """Return `problem` as the error of the statement whose code raised it."""
+        """Return what code did not catch where it evaluates, as the error of the statement that it belongs to."""
+        self._failures.pending.clear()
         statement = self._statement_at(problem.__traceback__)
         target = statement.map if statement is not None else target
         return self._told(problem, target, event)
@@ -268,6 +326,11 @@ class Interpreter:
         """Return the values of an entry, None if it does not exist."""
         store = self.store(map)
         return store.values(store.entries.get(store.pack_key(key)))
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Engine.end`."""
+        self.add_index(map, tuple(place for place in range(self.store(map).width) if place != axis))
+        return self.store(map).end(end, axis, others, column)
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
@@ -325,6 +388,22 @@ def _stores(program: Program) -> dict[str, Store]:
     return stores
 
 
+def _typed(definition: MapDef) -> Iterator[tuple[Key, Values]]:
+    """Yield the entries that a map has from the start, keys as their columns have them where they fit."""
+    for problem in initial_problems(definition):
+        raise ValidationError(f"map {definition.name}: {problem.message}", hint=problem.hint)
+
+    def key(value: Any, sql_type: SqlType | None) -> Any:
+        try:
+            return value if sql_type is None else coerce(value, sql_type)
+        except (TypeError, ValueError):
+            return value  # a computed key beyond its type, as events make them, too
+
+    types = [column.type for column in definition.keys]
+    for values, numbers in definition.initial:
+        yield tuple(map(key, values, types)), numbers
+
+
 def _canonical_rows(changes: Mapping[Row, int]) -> dict[Row, int]:
     rows: dict[Row, int] = {}
     for row, count in changes.items():
@@ -333,13 +412,18 @@ def _canonical_rows(changes: Mapping[Row, int]) -> dict[Row, int]:
     return {row: count for row, count in rows.items() if count}
 
 
-def _assembled(store: Store, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]) -> dict[Any, Any]:
-    """Return the packed contents of a map from one dict of sums per value column."""
+def _assembled(
+    store: Store, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
+) -> tuple[dict[Any, Any], set[str]]:
+    """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""
     if store.flat:
-        return {key: value for key, number in groups[0].items() if (value := exact(number))}
+        return {key: number for key, number in groups[0].items() if number}, set()
     contents: dict[Any, list[Any]] = {}
+    grown: set[str] = set()
     for column, sums in zip(columns, groups, strict=True):
         for key, number in sums.items():
             entry = contents.setdefault(key, list(store.zero))
-            entry[column] = add_to_cell(ZERO_CELL, finite(number)) if column in store.floats else exact(number)
-    return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}
+            entry[column] = add_to_cell(ZERO_CELL, float(number)) if column in store.floats else number
+            if column in store.floats and not -INF < float(number) < INF:
+                grown.add(store.definition.values[column].name)
+    return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}, grown

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cumulus.algebra import terms
 from cumulus.algebra.scalar_code import Code, Pool
-from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
+from cumulus.catalog.types import DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine import floats
 from cumulus.engine.writer import Writer
 from cumulus.errors import ValidationError
@@ -85,6 +85,8 @@ def product(values: Sequence[Value], pool: Pool) -> Value:
     if len(values) == 1:
         return values[0]
     kind = max(value.kind for value in values)
+    scales = [_scale(value) for value in values]
+    found = None if None in scales else _exact_type(sum(scale for scale in scales if scale is not None))
     if kind is NumberKind.ANY:
         times = pool.bind(terms.multiply, "multiply")
         text = values[0].text
@@ -92,7 +94,21 @@ def product(values: Sequence[Value], pool: Pool) -> Value:
             text = f"{times}({text}, {value.text})"
         return Value(text, kind)
     texts = [_met(value, kind) for value in values]
-    return Value(f"({' * '.join(texts)})", kind)
+    return Value(f"({' * '.join(texts)})", kind, found)
+
+
+def _scale(value: Value) -> int | None:
+    """Return the scale of an exact number of a known type."""
+    if value.type is not None and value.type.is_exact:
+        return value.type.scale
+    return 0 if value.kind is NumberKind.INT else None
+
+
+def _exact_type(scale: int) -> SqlType | None:
+    """Return the type of exact numbers of a scale."""
+    if scale > MAX_PRECISION:
+        return None
+    return decimal(MAX_PRECISION, scale) if scale else HUGEINT
 
 
 def _met(value: Value, kind: NumberKind) -> str:
@@ -126,6 +142,12 @@ class Accumulator:
     def only(self) -> tuple[int, Value] | None:
         """Return the place and value of the only line, None if there are more or none."""
         return self._lines[0] if len(self._lines) == 1 else None
+
+    @property
+    def type(self) -> SqlType | None:
+        """The type of the sum, if the types of all its values are known and exact."""
+        scales = [_scale(value) for _, value in self._lines]
+        return None if None in scales else _exact_type(max((s for s in scales if s is not None), default=0))
 
     def finish(self) -> NumberKind:
         """Write the lines; return the kind of the sum."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.terms import Number
 from cumulus.catalog.events import Row
+from cumulus.engine.failures import ErrorLog
 from cumulus.m3.program import Program
 
 Key: TypeAlias = tuple[Any, ...]
@@ -31,27 +32,27 @@ class Engine(Protocol):
         ...
 
     def commit(self) -> Changes:
-        """Run the `:=` statements and close the transaction; return what changed in the watched maps.
-
-        Raises
-        ------
-        EvaluationError
-            From a `:=` statement; the transaction is still open and must be rolled back.
-        """
+        """Run the `:=` statements and close the transaction; return what changed in the watched maps."""
         ...
 
     def rollback(self) -> None:
-        """Close the transaction and restore every entry as it was when it was opened, bit for bit."""
+        """Close the transaction and restore every entry as it was when it was opened, bit for bit.
+
+        Its errors are forgotten.
+        """
+        ...
+
+    def take_errors(self) -> ErrorLog:
+        """Return the errors of the transactions committed since the last call; do not change what comes.
+
+        An error is an event that a view could not take in whole: what its statements could not evaluate for some
+        combination of rows counts as 0, and everything else goes on. Deleting the same rows fails, and counts, in the
+        same way, so that nothing stays behind.
+        """
         ...
 
     def on_event(self, sign: int, relation: str, row: Row) -> None:
-        """Fire `ON +relation` or `ON -relation`, inside a transaction.
-
-        Raises
-        ------
-        EvaluationError
-            Naming view or map and the event. Nothing of this event is applied; the transaction goes on.
-        """
+        """Fire `ON +relation` or `ON -relation`, inside a transaction."""
         ...
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
@@ -64,6 +65,13 @@ class Engine(Protocol):
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
+        ...
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
+
+        The first call for a map and axis makes an index of the slices, which is kept from then on; `find` may use it.
+        """
         ...
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:

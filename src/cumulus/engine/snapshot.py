@@ -96,7 +96,7 @@ def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, di
             return array_of(values, sql_type), None
         except (pa.ArrowException, OverflowError):
             pass  # a computed key beyond its type: kept as text, exactly
-    return pa.array([_to_text(value) for value in values], pa.string()), _TEXT
+    return pa.array([to_text(value) for value in values], pa.string()), _TEXT
 
 
 def _numbers(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes] | None]:
@@ -107,7 +107,7 @@ def _numbers(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes] | None
     scale = max(max(-_exponent(value), 0) for value in decimals)
     digits = max(max(value.adjusted() + 1, 1) for value in decimals) + scale
     if digits > _MOST_DIGITS:
-        return pa.array([_to_text(value) for value in values], pa.string()), _TEXT
+        return pa.array([to_text(value) for value in values], pa.string()), _TEXT
     kind = pa.decimal128(38, scale) if digits <= 38 and scale <= 38 else pa.decimal256(_MOST_DIGITS, scale)
     return pa.array(decimals, kind), None
 
@@ -121,7 +121,7 @@ def _exponent(value: Decimal) -> int:
 def _read_column(table: pa.Table, name: str, sql_type: SqlType | None) -> list[Any]:
     column = table.column(name)
     if table.schema.field(name).metadata == _TEXT:
-        return [_from_text(text) for text in column.to_pylist()]
+        return [from_text(text) for text in column.to_pylist()]
     values = values_of(column, sql_type)
     if values is None:
         raise ValueError(f"column {name} is {column.type}, not {sql_type}")
@@ -138,7 +138,7 @@ def _read_numbers(table: pa.Table, name: str) -> list[Any]:
     return values
 
 
-def _to_text(value: Any) -> str | None:
+def to_text(value: Any) -> str | None:
     """Return a value as text with a letter for its type."""
     match value:
         case None:
@@ -163,7 +163,8 @@ def _to_text(value: Any) -> str | None:
             raise StoreError(f"{value!r} cannot be stored", hint="Keys are values of SQL types.")
 
 
-def _from_text(text: str | None) -> Any:
+def from_text(text: str | None) -> Any:
+    """Return the value that `to_text` has written."""
     if text is None:
         return None
     body = text[1:]

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cumulus.algebra.scalar_code import Code
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import Term
+from cumulus.algebra.terms import MapRead, Range, Sum, Term, sum_of
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
 from cumulus.engine import floats
+from cumulus.engine.failures import Sites
 from cumulus.engine.numbers import NumberKind, Value
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.writer import Writer
 
 if TYPE_CHECKING:
-    from cumulus.engine.values import Setting, TermCoder
+    from cumulus.engine.values import Env, Setting, TermCoder
 
 CHANGES = "changes"
 """The parameter that holds the net change of a batch: row → multiplicity."""
@@ -82,6 +82,27 @@ def map_source(store: Store, column: str, coder: TermCoder) -> Source:
     return Source(store.name, store.definition.keys, store.width == 1, value, not store.flat, sliced)
 
 
+def moved_sum(term: Term, env: Env, coder: TermCoder) -> Value | None:
+    """Write `m[k].s + change` for a DOUBLE column as what the column will be after the change; None for another term.
+
+    A sum of floats depends on how it came to be, so a statement that looks ahead must add as the map will.
+    """
+    parts = term.parts if isinstance(term, Sum) else ()
+    for part in parts:
+        if not isinstance(part, MapRead):
+            continue
+        store = coder.store(part.map)
+        position = store.definition.column_index(part.column)
+        if position not in store.floats or any(isinstance(key, Range) for key in part.keys):
+            continue
+        change = coder.closed(sum_of(other for other in parts if other is not part), env, hint="change")
+        keys = [coder.scalar(key, env).text for key in part.keys if not isinstance(key, Range)]
+        key = keys[0] if store.width == 1 else f"({', '.join(keys)}{',' if len(keys) == 1 else ''})"
+        name = coder.pool.bind(floats.moved, "moved")
+        return Value(f"{name}({store.name}.get({key}), {position}, {change.text})", NumberKind.FLOAT)
+    return None
+
+
 def batch_source(columns: tuple[Column, ...], coder: TermCoder) -> Source:
     """Return the net change that the trigger is fired with."""
 
@@ -140,68 +161,42 @@ class Shared:
         Begins the names of the functions.
     takes_changes
         Whether the functions get the net change.
+    sites
+        Where failures in the functions come from.
     """
 
-    def __init__(self, prefix: str, takes_changes: bool) -> None:
+    def __init__(self, prefix: str, takes_changes: bool, sites: Sites) -> None:
+        self._sites = sites
         self.functions: list[tuple[str, Writer]] = []
         self._prefix = prefix
         self._argument = CHANGES if takes_changes else ""
-        self._known: dict[Term, tuple[str, tuple[Column, ...], NumberKind]] = {}
+        self._known: dict[Term, tuple[str, tuple[Column, ...], NumberKind, int]] = {}
 
     def source(self, term: Term, coder: TermCoder, new_coder: Callable[[Writer], TermCoder]) -> Source:
         """Return the value of `term`, computed before if it was needed before in this firing."""
         if term not in self._known:
             self._known[term] = self._write(term, coder.setting, coder.writer.about, new_coder)
-        function, columns, kind = self._known[term]
+        function, columns, kind, site = self._known[term]
+        self._sites.used(site, coder.writer.site)
         name = coder.writer.lazy(term, "shared")
         coder.writer.line(f"if {name} is None: {name} = {function}({self._argument})")
         return group_source(name, columns, kind, coder)
 
     def _write(
         self, term: Term, setting: Setting, about: Any, new_coder: Callable[[Writer], TermCoder]
-    ) -> tuple[str, tuple[Column, ...], NumberKind]:
+    ) -> tuple[str, tuple[Column, ...], NumberKind, int]:
         function = f"{self._prefix}_shared_{len(self.functions) + 1}"
         writer = Writer(setting.taken)
         self.functions.append((f"def {function}({self._argument}):", writer))
-        writer.about = about
+        writer.about, writer.site = about, self._sites.shared()
         coder = new_coder(writer)
         free = outputs(term)
         if free:
-            writer.line("groups = {}")
-            source = coder.group_into("groups", term, free, {})
-            writer.line("return groups")
-            return function, source.columns, source.value("").kind
+            groups = writer.fresh("groups")
+            writer.line(f"{groups} = {{}}")
+            source = coder.group_into(groups, term, free, {})
+            writer.line(f"return {groups}")
+            return function, source.columns, source.value("").kind, writer.site
         value = coder.closed(term, {}, inline=True)
         writer.line(f"return {value.text}")
-        return function, (), value.kind
-
-
-def write_end(
-    writer: Writer, source: Source, store: Store, axis: int, bound: list[str], less: str, *, least: bool
-) -> Code:
-    """Write the search for the least or greatest key of a slice; return the variable that holds it, None if none.
-
-    Parameters
-    ----------
-    axis
-        The place of the key that is searched.
-    bound
-        The other keys, as code.
-    less
-        What the module calls the order of SQL values.
-    """
-    found, key, here = writer.fresh("end"), writer.fresh("key"), writer.fresh("here")
-    writer.line(f"{found} = None")
-    places = tuple(place for place in range(source.width) if place != axis)
-    over = source.text
-    if places:
-        part = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"
-        over = f"{source.slice(places)}.get({part}, ())"
-    with writer.block(f"for {key} in {over}:"):
-        if store.count is not None and not store.flat:
-            writer.line(f"if not {source.text}[{key}][{store.count}]: continue")
-        writer.line(f"{here} = {key if source.is_bare else f'{key}[{axis}]'}")
-        order = f"{here}, {found}" if least else f"{found}, {here}"
-        with writer.block(f"if {here} is not None and ({found} is None or {less}({order})):"):
-            writer.line(f"{found} = {here}")
-    return Code(found, source.columns[axis].type, True)
+        return function, (), value.kind, writer.site

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from cumulus.algebra.order import end_of
 from cumulus.algebra.scalar_code import canonical
 from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite, is_rest, read_cell
-from cumulus.errors import ValidationError
+from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import MapDef
 
 Positions = tuple[int, ...]
@@ -123,10 +124,16 @@ class Store:
             entry = self.entries.get(packed)
             if entry is before:
                 continue
-            old, new = self.values(before), self.values(entry)
+            old, new = self._shown(before), self._shown(entry)
             if old != new:
                 found[self.unpack_key(packed)] = (old, new)
         return found
+
+    def _shown(self, entry: Any) -> tuple[Any, ...] | None:
+        try:
+            return self.values(entry)
+        except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
+            return None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -189,6 +196,21 @@ class Store:
             part = packed[positions[0]] if len(positions) == 1 else tuple(packed[place] for place in positions)
             index.setdefault(part, {})[packed] = None
         self.indexes[positions] = index
+
+    def end(self, end: str, axis: int, others: tuple[Any, ...], column: int | None) -> Any:
+        """Return the least or greatest key at `axis` of the existing entries with `others` at all other positions."""
+        positions = tuple(place for place in range(self.width) if place != axis)
+        wanted = tuple(map(canonical, others))
+        candidates: Iterable[Any] = self.entries
+        if positions:
+            candidates = self.indexes[positions].get(wanted[0] if len(wanted) == 1 else wanted, ())
+        if not self.flat:
+            candidates = (packed for packed in candidates if self._counts(packed, column))
+        return end_of(end, candidates if self.width == 1 else (packed[axis] for packed in candidates))
+
+    def _counts(self, packed: Any, column: int | None) -> bool:
+        values = self.values(self.entries[packed])
+        return values is not None and (column is None or bool(values[column]))
 
     def find(self, positions: Positions, values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         """Iterate over the keys of existing entries with `values` at `positions`."""

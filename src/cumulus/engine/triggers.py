@@ -1,13 +1,12 @@
 """A whole program as one Python module: a function per trigger, per `:=` map and per indexed map.
 
-A trigger's function works in stages, so that every `+=` reads the state before the event and a failure leaves nothing
-behind:
+A trigger's function works in stages, so that every `+=` reads the state before the event:
 
 1. what the statements add is computed, into variables (all keys bound) or dicts (loops);
 2. statements that loop, cannot fail, and write a map that no statement still to be computed reads, add while they loop;
 3. the changes of stage 1 are added.
 
-Only stage 1 can raise.
+Only stage 1 evaluates what can fail, and catches it where it fails: see `cumulus.engine.attempts`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Apply, Cast, Range, Term, children
 from cumulus.catalog.schema import Column
 from cumulus.engine import floats
+from cumulus.engine.attempts import FAILED, PROBLEM, bounded, report
+from cumulus.engine.failures import Sites
 from cumulus.engine.hidden import separated
 from cumulus.engine.numbers import NumberKind, Value, product
 from cumulus.engine.sources import CHANGES, Shared
 from cumulus.engine.storage import Store
-from cumulus.engine.values import Env, Setting, TermCoder
+from cumulus.engine.values import Env, Fit, Setting, TermCoder
 from cumulus.engine.writer import Writer, identifier
 from cumulus.errors import ValidationError
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -48,16 +49,32 @@ class Module:
     assigned
         Map → name of the function that computes its `:=` statements, in the order in which they must run, with the
         value columns that they give.
+    sites
+        What the failures that the code reports concern.
+    fallible
+        The functions that report failures.
     """
 
     lines: list[Line] = field(default_factory=list)
     triggers: dict[tuple[On, str], str] = field(default_factory=dict)
     assigned: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    sites: Sites = field(default_factory=Sites)
+    fallible: set[str] = field(default_factory=set)
 
     @property
     def source(self) -> str:
         """The text."""
         return "\n".join(text for text, _ in self.lines) + "\n"
+
+    def add(self, name: str, head: str, writer: Writer, shared: Shared, about: Any = None) -> None:
+        """Take a function, after those for the shared terms that it calls."""
+        for shared_head, inner in shared.functions:
+            self.lines += [(shared_head, about), *inner.written(), ("", None)]
+        self.lines += [(head, None), *writer.written(), ("", None)]
+        if any(
+            FAILED in text for each in (writer, *(each for _, each in shared.functions)) for _, text, _ in each.lines
+        ):
+            self.fallible.add(name)
 
 
 class ModuleCoder:
@@ -69,7 +86,7 @@ class ModuleCoder:
         self._pool = pool
         self._kept = dict(program.kept)
         self._names: set[str] = set()
-        self._taken = {CHANGES}
+        self._taken = {CHANGES, PROBLEM}
         for store in stores.values():
             self._taken |= {store.name, f"{store.name}_undo", f"enter_{store.name}", f"leave_{store.name}"}
 
@@ -109,8 +126,9 @@ class ModuleCoder:
         self._names.add(name)
         return name
 
-    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]]) -> Setting:
-        return Setting(self._pool, self._stores, self._kept, batch, Shared(name, bool(batch)), self._taken)
+    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: Module) -> Setting:
+        shared = Shared(name, bool(batch), module.sites)
+        return Setting(self._pool, self._stores, self._kept, batch, shared, self._taken)
 
     def _columns(self, trigger: Trigger) -> tuple[Column, ...]:
         """Return the columns of the trigger's relation; unknown types if it is not declared."""
@@ -129,11 +147,11 @@ class ModuleCoder:
         columns = self._columns(trigger)
         writer = Writer(self._taken)
         if trigger.on is On.BATCH:
-            setting = self._setting(name, {trigger.relation: columns})
+            setting = self._setting(name, {trigger.relation: columns}, module)
             env: Env = {}
             head = f"def {name}({CHANGES}):"
         else:
-            setting = self._setting(name, {})
+            setting = self._setting(name, {}, module)
             env = {}
             for variable, column in zip(trigger.variables, columns, strict=True):
                 text = writer.fresh(variable)
@@ -141,44 +159,51 @@ class ModuleCoder:
                 if column.type is None or column.type.is_float:
                     writer.line(f"{text} = {self._pool.bind(canonical, 'canonical')}({text})")
             head = f"def {name}({', '.join(env[variable].text for variable in trigger.variables)}):"
-        coder = _StatementCoder(TermCoder(setting, writer), _all_exact(columns))
+        coder = _StatementCoder(TermCoder(setting, writer), module.sites, _all_exact(columns))
         coder.write([_separated(s, env) for s in trigger.statements if s.op == "+="], env)
-        for shared_head, shared in setting.shared.functions:
-            module.lines += [(shared_head, None), *shared.written(), ("", None)]
-        module.lines += [(head, None), *writer.written(), ("", None)]
+        module.add(name, head, writer, setting.shared)
 
     def _assignment(self, target: str, statements: list[Statement], name: str, module: Module) -> tuple[int, ...]:
         """Write the function that returns the new contents of a `:=` map, one dict per value column."""
-        setting = self._setting(name, {})
+        setting = self._setting(name, {}, module)
         writer = Writer(self._taken)
         coder = TermCoder(setting, writer)
+        statement_coder = _StatementCoder(coder, module.sites, False)
         store = coder.store(target)
         columns, groups = [], []
         for statement in (_separated(statement, {}) for statement in statements):
-            writer.about = statement
+            statement_coder.begin(statement)
+            fit = statement_coder.fit(statement)
             columns.append(store.definition.column_index(statement.column))
             groups.append(writer.fresh(statement.column or "groups"))
             writer.line(f"{groups[-1]} = {{}}")
             if statement.keys:
-                coder.group_into(groups[-1], statement.term, statement.keys, {})
+                coder.group_into(groups[-1], statement.term, statement.keys, {}, fit)
             else:
-                value = coder.closed(statement.term, {})
+                value = coder.closed(statement.term, {}, fit=fit)
                 writer.line(f"{groups[-1]}[()] = {value.text}")
         writer.line(f"return ({', '.join(groups)},)")
-        for shared_head, shared in setting.shared.functions:
-            module.lines += [(shared_head, statements[0]), *shared.written(), ("", None)]
-        module.lines += [(f"def {name}():", None), *writer.written(), ("", None)]
+        module.add(name, f"def {name}():", writer, setting.shared, statements[0])
         return tuple(columns)
 
 
 class _StatementCoder:
     """Writes the `+=` statements of one trigger."""
 
-    def __init__(self, coder: TermCoder, exact_columns: bool) -> None:
+    def __init__(self, coder: TermCoder, sites: Sites, exact_columns: bool) -> None:
         self._coder = coder
+        self._sites = sites
         self._writer = coder.writer
         self._pool = coder.pool
         self._exact_columns = exact_columns
+
+    def begin(self, statement: Statement) -> None:
+        """Say that the lines that follow belong to a statement."""
+        self._writer.about = statement
+        self._writer.site = self._site(statement.map, self._column(statement))
+
+    def _site(self, target: str, column: int) -> int:
+        return self._sites.of((target, self._coder.store(target).definition.values[column].name))
 
     def write(self, statements: list[Statement], env: Env) -> None:
         """Write the three stages."""
@@ -186,18 +211,18 @@ class _StatementCoder:
         points: dict[tuple[str, tuple[str, ...]], dict[int, list[str]]] = {}
         later: list[tuple[Statement, str]] = []
         for statement in statements:
-            self._writer.about = statement
-            if statement in direct:
+            if id(statement) in direct:
                 continue
+            self.begin(statement)
             if all(key in env for key in statement.keys):
-                value = self._coder.closed(statement.term, env, hint="delta")
+                value = self._coder.closed(statement.term, env, hint="delta", fit=self.fit(statement))
                 columns = points.setdefault((statement.map, statement.keys), {})
                 columns.setdefault(self._column(statement), []).append(self._delta(statement, value))
             else:
                 later.append((statement, self._buffered(statement, env)))
         for statement in statements:
-            if statement in direct:
-                self._writer.about = statement
+            if id(statement) in direct:
+                self.begin(statement)
                 self._add_in_loop(statement, env)
         self._writer.about = None
         for (target, keys), columns in points.items():
@@ -207,8 +232,11 @@ class _StatementCoder:
             with self._writer.block(f"for {key}, {delta} in {groups}.items():"), self._writer.block(f"if {delta}:"):
                 self._add(self._coder.store(statement.map), key, {self._column(statement): delta})
 
-    def _direct(self, statements: list[Statement], env: Env) -> list[Statement]:
-        """Return the statements that add while they loop: each of their bindings is one entry of the target."""
+    def _direct(self, statements: list[Statement], env: Env) -> set[int]:
+        """Return (by identity) the statements that add while they loop: each binding is one entry of the target.
+
+        By identity, since of two equal statements one may run before a loop that reads their target, and one not.
+        """
         candidates = [
             statement
             for statement in statements
@@ -216,11 +244,11 @@ class _StatementCoder:
             and variables_of(statement.term) - env.keys() <= set(statement.keys)
             and self._is_total(statement)
         ]
-        chosen: list[Statement] = []
+        chosen: set[int] = set()
         read: set[str] = set()
         for statement in reversed(candidates):  # the last one to loop only has its own reads to respect
             if statement.map not in read | maps_of(statement.term):
-                chosen.append(statement)
+                chosen.add(id(statement))
                 read |= maps_of(statement.term)
         # What is chosen runs after everything else was computed, so only the chosen ones matter to each other.
         return chosen
@@ -239,41 +267,45 @@ class _StatementCoder:
     def _column(self, statement: Statement) -> int:
         return self._coder.store(statement.map).definition.column_index(statement.column)
 
-    def _delta(self, statement: Statement, value: Value) -> str:
-        """Return the name of what a statement adds, checked against the column it goes to."""
-        name = value.text
-        checked = self._checked(statement, Value(name, value.kind))
-        if checked != name:
-            self._writer.line(f"{name} = {checked}")
-        return name
+    def fit(self, statement: Statement) -> Fit:
+        """Return what makes a number fit the column that a statement adds to."""
+        is_float = self._column(statement) in self._coder.store(statement.map).floats
 
-    def _checked(self, statement: Statement, value: Value) -> str:
-        store = self._coder.store(statement.map)
-        if self._column(statement) in store.floats:
-            check = f"{self._pool.bind(floats.finite, 'finite')}({value.text})"
-            if value.kind is NumberKind.FLOAT:
-                self._pool.names.setdefault("_INF", floats.INF)
-                return f"{value.text} if -_INF < {value.text} < _INF else {check}"
-            return check
-        if value.kind is NumberKind.FLOAT:
+        def fit(value: Value) -> Value:
+            if value.kind is NumberKind.ANY and is_float:
+                return Value(f"{self._pool.bind(floats.finite, 'finite')}({value.text})", NumberKind.FLOAT)
+            if value.kind is NumberKind.ANY or (value.kind is NumberKind.FLOAT and not is_float):
+                return value._replace(text=f"{self._pool.bind(floats.exact, 'exact')}({value.text})")
+            return value
+
+        return fit
+
+    def _delta(self, statement: Statement, value: Value) -> str:
+        """Return the name of what a statement adds, as a number of the column it goes to."""
+        if self._as_column(statement, value.kind):
+            self._writer.line(f"{value.text} = float({value.text})")
+        return value.text
+
+    def _as_column(self, statement: Statement, kind: NumberKind) -> bool:
+        """Whether numbers of a kind must still be made floats for the column that they are added to."""
+        if self._column(statement) in self._coder.store(statement.map).floats:
+            return kind is not NumberKind.FLOAT
+        if kind is NumberKind.FLOAT:
             raise ValidationError(
                 f"a DOUBLE is added to {statement.map}, whose column is exact",
                 hint="Declare the value column DOUBLE, with a COUNT column beside it.",
             )
-        if value.kind is NumberKind.ANY:
-            return f"{self._pool.bind(floats.exact, 'exact')}({value.text})"
-        return value.text
+        return False
 
     def _buffered(self, statement: Statement, env: Env) -> str:
         """Compute a statement that loops into a dict; return its name."""
         groups = self._writer.fresh("groups")
         self._writer.line(f"{groups} = {{}}")
-        source = self._coder.group_into(groups, statement.term, statement.keys, env)
-        key, delta = self._writer.fresh("key"), self._writer.fresh("delta")
-        checked = self._checked(statement, Value(delta, source.value("").kind))
-        if checked != delta:
+        source = self._coder.group_into(groups, statement.term, statement.keys, env, self.fit(statement))
+        if self._as_column(statement, source.value("").kind):
+            key, delta = self._writer.fresh("key"), self._writer.fresh("delta")
             with self._writer.block(f"for {key}, {delta} in {groups}.items():"):
-                self._writer.line(f"{groups}[{key}] = {checked}")
+                self._writer.line(f"{groups}[{key}] = float({delta})")
         return groups
 
     def _add_in_loop(self, statement: Statement, env: Env) -> None:
@@ -317,6 +349,9 @@ class _StatementCoder:
         write(f"{old} = {store.name}.get({key})")
         write(f"{store.name}_undo.setdefault({key}, {old})")
         with self._writer.block(f"if {old} is None:"):
+            for column in store.floats:
+                if column in deltas:
+                    self._told(store, column, deltas[column])
             write(f"{store.name}[{key}] = {self._first(store, deltas)}")
             if store.indexes:
                 write(f"enter_{store.name}({key})")
@@ -348,6 +383,12 @@ class _StatementCoder:
     def _cell(self, cell: str, delta: str) -> str:
         return f"{self._pool.bind(floats.add_to_cell, 'add_to_cell')}({cell}, {delta})"
 
+    def _told(self, store: Store, column: int, number: str) -> None:
+        """Write that an overflow of a sum is reported; readers get an error until the entry is gone."""
+        self._writer.site = self._site(store.definition.name, column)
+        problem = self._pool.bind(floats.NOT_FINITE, "not_finite")
+        self._writer.line(f"if not {bounded(number, self._pool)}: {report(self._writer, problem)}")
+
     def _sums(self, store: Store, old: str, deltas: dict[int, str]) -> tuple[str, str]:
         """Write the new value columns; return the test that the entry stays, and the entry."""
         names = [self._writer.fresh(column.name) for column in store.definition.values]
@@ -356,6 +397,7 @@ class _StatementCoder:
             name = names[column]
             if column in store.floats:
                 self._writer.line(f"{name} = {self._cell(name, delta)}")
+                self._told(store, column, f"{name}[0]")
             else:
                 self._writer.line(f"{name} += {delta}")
         is_rest = self._pool.bind(floats.is_rest, "is_rest") if store.floats else ""

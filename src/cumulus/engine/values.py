@@ -2,13 +2,14 @@
 
 A product is a join. Its factors are put in an order in which every one finds its inputs bound: conditions and look-ups
 as early as possible, then the net change of a batch, then slices of maps, whole maps last. What can fail (a division, a
-cast) never moves before a factor that stood left of it. Innermost stands the continuation, usually "add the product".
+cast) never moves before a factor that stood left of it, and where it fails the combination is 0
+(`cumulus.engine.attempts`). Innermost stands the continuation, usually "add the product".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -22,6 +23,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -32,17 +34,21 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
-    children,
 )
 from cumulus.catalog.schema import Column
+from cumulus.engine.attempts import assigned, can_fail, holding, summand
+from cumulus.engine.ends import write_end, write_map_end
 from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
-from cumulus.engine.sources import Shared, Source, batch_source, group_source, map_source, write_end
+from cumulus.engine.order import mentions, next_factor
+from cumulus.engine.sources import CHANGES, Shared, Source, batch_source, group_source, map_source, moved_sum
 from cumulus.engine.storage import Store
 from cumulus.engine.writer import Writer
 from cumulus.errors import ValidationError
 
 Env: TypeAlias = dict[str, Code]
 Then: TypeAlias = Callable[[Env, list[Value]], None]
+Fit: TypeAlias = Callable[[Value], Value]
+"""What makes a number fit the column that it is added to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,12 @@ class TermCoder:
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
-    def closed(self, term: Term, env: Env, *, hint: str = "value", inline: bool = False) -> Value:
+    def closed(
+        self, term: Term, env: Env, *, hint: str = "value", inline: bool = False, fit: Fit | None = None
+    ) -> Value:
         """Write the code of the number that `term` is where `env` binds all its outputs; return it.
 
-        `inline`: an inner sum is written here, shared or not.
+        `inline`: an inner sum is written here, shared or not. `fit` is applied to what is added.
         """
         name = self.writer.fresh(hint)
         start = self.writer.reserve()
@@ -97,8 +105,9 @@ class TermCoder:
         )
 
         def add(_: Env, values: list[Value]) -> None:
-            sums.add(product(values, self.pool))
-            places.append((self.writer.depth, self._loops))
+            with self._summand(values, fit) as value:
+                sums.add(value)
+                places.append((self.writer.depth, self._loops))
 
         loops = self._loops
         self._added(term, env, add, inline)
@@ -108,11 +117,16 @@ class TermCoder:
                 self.writer.fill(single[0], f"{name} = {single[1].text}")
                 return Value(name, single[1].kind, single[1].type)
         self.writer.fill(start, f"{name} = 0")
-        return Value(name, sums.finish())
+        return Value(name, sums.finish(), sums.type)
 
     def scalar(self, term: Term, env: Env) -> Code:
         """Return the code of a scalar; what must be computed before is written."""
         return self._coder(env).code(term)
+
+    def _summand(self, values: list[Value], fit: Fit | None) -> AbstractContextManager[Value]:
+        """Write what one combination adds."""
+        value = product(values, self.pool)
+        return summand(self.writer, self.pool, fit(value) if fit else value)
 
     def _added(self, term: Term, env: Env, then: Then, inline: bool) -> None:
         if inline and isinstance(term, (AggSum, Sum)):
@@ -136,7 +150,7 @@ class TermCoder:
         if not pending:
             then(env, values)
             return
-        chosen = self._choice(pending, env)
+        chosen = next_factor(pending, env, self.setting.batch)
         if chosen is None:
             missing = sorted(inputs(pending[0][1]) - env.keys())
             raise ValidationError(
@@ -147,58 +161,18 @@ class TermCoder:
         if isinstance(chosen[1], Compare):
             # One `if` for all conditions that follow each other: Python allows a hundred levels of indentation.
             tests = [chosen[1]]
-            while (following := self._choice(rest, env)) is not None and isinstance(following[1], Compare):
+            while True:
+                following = next_factor(rest, env, self.setting.batch)
+                if following is None or not isinstance(following[1], Compare):
+                    break
                 tests.append(following[1])
                 rest = [candidate for candidate in rest if candidate is not following]
             coder = self._coder(env)
             conditions = [coder.condition(test) for test in tests]
-            with self._when(conditions[0] if len(tests) == 1 else " and ".join(f"({each})" for each in conditions)):
+            with self._when(" and ".join(f"({each})" for each in conditions) if tests[1:] else conditions[0], env):
                 self._next(rest, env, values, then)
             return
         self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, values + more, then), not rest)
-
-    def _choice(self, pending: list[tuple[int, Term]], env: Env) -> tuple[int, Term] | None:
-        """Return the factor to write next, None if none of those left finds its variables bound."""
-        return min(
-            (candidate for candidate in pending if self._is_ready(candidate, pending, env)),
-            key=lambda candidate: (self._cost(candidate[1], env), candidate[0]),
-            default=None,
-        )
-
-    def _is_ready(self, candidate: tuple[int, Term], pending: list[tuple[int, Term]], env: Env) -> bool:
-        place, term = candidate
-        if not inputs(term) <= env.keys():
-            return False
-        if place == pending[0][0]:
-            return True
-        if _has_lift(term):  # it holds for every value of a variable, so what restricts the variable goes first
-            mine = set(outputs(term)) - env.keys()
-            if any(earlier < place and not mine.isdisjoint(outputs(other)) for earlier, other in pending):
-                return False
-        return not scalar_code.may_raise(term)
-
-    def _cost(self, term: Term, env: Env) -> tuple[int, int]:
-        """Rank a factor that is ready: cheap and selective first."""
-        free = [name for name in outputs(term) if name not in env]
-        match term:
-            case Const() | Var() | Compare():
-                return 0, 0
-            case Lift(_, inner) if not isinstance(inner, (AggSum, Sum, Product, Exists)):
-                return 1, len(free)
-            case Apply() | Cast():
-                return 3, 0
-            case MapRead(_, _, keys) if not free and not any(isinstance(key, Range) for key in keys):
-                return 2, 0
-            case Batch() | Relation() if not free:
-                return 2, 0
-            case Batch() | Relation():
-                return 5, len(free)
-            case MapRead(_, _, keys):
-                return (7 if len(keys) > len(free) else 9), len(free)
-            case _ if not free:
-                return 4, 0
-            case _:
-                return (6 if self._mentions_batch(term) else 8), len(free)
 
     # --- one factor -------------------------------------------------------------------------------------------------
 
@@ -208,11 +182,10 @@ class TermCoder:
                 return  # NULL and 0
             case Const() | Var():
                 then(env, [number_of(self.scalar(term, env), self.pool)])
-            case Apply() | Cast() | MapEnd():
+            case Apply() | Cast() | MapEnd() | End():
                 value = number_of(self.scalar(term, env), self.pool)
                 name = self.writer.fresh("value")
-                self.writer.line(f"{name} = {value.text}")
-                with self._when(name):
+                with holding(self.writer, self.pool, value.text, name=name):
                     then(env, [Value(name, value.kind, value.type)])
             case Compare():
                 raise AssertionError("`_next` writes conditions, all that follow each other at once")
@@ -243,7 +216,7 @@ class TermCoder:
             with self._when(value.text):
                 then(env, [value])
         else:
-            self._scan(self._grouped(term, free, env), tuple(map(Var, free)), env, then)
+            self._scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
 
     def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
         """Write an inner sum where it stands: its bindings are added one by one."""
@@ -261,6 +234,10 @@ class TermCoder:
     def _lift(self, variable: str, inner: Term, env: Env, then: Then) -> None:
         free = [name for name in outputs(inner) if name not in env]
 
+        if variable in env and inner is Var(variable):  # only says that the variable is needed (`hidden`)
+            then(env, [])
+            return
+
         def bind(bound: Env, code: Code) -> None:
             if variable in bound:
                 with self._when(self._coder(bound).compare("=", bound[variable], code)):
@@ -268,17 +245,19 @@ class TermCoder:
                 return
             name = self.writer.fresh(variable)
             text = code.text
-            if code.type is None or code.type.is_float:
+            if code.type is None:
+                text = f"{self.pool.bind(scalar_code.canonical_key, 'canonical_key')}({text})"
+            elif code.type.is_float:
                 text = f"{self.pool.bind(scalar_code.canonical, 'canonical')}({text})"
-            self.writer.line(f"{name} = {text}")
-            then(bound | {variable: code._replace(text=name)}, [])
+            with assigned(self.writer, self.pool, name, text):
+                then(bound | {variable: code._replace(text=name)}, [])
 
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd)):
+        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
             bind(env, self.scalar(inner, env))
         elif not free:
-            bind(env, scalar_of(self.closed(inner, env), self.pool))
+            bind(env, scalar_of(moved_sum(inner, env, self) or self.closed(inner, env), self.pool))
         else:
-            source = self._grouped(inner, free, env)
+            source = self.grouped(inner, free, env)
             self._scan(
                 source, tuple(map(Var, free)), env, lambda bound, values: bind(bound, scalar_of(values[0], self.pool))
             )
@@ -291,7 +270,7 @@ class TermCoder:
             with self._when(self.closed(inner, env).text):
                 then(env, [])
         else:
-            source = self._grouped(inner, free, env)
+            source = self.grouped(inner, free, env)
             self._scan(source, tuple(map(Var, free)), env, lambda bound, _: then(bound, []))
 
     def _base(self, name: str, variables: tuple[str, ...], is_batch: bool, env: Env, then: Then) -> None:
@@ -317,12 +296,24 @@ class TermCoder:
             for place, key in enumerate(keys)
             if not isinstance(key, Range) and not (isinstance(key, Var) and key.name not in env)
         }
+        with ExitStack() as computed:
+            for place, code in bound.items():
+                if can_fail(code.text, self.pool):
+                    bound[place] = code._replace(text=self.writer.fresh("part"))
+                    computed.enter_context(assigned(self.writer, self.pool, bound[place].text, code.text))
+            outside = self.writer.row
+            self._scan_bound(source, keys, bound, env, then)
+            self.writer.row = outside
+
+    def _scan_bound(
+        self, source: Source, keys: tuple[Term | Range, ...], bound: Mapping[int, Code], env: Env, then: Then
+    ) -> None:
         entry = self.writer.fresh("entry")
         if len(bound) == source.width:
-            self.writer.line(
-                f"{entry} = {source.text}.get({source.key_text([bound[i].text for i in range(len(keys))])})"
-            )
+            key = source.key_text([bound[place].text for place in range(len(keys))])
+            self.writer.line(f"{entry} = {source.text}.get({key})")
             with self._when(f"{entry} is not None"):
+                self.writer.row = key if source.text == CHANGES else self.writer.row
                 self._visit(source, entry, env, then)
             return
         places = tuple(sorted(bound))
@@ -335,6 +326,7 @@ class TermCoder:
             header = f"for {key}, {entry} in {source.text}.items():"
         with self.writer.block(header):
             self._loops += 1
+            self.writer.row = key if source.text == CHANGES else self.writer.row
             if places:
                 self.writer.line(f"{entry} = {source.text}[{key}]")
             self._unpack(source, keys, key, env, lambda inner: self._visit(source, entry, inner, then))
@@ -362,7 +354,7 @@ class TermCoder:
                 self.writer.line(f"{name} = {text}")
                 inner[pattern.name] = here._replace(text=name)
         if tests:
-            with self._when(" and ".join(tests)):
+            with self._when(" and ".join(tests), inner):
                 then(inner)
         else:
             then(inner)
@@ -381,26 +373,25 @@ class TermCoder:
         if value.text == entry and not source.may_be_zero:
             then(env, [value])
             return
-        name = entry
-        if value.text != entry:
-            name = self.writer.fresh("value")
-            self.writer.line(f"{name} = {value.text}")
-        with self._when(name):
+        name = entry if value.text == entry else self.writer.fresh("value")
+        with holding(self.writer, self.pool, value.text, name=name):
             then(env, [Value(name, value.kind, value.type)])
 
-    def _when(self, condition: str) -> AbstractContextManager[None]:
-        return self.writer.block(f"if {condition}:")
+    def _when(self, condition: str, env: Env | None = None) -> AbstractContextManager[None]:
+        """Write an `if`; give `env` where variables of unknown type may be compared."""
+        typed = all(code.type is not None for code in (env or {}).values())
+        return holding(self.writer, self.pool, condition, typed=typed)
 
     # --- sums in dicts, shared terms --------------------------------------------------------------------------------
 
-    def _grouped(self, term: Term, free: Sequence[str], env: Env) -> Source:
+    def grouped(self, term: Term, free: Sequence[str], env: Env) -> Source:
         """Write the sums of `term` by the variables in `free` into a dict."""
         name = self.writer.fresh("groups")
         self.writer.line(f"{name} = {{}}")
         return self.group_into(name, term, free, env)
 
-    def group_into(self, name: str, term: Term, free: Sequence[str], env: Env) -> Source:
-        """Write the loops that add `term` by the variables in `free` to the dict `name`."""
+    def group_into(self, name: str, term: Term, free: Sequence[str], env: Env, fit: Fit | None = None) -> Source:
+        """Write the loops that add `term` by the variables in `free` to the dict `name`; `fit` as in `closed`."""
         codes: dict[str, Code] = {}
         keys: list[str] = []
 
@@ -420,8 +411,9 @@ class TermCoder:
                     "", here.type if same else None, here.nullable or bool(before and before.nullable)
                 )
             texts = [bound[variable].text for variable in free]
-            keys.append(texts[0] if len(texts) == 1 else f"({', '.join(texts)})")
-            sums.add(product(values, self.pool))
+            with self._summand(values, fit) as value:
+                keys.append(texts[0] if len(texts) == 1 else f"({', '.join(texts)})")
+                sums.add(value)
 
         self._added(term, env, add, True)
         kind = sums.finish()
@@ -441,7 +433,7 @@ class TermCoder:
         inner = variables_of(term).difference(outputs(term))
         if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
             return False
-        return self._mentions_batch(term) or (self._loops > 0 and not outputs(term))
+        return mentions(term, self.setting.batch) or (self._loops > 0 and not outputs(term))
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = outputs(term)
@@ -453,12 +445,11 @@ class TermCoder:
         with self._when(value.text):
             then(env, [value])
 
-    def _mentions_batch(self, term: Term | Range) -> bool:
-        if isinstance(term, (Batch, Relation)):
-            return term.name in self.setting.batch
-        return any(self._mentions_batch(child) for child in children(term))
-
     # --- scalars ----------------------------------------------------------------------------------------------------
+
+    def compare(self, op: str, left: Code, right: Code) -> str:
+        """Return the comparison of two scalars that are written already."""
+        return self._coder({}).compare(op, left, right)
 
     def _coder(self, env: Env) -> ScalarCoder:
         def lookup(name: str) -> Code:
@@ -469,19 +460,12 @@ class TermCoder:
         return ScalarCoder(self.pool, lookup, lambda term: self._leaf(term, env))
 
     def _leaf(self, term: Term, env: Env) -> Code:
-        """A node of value context inside a scalar is its number; an end of a slice is a key."""
+        """A node of value context inside a scalar is its number; an end is one of its values."""
         if isinstance(term, MapEnd):
-            return self._end(term, env)
+            return write_map_end(term, env, self)
+        if isinstance(term, End):
+            return write_end(term, env, self)
         return scalar_of(self.closed(term, env), self.pool)
-
-    def _end(self, term: MapEnd, env: Env) -> Code:
-        """Write the search for the least or greatest key of a slice."""
-        store = self.store(term.map)
-        source = map_source(store, store.definition.values[0].name, self)
-        axis = term.keys.index(None)
-        bound = [self.scalar(key, env).text for key in term.keys if key is not None]
-        less = self.pool.bind(scalar_code.less, "less")
-        return write_end(self.writer, source, store, axis, bound, less, least=term.end == "MIN")
 
     def store(self, name: str) -> Store:
         """Return the map called `name`; ValidationError if there is none."""
@@ -491,7 +475,3 @@ class TermCoder:
 
     def _plus(self) -> str:
         return self.pool.bind(terms.add, "add")
-
-
-def _has_lift(term: Term | Range) -> bool:
-    return isinstance(term, Lift) or any(_has_lift(child) for child in children(term))

@@ -40,6 +40,10 @@ class Writer:
         self.depth = 1
         self.about: Any = None
         """What the lines written now belong to (a statement), for messages of errors."""
+        self.site = -1
+        """Where a failure in these lines is told to come from; see `cumulus.engine.failures.Sites`."""
+        self.row = ""
+        """The row of the batch that is being looked at, as code; "" if there is none, or not just one."""
         self._taken = set(taken)
         self._lazy: dict[Any, str] = {}
 

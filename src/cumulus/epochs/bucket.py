@@ -1,7 +1,7 @@
 """A bucket: one engine and everything that decides which changes reach it.
 
 A bucket is a function of its state and the packed payloads of an epoch, nothing else: replaying a log of payloads
-gives the same maps, the same quarantine and the same waiting rows. Both hosts rely on that.
+gives the same maps, the same quarantine, the same errors and the same waiting rows. Both hosts rely on that.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
+from cumulus.algebra.user import Functions
 from cumulus.catalog.events import Row
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
-from cumulus.engine.protocol import Engine
+from cumulus.engine.protocol import Changes, Engine
 from cumulus.epochs.changes import (
     Change,
     Key,
@@ -34,10 +34,11 @@ from cumulus.epochs.changes import (
     keyed_moves,
 )
 from cumulus.epochs.packing import unpack
-from cumulus.epochs.plan import Plan, layout_of, parents_first
+from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
 from cumulus.epochs.references import Reference, reference, sees, violations
-from cumulus.errors import EvaluationError
+from cumulus.epochs.view_errors import FailedRow, failed_rows, row_text
+from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 
 LATE_EPOCHS = 10
@@ -59,6 +60,8 @@ class Outcome:
         Rows that were refused.
     views
         Views whose maps changed.
+    errors, error_counts
+        Rows that views could not take in whole: the first of each view, and how many of each.
     """
 
     events: int = 0
@@ -66,6 +69,8 @@ class Outcome:
     waiting: int = 0
     quarantine: list[Rejected] = field(default_factory=list)
     views: set[str] = field(default_factory=set)
+    errors: list[FailedRow] = field(default_factory=list)
+    error_counts: dict[str, int] = field(default_factory=dict)
 
 
 class Bucket:
@@ -78,9 +83,11 @@ class Bucket:
     plan, index
         Which rows live here.
     make_engine
-        Gives an empty engine for a program.
+        Gives an empty engine for a program and the functions that it calls.
     late_epochs
         How many epochs a row may wait for its parent.
+    functions
+        The user's that the program's views call when they are written.
     """
 
     def __init__(
@@ -88,19 +95,21 @@ class Bucket:
         program: Program,
         plan: Plan,
         index: int,
-        make_engine: Callable[[Program], Engine],
+        make_engine: Callable[[Program, Functions | None], Engine],
         late_epochs: int = LATE_EPOCHS,
+        functions: Functions | None = None,
     ) -> None:
         self.program = program
+        self.functions = functions
         self.plan = plan
         self.index = index
         self.late_epochs = late_epochs
-        self.engine = make_engine(layout_of(program, plan).bucket_program(index))
+        self.engine = make_engine(layout_of(program, plan).bucket_program(index, plan.buckets), functions)
         self._order = parents_first(program)
         self._kept = dict(program.kept)
         self._watched: dict[str, set[str]] = {}
         for view in program.views:
-            for name in view.maps:
+            for name in view.reads:
                 self._watched.setdefault(name, set()).add(view.name)
         for name in self._watched:
             self.engine.watch(name)
@@ -208,25 +217,19 @@ class Bucket:
             self._waiting.extend([change] * move.count)
 
     def _fire(self, moves: list[Move], outcome: Outcome) -> None:
-        """Apply moves in one transaction; if a view cannot be computed, find the moves that are to blame."""
+        """Apply moves in one transaction."""
         if not moves:
             return
-        try:
-            changes = self._transaction(moves)
-        except EvaluationError as problem:
-            if len(moves) == 1:
-                self._refuse(Refused(moves[0].cause, f"evaluation: {problem.message}"), outcome)
-                return
-            middle = len(moves) // 2
-            self._fire(moves[:middle], outcome)
-            self._fire(moves[middle:], outcome)
-            return
-        for name in changes:
+        for name in self._transaction(moves):
             outcome.views |= self._watched.get(name, set())
+        errors = self.engine.take_errors()
+        if errors:
+            outcome.errors = failed_rows(self.program, errors, moves)
+            outcome.error_counts = dict(errors.counts)
         for move in moves:
             self._remember(move)
 
-    def _transaction(self, moves: list[Move]) -> Any:
+    def _transaction(self, moves: list[Move]) -> Changes:
         gone: dict[str, dict[Row, int]] = {}
         come: dict[str, dict[Row, int]] = {}
         for move in moves:
@@ -237,17 +240,13 @@ class Bucket:
                 rows = come.setdefault(move.relation, {})
                 rows[move.added] = rows.get(move.added, 0) + move.count
         self.engine.begin()
-        try:
-            for relation in reversed(self._order):
-                if relation.name in gone:
-                    self.engine.on_batch(relation.name, gone[relation.name])
-            for relation in self._order:
-                if relation.name in come:
-                    self.engine.on_batch(relation.name, come[relation.name])
-            return self.engine.commit()
-        except EvaluationError:
-            self.engine.rollback()
-            raise
+        for relation in reversed(self._order):
+            if relation.name in gone:
+                self.engine.on_batch(relation.name, gone[relation.name])
+        for relation in self._order:
+            if relation.name in come:
+                self.engine.on_batch(relation.name, come[relation.name])
+        return self.engine.commit()
 
     def _remember(self, move: Move) -> None:
         current = self._current.get(move.relation)
@@ -301,6 +300,10 @@ class Bucket:
         self._waiting = [Change(*each) for each in waiting]
         for name, table in maps.items():
             snapshot.restore(self.engine, name, pa.ipc.open_stream(table).read_all())
+        with decimal.localcontext(EXACT):
+            self.engine.begin()  # the := maps are computed; what fails in that was told before
+            self.engine.commit()
+        self.engine.take_errors()
         self._index_rows()
 
 
@@ -325,7 +328,5 @@ def _to_ipc(table: pa.Table) -> bytes:
 
 
 def _text(program: Program, change: Change) -> str:
-    names = program.relation(change.relation).column_names
-    shown = ", ".join(f"{name}={value!s}" for name, value in zip(names, change.row, strict=True))
     sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]
-    return f"{sign}{change.relation}({shown})"
+    return f"{sign}{change.relation}({row_text(program, change.relation, change.row)})"

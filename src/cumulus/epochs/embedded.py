@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
@@ -38,7 +39,9 @@ class EmbeddedRun:
     program, sources, out, checkpoint
         As in `cumulus.spark.maintain`; the sources are folders.
     make_engine
-        Gives an empty engine for a program.
+        Gives an empty engine for a program and the functions that it calls.
+    functions
+        The user's that the program calls.
     layout, buckets, files_per_epoch, late_epochs, keep, snapshot_every
         As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
         comparison.
@@ -51,7 +54,8 @@ class EmbeddedRun:
         out: str | Path,
         checkpoint: str | Path = "",
         *,
-        make_engine: Callable[[Program], Engine],
+        make_engine: Callable[[Program, Functions | None], Engine],
+        functions: Functions | None = None,
         layout: str = "one-bucket",
         buckets: int = 1,
         files_per_epoch: int = 1,
@@ -59,6 +63,8 @@ class EmbeddedRun:
         keep: int = 100,
         snapshot_every: int = 1,
     ) -> None:
+        functions = given_functions(functions)
+        runnable(program.functions, functions)  # a missing one is told before folders are made
         program, self._sources = fitted(sound(program), sources)
         self._program = program
         self._limit = files_per_epoch
@@ -73,9 +79,11 @@ class EmbeddedRun:
             self._state = self._checkpoint.path / "embedded"
             self._state.mkdir(exist_ok=True)
             self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=self._began())
-            self._merge = merges(self.identity.plan, program, self.out)
+            self._merge = merges(self.identity.plan, program, self.out, functions)
             plan = self.identity.plan
-            self._buckets = [Bucket(program, plan, at, make_engine, late_epochs) for at in range(plan.buckets)]
+            self._buckets = [
+                Bucket(program, plan, at, make_engine, late_epochs, functions) for at in range(plan.buckets)
+            ]
             newest = self._sink.newest()
             self.epoch = newest.epoch if newest else 0
             behind = newest is not None and newest.snapshot != newest.epoch
@@ -181,6 +189,8 @@ class EmbeddedRun:
             ("kept",),
             manifest.errors,
             str(self.out),
+            manifest.view_error_counts,
+            manifest.view_error_totals,
         )
 
     def _compact(self) -> None:

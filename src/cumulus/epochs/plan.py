@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cumulus.catalog.schema import Relation
 from cumulus.m3.layout import Layout, lay_out
 from cumulus.m3.program import Program
 
@@ -38,26 +37,3 @@ def _layout(program: Program, partitioned: tuple[tuple[str, str], ...]) -> Layou
 def layout_of(program: Program, plan: Plan) -> Layout:
     """Return the layout that `plan` stands for."""
     return _layout(program, tuple(sorted(plan.partitioned.items())))
-
-
-def parents_first(program: Program) -> tuple[Relation, ...]:
-    """Return the relations so that a foreign key's parent comes before its children, by name where free.
-
-    Static ones come before all others; relations on a cycle of foreign keys come last.
-    """
-    names = {relation.name for relation in program.relations}
-    waiting = sorted(program.relations, key=lambda relation: (not relation.static, relation.name))
-    placed: list[Relation] = []
-    while waiting:
-        done = {relation.name for relation in placed}
-        ready = [
-            relation
-            for relation in waiting
-            if all(
-                key.parent in done or key.parent == relation.name or key.parent not in names
-                for key in relation.foreign_keys
-            )
-        ]
-        placed.extend(ready or waiting)
-        waiting = [relation for relation in waiting if relation not in ready] if ready else []
-    return tuple(sorted(placed, key=lambda relation: not relation.static))

@@ -32,6 +32,8 @@ class Epoch:
         How the buckets came: "new", "kept", "caught up" or "rebuilt".
     errors
         View → why its rows could not be computed; it still shows the last good ones.
+    view_errors, view_error_totals
+        View → rows that it could not take in whole: in this epoch, and since the beginning.
     out
         The output folder.
     """
@@ -46,6 +48,8 @@ class Epoch:
     how: Sequence[str] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     out: str = ""
+    view_errors: Mapping[str, int] = field(default_factory=dict)
+    view_error_totals: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def events_per_s(self) -> float:

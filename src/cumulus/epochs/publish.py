@@ -15,19 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from cumulus.algebra.scalar_code import canonical
 from cumulus.algebra.terms import Number
+from cumulus.algebra.user import Functions
 from cumulus.catalog.types import EXACT
 from cumulus.engine.floats import read_cell
 from cumulus.epochs.bucket import Bucket, Outcome
+from cumulus.epochs.files import write_bytes, write_parquet
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import Rejected
 from cumulus.epochs.sink import QUARANTINE, Written
 from cumulus.epochs.snapshots import Snapshots
+from cumulus.epochs.view_errors import FailedRow, error_path, error_table
 from cumulus.errors import EvaluationError, StoreError
 from cumulus.m3.layout import Merge
-from cumulus.m3.program import Program, ViewDef
+from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.views import finish
 
 Entries = dict[tuple[Any, ...], tuple[Number, ...]]
@@ -56,16 +59,21 @@ def merge_of(plan: Plan, program: Program, view: ViewDef) -> Merge:
     return found
 
 
-def merges(plan: Plan, program: Program, out: Path) -> dict[str, Callable[[int, list[str]], str]]:
-    """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it."""
+def merges(
+    plan: Plan, program: Program, out: Path, functions: Functions | None = None
+) -> dict[str, Callable[[int, list[str]], str]]:
+    """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
+
+    `functions` are the user's that the program calls.
+    """
 
     def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
         def merge(epoch: int, files: list[str]) -> str:
             with decimal.localcontext(EXACT):
                 entries = _merged(plan, program, view, files)
-                table = finish(program, view, lambda name: entries[name].items())
+                table = finish(program, view, lambda name: entries[name].items(), functions)
             path = Path("data") / view.name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
-            _write_parquet(out / path, table)
+            write_parquet(out / path, table)
             return str(path)
 
         return merge
@@ -79,7 +87,17 @@ def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -
         with open(file, "rb") as opened:
             shares.append(pickle.load(opened))
     layout = layout_of(program, plan)
-    return {name: layout.merged(name, (share[name].items() for share in shares)) for name in view.maps}
+    return {
+        name: layout.merged(name, (_with_keys(program.map(name), share[name]) for share in shares))
+        for name in view.reads
+    }
+
+
+def _with_keys(definition: MapDef, share: Entries) -> Iterable[tuple[tuple[Any, ...], tuple[Number, ...]]]:
+    """Return the entries of a share with keys that a dict finds: a NaN from a file is not the one of this process."""
+    if all(key.type is not None and not key.type.is_float for key in definition.keys):
+        return share.items()
+    return ((tuple(map(canonical, key)), values) for key, values in share.items())
 
 
 def _share(bucket: Bucket, name: str) -> Entries:
@@ -123,8 +141,9 @@ def write_outputs(
                     errors[view.name] = problem.message
         if outcome.quarantine:
             path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
-            _write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
+            write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
             files[QUARANTINE] = str(path)
+        view_errors = _write_errors(bucket, outcome, epoch, out)
     except OSError as problem:
         raise StoreError(
             f"{out}: the output folder cannot be written: {problem.strerror or problem}",
@@ -136,18 +155,31 @@ def write_outputs(
         "waiting": outcome.waiting,
         "quarantined": len(outcome.quarantine),
     }
-    return Written(bucket.index, files, counts, errors, snapshot)
+    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts)
+
+
+def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> dict[str, str]:
+    """Write a file for each view that had errors; return their paths."""
+    rows: dict[str, list[FailedRow]] = {}
+    for row in outcome.errors:
+        rows.setdefault(row.view, []).append(row)
+    files = {}
+    for view, failed in rows.items():
+        path = error_path(view, epoch, bucket.index)
+        write_parquet(out / path, error_table(epoch, failed))
+        files[view] = str(path)
+    return files
 
 
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
     stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
     if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
-        share = {name: _share(bucket, name) for name in view.maps}
-        _write_bytes(out / f"{stem}.share", pickle.dumps(share, protocol=5))
+        share = {name: _share(bucket, name) for name in view.reads}
+        write_bytes(out / f"{stem}.share", pickle.dumps(share, protocol=5))
         return f"{stem}.share"
     with decimal.localcontext(EXACT):
-        table = finish(bucket.program, view, bucket.engine.items)
-    _write_parquet(out / f"{stem}.parquet", table)
+        table = finish(bucket.program, view, bucket.engine.items, bucket.functions)
+    write_parquet(out / f"{stem}.parquet", table)
     return f"{stem}.parquet"
 
 
@@ -158,19 +190,3 @@ def _quarantine_table(epoch: int, rows: Iterable[Rejected]) -> pa.Table:
         for name in QUARANTINE_SCHEMA.names[1:]:
             columns[name].append(getattr(row, name))
     return pa.table(dict(columns), schema=QUARANTINE_SCHEMA)
-
-
-def _write_parquet(path: Path, table: pa.Table) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        pq.write_table(table, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

@@ -10,9 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cumulus.algebra.user import Functions, given_functions
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
+from cumulus.epochs.view_errors import SCHEMA as ERRORS_SCHEMA
+from cumulus.epochs.view_errors import VIEW_ERRORS
 from cumulus.errors import InputError, StoreError, UsageError
+from cumulus.views.duckdb_functions import create_functions
 
 CHANGE = "change"
 """The column of `changed_rows` that says how often a row came or left."""
@@ -36,8 +40,8 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     return read_manifest(out, epoch or epochs[-1])
 
 
-def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
-    """Return the result of `sql` over the views of an epoch and the table `quarantine`.
+def query(out: str | Path, sql: str, epoch: int = 0, functions: Functions | None = None) -> pa.Table:
+    """Return the result of `sql` over the views of an epoch and the tables `quarantine` and `view_errors`.
 
     Parameters
     ----------
@@ -47,6 +51,8 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
         Any DuckDB SELECT.
     epoch
         0 for the last committed one.
+    functions
+        The user's that it calls.
 
     Raises
     ------
@@ -56,6 +62,7 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
     manifest = manifest_of(out, epoch)
     connection = duckdb.connect()
     try:
+        create_functions(connection, given_functions(functions))
         views = [view for view in manifest.views if manifest.files(view)]
         for view in views:
             _register(connection, view, [Path(out) / path for path in manifest.files(view)])
@@ -63,11 +70,16 @@ def query(out: str | Path, sql: str, epoch: int = 0) -> pa.Table:
             _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
         else:
             connection.register("quarantine", QUARANTINE_SCHEMA.empty_table())
+        failed = [Path(out) / path for paths in manifest.view_errors.values() for path in paths]
+        if failed and VIEW_ERRORS not in views:
+            _register(connection, VIEW_ERRORS, failed)
+        elif VIEW_ERRORS not in views:
+            connection.register(VIEW_ERRORS, ERRORS_SCHEMA.empty_table())
         return connection.sql(sql).to_arrow_table()
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
-        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine'])}.") from None
+        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine', VIEW_ERRORS])}.") from None
     finally:
         connection.close()
 

@@ -5,6 +5,7 @@
     OUT/cumulus.json             which checkpoint and program the folder belongs to
     OUT/epochs/N.json the manifest of epoch N: created once, never changed; the epoch is committed when it exists
     exists OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
+    OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
     OUT/data/quarantine/…        rows that were refused
     OUT/views/VIEW/N/…           links to the files of one epoch
     OUT/latest/VIEW              a symbolic link to the newest of them
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.epochs import faults
+from cumulus.epochs.view_errors import merge_errors, totals_with
 from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
 
 QUARANTINE = "quarantine"
@@ -48,6 +50,10 @@ class Written:
         View → why its rows could not be computed; its last good ones stay.
     snapshot
         The epoch writes views; else all views stay as they are.
+    view_errors
+        View → path of the file with the rows that it could not take in whole.
+    view_error_counts
+        View → how many such rows there were in this epoch; the file has the first of them.
     """
 
     bucket: int
@@ -55,6 +61,8 @@ class Written:
     counts: Mapping[str, int]
     errors: Mapping[str, str]
     snapshot: bool
+    view_errors: Mapping[str, str] = field(default_factory=dict)
+    view_error_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,10 @@ class Manifest:
         View → why its rows could not be computed since the epoch of its files, such as a division by zero.
     snapshot
         The epoch whose rows the views show: this one, or with ``snapshot_every`` an earlier one.
+    view_errors
+        View → the files of all epochs with the rows that it could not take in whole.
+    view_error_counts, view_error_totals
+        View → how many such rows there were: in this epoch, and since the beginning.
     """
 
     epoch: int
@@ -91,6 +103,9 @@ class Manifest:
     errors: dict[str, str] = field(default_factory=dict)
     written_at: float = 0.0
     snapshot: int = 0
+    view_errors: dict[str, list[str]] = field(default_factory=dict)
+    view_error_counts: dict[str, int] = field(default_factory=dict)
+    view_error_totals: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.snapshot:  # a manifest from before there were such epochs
@@ -224,6 +239,7 @@ class Sink:
             ) from None
         assert created, f"{place} appeared under our lock"
         faults.reach("after-manifest")
+        self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
         self.retain(keep)
         return manifest, True
@@ -254,8 +270,10 @@ class Sink:
                     merged[name] = merge[name](epoch, [str(self.path / path) for path in views[name].values()])
                 except EvaluationError as problem:
                     errors[name] = problem.message
+        error_files, error_counts = self._errors(epoch, before, reports)
+        counts["errors"] = sum(error_counts.values())
         totals = dict(before.totals) if before else {}
-        for name in ("events", "repeated", "quarantined"):
+        for name in ("events", "repeated", "quarantined", "errors"):
             totals[name] = totals.get(name, 0) + counts.get(name, 0)
         return Manifest(
             epoch,
@@ -270,12 +288,33 @@ class Sink:
             errors,
             time.time(),
             epoch if before is None or all(report.snapshot for report in reports) else before.snapshot,
+            error_files,
+            error_counts,
+            totals_with(before.view_error_totals if before else {}, error_counts),
         )
+
+    def _errors(
+        self, epoch: int, before: Manifest | None, reports: Sequence[Written]
+    ) -> tuple[dict[str, list[str]], dict[str, int]]:
+        """Return the files with errors of views up to `epoch`, and how many errors the epoch has brought."""
+        written: dict[str, list[str]] = {}
+        counts: dict[str, int] = {}
+        for report in reports:
+            counts = totals_with(counts, report.view_error_counts)
+            for view, path in report.view_errors.items():
+                written.setdefault(view, []).append(path)
+        files = {view: list(paths) for view, paths in before.view_errors.items()} if before else {}
+        for view, paths in sorted(written.items()):
+            if len(paths) > 1:
+                path, dropped = merge_errors(self.path, view, epoch, paths)
+                paths, counts[view] = [path], counts[view] - dropped
+            files.setdefault(view, []).extend(paths)
+        return files, counts
 
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
         listed = referenced(manifest)
         for report in reports:
-            for path in report.files.values():
+            for path in (*report.files.values(), *report.view_errors.values()):
                 if path not in listed:
                     (self.path / path).unlink(missing_ok=True)
 
@@ -332,7 +371,8 @@ class Sink:
 def referenced(manifest: Manifest) -> set[str]:
     """Return all files that `manifest` lists."""
     files = {path for buckets in manifest.views.values() for path in buckets.values()}
-    return files | set(manifest.merged.values()) | set(manifest.quarantine)
+    errors = {path for paths in manifest.view_errors.values() for path in paths}
+    return files | set(manifest.merged.values()) | set(manifest.quarantine) | errors
 
 
 def committed(path: str | Path) -> list[int]:

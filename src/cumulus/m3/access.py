@@ -10,6 +10,7 @@ from cumulus.algebra.scope import maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Compare,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -19,6 +20,7 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
+    children,
 )
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -77,7 +79,8 @@ def reads_of(trigger: Trigger, statement: Statement) -> tuple[Access, ...]:
     return tuple(_reads(statement.term, bound))
 
 
-def _reads(term: Term, bound: frozenset[str]) -> Iterator[Access]:
+def _reads(term: Term, bound: frozenset[str], axis: str | None = None) -> Iterator[Access]:
+    """Yield the reads of a term in value context; `axis` is the variable whose end is looked for."""
     match term:
         case MapRead(name, column, keys):
             patterns = []
@@ -85,35 +88,44 @@ def _reads(term: Term, bound: frozenset[str]) -> Iterator[Access]:
                 if isinstance(key, Range):
                     patterns.append(Pattern.RANGE)
                 elif isinstance(key, Var) and key.name not in bound:
-                    patterns.append(Pattern.LOOP)
+                    patterns.append(Pattern.END if key.name == axis else Pattern.LOOP)
                     bound |= {key.name}
                 else:
                     patterns.append(Pattern.BOUND)
             yield Access(name, column, tuple(patterns))
             for key in keys:
                 if not isinstance(key, Var):
-                    yield from _scalar_reads(key)
+                    yield from _scalar_reads(key, bound)
         case Product(parts):
             for part in parts:
-                yield from _reads(part, bound)
+                yield from _reads(part, bound, axis)
                 bound |= set(outputs(part))
         case Sum(parts):
             for part in parts:
-                yield from _reads(part, bound)
-        case AggSum(_, inner) | Exists(inner) | Lift(_, inner):
+                yield from _reads(part, bound, axis)
+        case AggSum(_, inner):
+            yield from _reads(inner, bound, axis)
+        case Exists(inner) | Lift(_, inner):
             yield from _reads(inner, bound)
         case _:
-            yield from _scalar_reads(term)
+            yield from _scalar_reads(term, bound)
 
 
-def _scalar_reads(scalar: Term | Range) -> Iterator[Access]:
-    """Yield the reads inside a scalar, where nothing loops."""
-    for node in nodes(scalar):
-        if isinstance(node, MapRead):
-            patterns = (Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in node.keys)
-            yield Access(node.map, node.column, tuple(patterns))
-        elif isinstance(node, MapEnd):
-            yield Access(node.map, "", tuple(Pattern.END if key is None else Pattern.BOUND for key in node.keys))
+def _scalar_reads(scalar: Term | Range, bound: frozenset[str]) -> Iterator[Access]:
+    """Yield the reads inside a scalar, where nothing loops but ends."""
+    match scalar:
+        case MapRead(name, column, keys):
+            patterns = (Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in keys)
+            yield Access(name, column, tuple(patterns))
+        case MapEnd(_, name, ends):
+            yield Access(name, "", tuple(Pattern.END if key is None else Pattern.BOUND for key in ends))
+        case End(_, variable, inner):
+            yield from _reads(inner, bound - {variable}, variable)
+            return
+        case _:
+            pass
+    for child in children(scalar):
+        yield from _scalar_reads(child, bound)
 
 
 def unrestricted(program: Program) -> tuple[int, int, str] | None:

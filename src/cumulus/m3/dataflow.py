@@ -13,7 +13,7 @@ from typing import Any
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import Const, Node, Range, Term
 from cumulus.algebra.text import print_scalar, print_term
-from cumulus.catalog.schema import Column
+from cumulus.catalog.schema import Column, Relation
 from cumulus.errors import LayoutError
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
@@ -192,8 +192,31 @@ def late_reads(program: Program) -> tuple[LateRead, ...]:
     return tuple(found)
 
 
+def parents_first(program: Program) -> tuple[Relation, ...]:
+    """Return the relations so that a foreign key's parent comes before its children, by name where free.
+
+    Static ones come before all others; relations on a cycle of foreign keys come last.
+    """
+    names = {relation.name for relation in program.relations}
+    waiting = sorted(program.relations, key=lambda relation: (not relation.static, relation.name))
+    placed: list[Relation] = []
+    while waiting:
+        done = {relation.name for relation in placed}
+        ready = [
+            relation
+            for relation in waiting
+            if all(
+                key.parent in done or key.parent == relation.name or key.parent not in names
+                for key in relation.foreign_keys
+            )
+        ]
+        placed.extend(ready or waiting)
+        waiting = [relation for relation in waiting if relation not in ready] if ready else []
+    return tuple(sorted(placed, key=lambda relation: not relation.static))
+
+
 def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
-    """Return all maps that keep `view`, its own first, then what these are made from.
+    """Return all maps that keep `view`, its own first, then those that it reads, then what these are made from.
 
     Raises
     ------
@@ -201,7 +224,7 @@ def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
         If there is no such view.
     """
     graph = reads(program)
-    own = program.view(view).maps
+    own = program.view(view).reads
     needed = set(own).union(*(_sources(graph, name) for name in own))
     return (*own, *(item.name for item in program.maps if item.name in needed and item.name not in own))
 
@@ -225,7 +248,7 @@ def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
         for source in sources:
             found.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
     for view in program.views:
-        for name in view.maps:
+        for name in view.reads:
             found.setdefault((f"map {name}", f"view {view.name}"), {})
     return {edge: _both(list(events)) for edge, events in found.items()}
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
+from decimal import Decimal
+from typing import Any
 
+from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.scope import inputs, maps_of, outputs, variables_of
-from cumulus.algebra.terms import Batch, Relation, Term
+from cumulus.algebra.terms import Batch, Relation, Scalar, Term
+from cumulus.algebra.text import literal, print_literal
+from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import SqlType
+from cumulus.errors import ValidationError
 from cumulus.m3.infer import nodes
 from cumulus.m3.places import Part
 from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
 from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.m3.reading import names_in
 
 
 def declaration_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:
@@ -20,12 +28,18 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
         ("relation", [item.name for item in program.relations]),
         ("map", [item.name for item in program.maps]),
         ("view", [item.name for item in program.views]),
+        ("function", [item.name for item in program.functions]),
     ):
         for name in repeated(names):
             yield Problem((kind, name), f"two {kind}s are called {name}", name)
     known = {relation.name: relation for relation in program.relations}
     for name in sorted(known.keys() & set(functions)):
         yield Problem(("relation", name), f"{name} is a relation and a function", name)
+    for signature in program.functions:
+        if signature.name in FUNCTIONS:
+            yield Problem(
+                ("function", signature.name), f"{signature.name} is built in", signature.name, "Rename yours."
+            )
     for relation in program.relations:
         yield from _relation(relation, known)
     for definition in program.maps:
@@ -84,8 +98,44 @@ def _map(definition: MapDef, known: dict[str, RelationDef], functions: Collectio
         yield Problem(part, f"the ORDERED column {definition.ordered} is no key of it", definition.ordered)
     if definition.definitions and len(definition.definitions) != len(values):
         yield Problem(part, f"{len(definition.definitions)} definitions define {len(values)} value columns")
+    yield from initial_problems(definition)
     for term in definition.definitions:
         yield from _definition(part, keys, term, known, functions)
+
+
+def initial_problems(definition: MapDef) -> Iterator[Problem]:
+    """Yield what is wrong with the entries that a map has from the start."""
+    part: Part = ("map", definition.name)
+    keys, values = definition.keys, definition.values
+    for key, numbers in definition.initial:
+        told = f"the entry ({', '.join(map(print_literal, key))}: {', '.join(map(print_literal, numbers))})"
+        if len(key) != len(keys) or len(numbers) != len(values):
+            yield Problem(part, f"{told} does not have {len(keys)} keys and {len(values)} values", "START")
+            continue
+        wrong = [column for column, value in zip(keys, key, strict=True) if not _is_key(value, column)]
+        wrong += [column for column, value in zip(values, numbers, strict=True) if not _is_number(value, column)]
+        for column in wrong:
+            kind = f"{column.type or 'an exact number'}{' and NOT NULL' if column.not_null else ''}"
+            yield Problem(part, f"{told} does not fit: {column.name} is {kind}", "START")
+        if not any(numbers):
+            yield Problem(part, f"{told} is 0: it is not there", "START", "Leave it out.")
+    listed = [key for key, _ in definition.initial]
+    for key in (key for place, key in enumerate(listed) if key in listed[:place]):
+        yield Problem(part, f"two entries have the key ({', '.join(map(print_literal, key))})", "START")
+
+
+def _is_key(value: Any, column: Column) -> bool:
+    """Whether a plain value can be a key; a column without a type takes any."""
+    if value is None:
+        return not column.not_null
+    return column.type is None or family(literal(value).type) == family(column.type)
+
+
+def _is_number(value: Any, column: Column) -> bool:
+    """Whether a plain value can be added to; without a type a value column is exact."""
+    if isinstance(value, float):
+        return column.type is not None and column.type.is_float and math.isfinite(value)
+    return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
 
 
 def _definition(
@@ -135,13 +185,12 @@ def _view(view: ViewDef, program: Program, functions: Collection[str]) -> Iterat
             yield Problem(part, f"{name} has {len(maps[name].keys)} keys, {first.name} has {len(first.keys)}", name)
     names: dict[str, SqlType | None] = {f"{m}.{c.name}": c.type for m in view.maps for c in maps[m].values}
     own = {column.name: column.type for column in (*first.keys, *first.values)}
-    scalars = [*view.select, *(item.expression for item in view.order_by)]
-    scalars += [scalar for scalar in (view.where, view.repeat) if scalar is not None]
     checker = TypeChecker(program, part, {**names, **own})
-    for scalar in scalars:
-        for name in sorted(variables_of(scalar) - names.keys() - own.keys()):
-            yield Problem(part, f"there is no column {name} to read", name, f"There are {', '.join([*own, *names])}.")
-        yield from read_problems(program, part, scalar)
+    for scalar in view.expressions:
+        wrong = tuple(read_problems(program, part, scalar))
+        yield from wrong
+        if not wrong:
+            yield from _names(part, scalar, program, [*own, *names])
         yield from function_problems(part, scalar, functions)
         checker.scalar(scalar)
     for column, scalar in zip(view.columns, view.select, strict=False):
@@ -154,6 +203,17 @@ def _view(view: ViewDef, program: Program, functions: Collection[str]) -> Iterat
         ):
             yield Problem(part, f"the column {column.name} is {column.type}, its expression {found}", column.name)
     yield from dict.fromkeys(checker.problems)
+
+
+def _names(part: Part, scalar: Scalar, program: Program, known: list[str]) -> Iterator[Problem]:
+    """Yield the names in an expression of a view that are none of its columns, or the read that a view cannot do."""
+    try:
+        needed = names_in(program, scalar)
+    except ValidationError as wrong:
+        yield Problem(part, wrong.message, hint=wrong.hint)
+        return
+    for name in sorted(needed.difference(known)):
+        yield Problem(part, f"there is no column {name} to read", name, f"There are {', '.join(known)}.")
 
 
 def _kept(program: Program) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from cumulus.algebra.scope import outputs, relations_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -36,8 +37,9 @@ def complete(program: Program) -> Program:
     An undeclared relation that a definition or a batch reads has untyped columns k1, k2, …; so has the key of an
     undeclared map, which has one value column `v` (or those that are named) and ``declared=False``.
     """
+    declared = frozenset(signature.name for signature in program.functions)
     maps = [
-        replace(item, definitions=tuple(_with_relations(term, frozenset()) for term in item.definitions))
+        replace(item, definitions=tuple(_with_relations(term, frozenset(), declared) for term in item.definitions))
         for item in program.maps
     ]
     program = replace(program, maps=tuple(maps))
@@ -58,22 +60,24 @@ def complete(program: Program) -> Program:
     return canonical(replace(completed, maps=(*program.maps, *_undeclared(completed))))
 
 
-def _with_relations(term: Term, bound: frozenset[str]) -> Term:
+def _with_relations(term: Term, bound: frozenset[str], functions: frozenset[str]) -> Term:
     """Take a call on variables that nothing to its left binds for an undeclared relation: a function needs values."""
     match term:
-        case Apply(name, args) if name not in FUNCTIONS and not all(
-            isinstance(arg, Var) and arg.name in bound for arg in args
+        case Apply(name, args) if (
+            name not in FUNCTIONS
+            and name not in functions
+            and not all(isinstance(arg, Var) and arg.name in bound for arg in args)
         ):
             variables = tuple(arg.name for arg in args if isinstance(arg, Var))
             return Relation(name, variables) if len(variables) == len(args) else term
         case Product(parts):
             read: list[Term] = []
             for part in parts:
-                read.append(_with_relations(part, bound))
+                read.append(_with_relations(part, bound, functions))
                 bound |= set(outputs(read[-1]))
             return product_of(read)
-        case Sum() | AggSum() | Exists() | Lift():
-            changed: Term = rebuild(term, lambda part: _with_relations(part, bound))
+        case Sum() | AggSum() | Exists() | Lift() | End():
+            changed: Term = rebuild(term, lambda part: _with_relations(part, bound, functions))
             return changed
         case _:
             return term

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from cumulus.algebra.scope import maps_of
-from cumulus.algebra.terms import Number, add
+from cumulus.algebra.terms import ONE, Number, add
+from cumulus.algebra.text import print_scalar
+from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
 from cumulus.m3.dataflow import topological
 from cumulus.m3.keys import partition_choices, references
 from cumulus.m3.placement import PART_TAG, SAME_TAG, Illegal, Kind, Place, Placer, Spread, Tag
 from cumulus.m3.printer import print_statement
-from cumulus.m3.program import On, Program, Statement, Trigger
+from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
 
 Key = tuple[object, ...]
 Values = tuple[Number, ...]
@@ -82,38 +84,34 @@ class Layout:
 
     def merge_of_view(self, view: str) -> Merge:
         """Return the most that has to be done for any map that `view` reads; the view is finished after it."""
-        definition = self.program.view(view)
-        names = set(definition.maps)
-        for scalar in (*definition.select, definition.where, definition.repeat):
-            names |= maps_of(scalar) if scalar is not None else frozenset()
-        needed = {self.merge(name) for name in names}
+        needed = {self.merge(name) for name in self.program.view(view).reads}
         return next((merge for merge in (Merge.ADD, Merge.UNION) if merge in needed), Merge.ANY)
 
     def merged(self, name: str, buckets: Iterable[Iterable[tuple[Key, Values]]]) -> dict[Key, Values]:
         """Return the entries of the map `name`, from its entries in every bucket, bucket 0 first.
 
-        An entry whose parts cancel is not there: by the COUNT column if the map has one, else if all values are 0.
+        An entry that does not exist, as where parts cancel, is left out: by the COUNT column if there is one, else if
+        all values are 0.
         """
-        definition = self.program.map(name)
+        definition, merge = self.program.map(name), self.merge(name)
         entries: dict[Key, Values] = {}
         for found in buckets:
-            if self.merge(name) is not Merge.ADD:
+            if merge is not Merge.ADD:
                 entries.update(found)
-                if self.merge(name) is Merge.ANY:
-                    return entries
+                if merge is Merge.ANY:
+                    break
                 continue
             for key, values in found:
                 old = entries.get(key)
                 entries[key] = values if old is None else tuple(map(add, old, values))
-        if self.merge(name) is not Merge.ADD:
-            return entries
         count = definition.column_index(definition.count) if definition.count else None
         return {key: values for key, values in entries.items() if (any(values) if count is None else values[count])}
 
-    def bucket_program(self, bucket: int) -> Program:
-        """Return what `bucket` runs: bucket 0 all, the others without the statements that only bucket 0 runs.
+    def bucket_program(self, bucket: int, buckets: int) -> Program:
+        """Return what one of `buckets` runs: bucket 0 all, the others without the statements that only bucket 0 runs.
 
-        Batch triggers that are not right in this layout are left out.
+        An entry that a map starts with is where an event would have put it: in every bucket, in the bucket of its key,
+        or in bucket 0. Batch triggers that are not right in this layout are left out.
         """
         if self.one_bucket:
             return self.program
@@ -127,7 +125,22 @@ class Layout:
                 if bucket == 0 or (index, place) not in self.first_only
             )
             triggers.append(replace(trigger, statements=kept))
-        return replace(self.program, triggers=tuple(triggers))
+        maps = tuple(
+            replace(each, initial=tuple(e for e in each.initial if self._starts_in(each.name, e[0], bucket, buckets)))
+            for each in self.program.maps
+        )
+        return replace(self.program, triggers=tuple(triggers), maps=maps)
+
+    def _starts_in(self, name: str, key: Key, bucket: int, buckets: int) -> bool:
+        """Whether `bucket` opens with the entry that the map `name` starts with at `key`."""
+        tag = self.tags[name]
+        match tag.spread:
+            case Spread.SAME:
+                return True
+            case Spread.LOCAL:
+                return bucket_of(key[tag.key], buckets) == bucket
+            case Spread.PART:
+                return bucket == 0
 
     def tag_text(self, name: str) -> str:
         """Return the tag of a map in words: ``same``, ``local(oid)`` or ``part``."""
@@ -192,6 +205,8 @@ def lay_out(program: Program, partitioned: Mapping[str, str]) -> Layout:
         tags[name] = _tag(program, name, places)
         if tags[name] != SAME_TAG:
             first_only |= {(index, place) for index, place, found in places if found.kind is Kind.SAME}
+    for view in program.views:
+        _check_view(program, partitioned, tags, view)
     batches = set()
     for index, trigger in enumerate(program.triggers):
         if trigger.on is On.BATCH and _batch_fits(program, partitioned, tags, index):
@@ -236,6 +251,21 @@ def _place(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, 
             f"not one round with {_named(partitioned)}: in {_told(program, index, place)}, {reason}",
             hint="Replicate one of the relations, or partition by another column.",
         ) from None
+
+
+def _check_view(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, Tag], view: ViewDef) -> None:
+    """Check that what the expressions of a view read of maps is where its rows are."""
+    keys = [key.name for key in program.map(view.maps[0]).keys]
+    homes = {keys[tags[name].key] for name in view.maps if tags[name].spread is Spread.LOCAL}
+    placer = Placer(ONE, tags, bound=keys)
+    for scalar in view.expressions:
+        try:
+            placer.of_view(scalar, homes)
+        except Illegal as reason:
+            raise LayoutError(
+                f"not one round with {_named(partitioned)}: in VIEW {view.name}: {print_scalar(scalar)}, {reason}",
+                hint="Replicate one of the relations, or partition by a key of the view.",
+            ) from None
 
 
 def _named(partitioned: Mapping[str, str]) -> str:

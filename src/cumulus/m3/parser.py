@@ -6,13 +6,18 @@ the spellings of the papers, and `cumulus.m3.infer` adds what hand-written progr
 
 from __future__ import annotations
 
+from typing import Any
+
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
 from cumulus.algebra.parse import TermReader
-from cumulus.algebra.terms import Lift, Scalar, Term, Var, product_of
+from cumulus.algebra.scalar_code import canonical
+from cumulus.algebra.terms import Const, Lift, Scalar, Term, Var, product_of
+from cumulus.catalog.functions import Signature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.catalog.types import SqlType
 from cumulus.m3.infer import complete
 from cumulus.m3.places import Places
-from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, ViewDef
+from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, ViewDef
 from cumulus.m3.rules import Domain, Rule, RuleStatement, make_triggers
 
 
@@ -60,6 +65,7 @@ class _ProgramReader:
         self.kept: list[tuple[str, str]] = []
         self.maps: list[MapDef] = []
         self.views: list[ViewDef] = []
+        self.functions: list[Signature] = []
         self.rules: list[Rule] = []
 
     def program(self) -> tuple[Program, Places]:
@@ -74,16 +80,18 @@ class _ProgramReader:
                 part = ("map", self._map())
             elif tokens.accept_word("VIEW"):
                 part = ("view", self._view())
+            elif tokens.accept_word("FUNCTION"):
+                part = ("function", self._function())
             elif tokens.at_word("ON"):
                 self.rules.append(self._rule(start))
                 continue
             else:
-                tokens.fail("expected RELATION, MAP, VIEW or ON")
+                tokens.fail("expected RELATION, FUNCTION, MAP, VIEW or ON")
             self.places.spans[part] = (start, tokens.position)  # of two of one name, the second is the wrong one
             if tokens.peek().kind is not TokenKind.END:
                 tokens.expect(";", "after the declaration")
         relations, maps, triggers = make_triggers(self.rules, self.relations, self.maps, tokens, self.places)
-        program = Program(relations, maps, tuple(self.views), triggers, tuple(self.kept))
+        program = Program(relations, maps, tuple(self.views), triggers, tuple(self.kept), tuple(self.functions))
         return complete(program), self.places
 
     # ---------------------------------------------------------------- declarations
@@ -144,6 +152,7 @@ class _ProgramReader:
         keys, values = self._columns("[", "]"), self._columns("(", ")")
         count = self.terms.variable() if tokens.accept_word("COUNT") else ""
         ordered = self.terms.variable() if tokens.accept_word("ORDERED") else ""
+        initial = self._entries() if tokens.accept_word("START") else ()
         definitions: list[Term] = []
         if tokens.accept("="):
             definitions.append(self.terms.value())
@@ -155,9 +164,32 @@ class _ProgramReader:
                 tokens.fail("expected the definition in SQL, in quotes")
             sql = tokens.take().text
         if not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
-            tokens.fail("expected COUNT, ORDERED, a definition, AS or ';'")
-        self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql))
+            tokens.fail("expected COUNT, ORDERED, START, a definition, AS or ';'")
+        self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql, initial=initial))
         return name
+
+    def _entries(self) -> tuple[Entry, ...]:
+        """Read the entries of START: key, a colon, values."""
+        tokens = self.tokens
+        entries: list[Entry] = []
+        while not entries or tokens.accept(","):
+            tokens.expect("(", "before an entry")
+            key = () if tokens.at_sign(":") else self._literals()
+            tokens.expect(":", "between key and values")
+            entries.append((key, self._literals()))
+            tokens.expect(")", "after the entry")
+        return tuple(entries)
+
+    def _literals(self) -> tuple[Any, ...]:
+        """Read plain values, at least one."""
+        tokens = self.tokens
+        values: list[Any] = []
+        while not values or tokens.accept(","):
+            token, found = tokens.peek(), self.terms.scalar()
+            if not isinstance(found, Const):
+                tokens.wrong("expected a literal", token, "An entry that is there from the start has plain values.")
+            values.append(canonical(found.value))
+        return tuple(values)
 
     def _view(self) -> str:
         tokens = self.tokens
@@ -184,6 +216,22 @@ class _ProgramReader:
         self.views.append(
             ViewDef(name, columns, tuple(maps), tuple(select), where, repeat, tuple(order), limit, offset)
         )
+        return name
+
+    def _function(self) -> str:
+        tokens = self.tokens
+        name = self.terms.call_name("a function")
+        parameters: list[SqlType] = []
+        tokens.expect("(")
+        while not tokens.accept(")"):
+            if parameters:
+                tokens.expect(",", "or ')'")
+            parameters.append(self.terms.type())
+        result = self.terms.type()
+        called = tokens.accept_word("CALLED")
+        for word in ("ON", "NULL", "INPUT") if called else ():
+            tokens.expect_word(word)
+        self.functions.append(Signature(name, tuple(parameters), result, called))
         return name
 
     def _order_item(self) -> OrderItem:

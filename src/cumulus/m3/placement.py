@@ -30,6 +30,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -40,8 +41,9 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
+    children,
+    product_of,
 )
-from cumulus.m3.infer import nodes
 
 
 class Spread(Enum):
@@ -153,7 +155,7 @@ class Placer:
             case Const() | Var():
                 return SAME
             case MapRead():
-                return self._read(term)
+                return self._read(term, bound)
             case Relation(name, variables) | Batch(name, variables):
                 if self._batch is None or self._batch[0] != name:
                     return SAME
@@ -178,13 +180,13 @@ class Placer:
                 if found.kind is Kind.PART:
                     raise Illegal(f"{variable} is bound to a value that lies in parts")
                 return found if found.kind is Kind.SAME else Place(Kind.DEPENDENT, found.home)
-            case Apply() | Cast() | Compare() | MapEnd():
-                return self._scalar(term)
+            case Apply() | Cast() | Compare() | MapEnd() | End():
+                return self._scalar(term, bound)
 
-    def _read(self, read: MapRead) -> Place:
+    def _read(self, read: MapRead, bound: frozenset[str]) -> Place:
         tag = self._tags[read.map]
         # Keys are scalars: what they read must be right before the entry is found.
-        inside = self._product([SAME, *(self._scalar(key) for key in read.keys if not isinstance(key, Var))])
+        inside = self._product([SAME, *(self._scalar(key, bound) for key in read.keys if not isinstance(key, Var))])
         if tag.spread is Spread.SAME:
             return inside
         if inside.kind is not Kind.SAME:
@@ -195,10 +197,16 @@ class Placer:
                 return self.home_of(key.name)
         return PART
 
-    def _scalar(self, term: Term | Range) -> Place:
+    def _scalar(self, term: Term | Range, bound: frozenset[str]) -> Place:
         """Return the place of a scalar: SAME or DEPENDENT, since nothing in it need be linear."""
         homes: set[str] = set()
-        for node in nodes(term):
+        waiting = [term]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, End):
+                homes |= self._end_home(node, bound)
+                continue
+            waiting.extend(children(node))
             match node:
                 case MapRead(name, _, keys) | MapEnd(_, name, keys):
                     tag = self._tags[name]
@@ -215,6 +223,36 @@ class Placer:
         if len(homes) > 1:
             raise Illegal(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
         return Place(Kind.DEPENDENT, homes.pop()) if homes else SAME
+
+    def _end_home(self, term: End, bound: frozenset[str]) -> set[str]:
+        """Return where an end is right: nothing if it is so everywhere."""
+        outside = bound - {term.variable}
+        # What the end binds is its own: only variables bound outside keep what they are equal to.
+        known = [Compare("=", Var(a), Var(b)) for a, b in self._equal.items() if {a, b} <= outside]
+        inner = Placer(product_of([*known, term.term]), self._tags, self._batch, self._bound)
+        found = inner.place(term.term, outside)
+        if found.kind is Kind.PART:
+            raise Illegal(f"{term.end} needs a whole value, not parts of it")
+        if found.home and found.home not in {inner.representative(name) for name in outside}:
+            raise Illegal(f"{term.end} goes over {found.home}, and its values lie in different buckets")
+        return {self.representative(found.home)} if found.home else set()
+
+    def of_view(self, scalar: Term, homes: Iterable[str]) -> None:
+        """Check that an expression of a view has its value where the row is.
+
+        Parameters
+        ----------
+        homes
+            The keys of the view by which its rows lie in buckets.
+
+        Raises
+        ------
+        Illegal
+            If it reads what lies elsewhere.
+        """
+        found = self._scalar(scalar, self._bound)
+        if found.home and found.home not in homes:
+            raise Illegal(f"it reads what lies in the bucket of {found.home}, where its rows do not")
 
     def _sum(self, places: Sequence[Place]) -> Place:
         kinds = {place.kind for place in places}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.terms import MapRead, Term, rebuild
 from cumulus.algebra.text import (
     print_call_name,
+    print_literal,
     print_name,
     print_names,
     print_node,
@@ -16,8 +18,9 @@ from cumulus.algebra.text import (
     print_term,
     print_text,
 )
+from cumulus.catalog.functions import Signature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
-from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 
 WIDTH = 110
 """Columns that a line fills before it is broken, where it can be."""
@@ -49,6 +52,7 @@ def print_program(program: Program) -> str:
     maps = [definition for definition in program.maps if definition.declared]
     blocks = [
         "\n".join(_relation(relation, kept.get(relation.name, "")) for relation in program.relations),
+        "\n".join(_function(signature) for signature in program.functions),
         "\n".join(_map(definition, short) for definition in maps),
         "\n".join(_view(view, short) for view in program.views),
         *(_trigger(trigger, short) for trigger in program.triggers),
@@ -126,6 +130,10 @@ def _relation(relation: Relation, kept: str) -> str:
     return f"RELATION {name}(\n" + ",\n".join(rows) + f"\n{end};"
 
 
+def _function(signature: Signature) -> str:
+    return f"FUNCTION {replace(signature, name=print_call_name(signature.name))};"
+
+
 def _foreign_key(key: ForeignKey) -> str:
     rely = " RELY" if key.rely else ""
     return (
@@ -140,14 +148,21 @@ def _map(definition: MapDef, short: _Short) -> str:
         head += f" COUNT {print_name(definition.count)}"
     if definition.ordered:
         head += f" ORDERED {print_name(definition.ordered)}"
+    if definition.initial:
+        head += f" START {', '.join(map(_entry, definition.initial))}"
     terms = [short.term(term) for term in definition.definitions]
     sql = f"AS {print_text(definition.sql)}" if definition.sql else ""
     line = " ".join([head, *([f"= {', '.join(terms)}"] if terms else []), *([sql] if sql else [])])
     if len(line) < WIDTH and "\n" not in line:
         return f"{line};"
     defined = [wrap(("= " if not at else "  ") + text, 2, 6) for at, text in enumerate(terms)]
-    parts = [head, *([",\n  ".join(defined)] if defined else []), *([sql] if sql else [])]
+    parts = [wrap(head, 0, 4), *([",\n  ".join(defined)] if defined else []), *([sql] if sql else [])]
     return "\n  ".join(parts) + ";"
+
+
+def _entry(entry: Entry) -> str:
+    key, values = (", ".join(map(print_literal, part)) for part in entry)
+    return f"({key}: {values})"
 
 
 def _view(view: ViewDef, short: _Short) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from cumulus.algebra.scalar import FUNCTIONS, result_type
-from cumulus.algebra.terms import Apply, Cast, Compare, Const, MapEnd, MapRead, Range, Term, Var
+from cumulus.algebra.scalar import FUNCTIONS, can_cast, result_type
+from cumulus.algebra.scope import outputs
+from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var
+from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
 from cumulus.m3.infer import nodes
@@ -38,6 +40,9 @@ def read_problems(program: Program, part: Part, term: Term) -> Iterator[Problem]
     """Yield what is wrong with the map reads anywhere in `term`: unknown maps, arity, columns."""
     maps = {definition.name: definition for definition in program.maps}
     for node in nodes(term):
+        if isinstance(node, End) and node.variable not in outputs(node.term) and node.term is not ZERO:
+            hint = f"{node.end}[x](term) is the end of the values of x at which the term is not 0."
+            yield Problem(part, f"the term of {node.end} does not bind {node.variable}", node.variable, hint)
         if not isinstance(node, (MapRead, MapEnd)):
             continue
         definition = maps.get(node.map)
@@ -71,7 +76,7 @@ def function_problems(part: Part, term: Term, functions: Collection[str]) -> Ite
                 part,
                 f"there is no function {node.function}",
                 node.function,
-                "If it is a relation, declare it; if it is a function of yours, register it.",
+                "If it is a relation, declare it; if it is a function of yours, too: FUNCTION f(DOUBLE) DOUBLE;",
             )
 
 
@@ -90,7 +95,7 @@ class TypeChecker:
     Parameters
     ----------
     program
-        Gives the types of map columns.
+        Gives the types of map columns and of functions.
     part
         Where problems are.
     types
@@ -99,6 +104,7 @@ class TypeChecker:
 
     def __init__(self, program: Program, part: Part, types: Types) -> None:
         self._maps = {definition.name: definition for definition in program.maps}
+        self._functions = {signature.name: signature for signature in program.functions}
         self._part = part
         self._types = types
         self.problems: list[Problem] = []
@@ -125,10 +131,21 @@ class TypeChecker:
                 if definition is None or len(definition.keys) != len(keys):
                     return None
                 return definition.keys[keys.index(None)].type
+            case End(_, variable, inner):
+                return self._bound_type(variable, inner) or self._types.get(variable)
             case Apply(name, args):
                 return self._applied(name, tuple(self.scalar(arg) for arg in args))
             case _:
                 return None
+
+    def _bound_type(self, variable: str, term: Term) -> SqlType | None:
+        """Return the type of the first key that `variable` stands for in `term`."""
+        for node in nodes(term):
+            if isinstance(node, MapRead) and node.map in self._maps:
+                for key, column in zip(node.keys, self._maps[node.map].keys, strict=False):
+                    if key is Var(variable) and column.type is not None:
+                        return column.type
+        return None
 
     def _key(self, key: Term | Range) -> None:
         if isinstance(key, Range):
@@ -149,6 +166,9 @@ class TypeChecker:
 
     def _applied(self, name: str, types: tuple[SqlType | None, ...]) -> SqlType | None:
         known = [own for own in types if own is not None]
+        signature = self._functions.get(name)
+        if signature is not None:
+            return self._called(signature, types)
         if name not in FUNCTIONS or len(known) < len(types):
             return None
         try:
@@ -156,6 +176,17 @@ class TypeChecker:
         except (TypeError, CumulusError) as wrong:
             self._wrong(str(wrong).split("\n", 1)[0], name)
             return None
+
+    def _called(self, signature: Signature, types: tuple[SqlType | None, ...]) -> SqlType:
+        """Return what a function of the user's gives; note arguments that cannot be cast to its parameters."""
+        name = signature.name
+        if len(types) != len(signature.parameters):
+            self._wrong(f"{name} takes {len(signature.parameters)} arguments, not {len(types)}: {signature}", name)
+            return signature.result
+        for own, parameter in zip(types, signature.parameters, strict=True):
+            if own is not None and own.kind is not Kind.NULL and not can_cast(own, parameter):
+                self._wrong(f"{name} takes {parameter}, not {own}: {signature}", name)
+        return signature.result
 
     def _comparable(self, left: Term, right: Term) -> None:
         own, other = self.scalar(left), self.scalar(right)

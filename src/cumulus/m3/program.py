@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from cumulus.algebra.terms import Scalar, Term
+from cumulus.algebra.scope import maps_of
+from cumulus.algebra.terms import Number, Scalar, Term
+from cumulus.catalog.functions import Signature
 from cumulus.catalog.schema import Column, Relation
+
+Entry: TypeAlias = tuple[tuple[Any, ...], tuple[Number, ...]]
+"""The key and the values of an entry of a map."""
 
 
 class On(StrEnum):
@@ -41,6 +46,8 @@ class MapDef:
         The same as a SELECT over the base tables (keys, then values), or "".
     declared
         False for a map that a hand-written program uses without declaring it.
+    initial
+        The entries that it has before the first event, key and values: what the definitions are over empty tables.
     """
 
     name: str
@@ -51,6 +58,7 @@ class MapDef:
     definitions: tuple[Term, ...] = ()
     sql: str = ""
     declared: bool = True
+    initial: tuple[Entry, ...] = ()
 
     def column_index(self, column: str) -> int:
         """Return the position of a value column; "" means the only one. KeyError if there is none."""
@@ -91,6 +99,9 @@ class ViewDef:
         Each row stands this many times (a bag); None means once.
     order_by, limit, offset
         Applied when the view is read.
+
+    The expressions may read single entries of any map, and ends of slices, by keys made of the view's own: an entry
+    is its number, 0 if it is not there.
     """
 
     name: str
@@ -102,6 +113,18 @@ class ViewDef:
     order_by: tuple[OrderItem, ...] = ()
     limit: int | None = None
     offset: int = 0
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        """Everything that is computed of a row: SELECT, WHERE, REPEAT, ORDER BY."""
+        conditions = (scalar for scalar in (self.where, self.repeat) if scalar is not None)
+        return (*self.select, *conditions, *(item.expression for item in self.order_by))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All maps on which the view depends: `maps`, then those that its expressions read, by name."""
+        others = frozenset[str]().union(*(maps_of(scalar) for scalar in self.expressions))
+        return (*self.maps, *sorted(others.difference(self.maps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +163,8 @@ class Program:
     ----------
     kept
         Relation name → map that keeps its rows (keys: all columns in order; one value: the multiplicity).
+    functions
+        What it calls beside the built-in functions, and whoever runs it must give.
     """
 
     relations: tuple[Relation, ...] = ()
@@ -147,6 +172,7 @@ class Program:
     views: tuple[ViewDef, ...] = ()
     triggers: tuple[Trigger, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
+    functions: tuple[Signature, ...] = ()
 
     def __str__(self) -> str:
         from cumulus.m3.printer import print_program

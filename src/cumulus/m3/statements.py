@@ -12,6 +12,7 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
+    End,
     Exists,
     Lift,
     MapEnd,
@@ -38,6 +39,7 @@ def statement_problems(program: Program, functions: Collection[str]) -> Iterator
         statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == ":="
     }
     added = {statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == "+="}
+    started = {definition.name for definition in program.maps if definition.initial}
     seen: set[tuple[On, str]] = set()
     for index, trigger in enumerate(program.triggers):
         part: Part = ("trigger", index)
@@ -55,6 +57,8 @@ def statement_problems(program: Program, functions: Collection[str]) -> Iterator
                     )
             elif statement.map in added:
                 yield Problem(own, f"{statement.map} is both added to and replaced", statement.map)
+            elif statement.map in started:
+                yield Problem(own, f"{statement.map} is replaced, so it can have no START", statement.map)
     yield from _circular(program, replaced)
 
 
@@ -192,11 +196,11 @@ def _values(term: Term, checker: TypeChecker) -> None:
         case AggSum(_, inner) | Exists(inner):
             _values(inner, checker)
         case Lift(_, inner):
-            if isinstance(inner, (Var, Const, Apply, Cast)):
+            if isinstance(inner, (Var, Const, Apply, Cast, MapEnd, End)):
                 checker.scalar(inner)  # a variable may be bound to anything
             else:
                 _values(inner, checker)
-        case Var() | Const() | Apply() | Cast() | MapEnd():
+        case Var() | Const() | Apply() | Cast() | MapEnd() | End():
             checker.number(term)
         case MapRead() | Compare():
             checker.scalar(term)
@@ -224,7 +228,7 @@ def _is_float(term: Term, checker: TypeChecker) -> bool:
             return any(_is_float(part, checker) for part in parts)
         case AggSum(_, inner):
             return _is_float(inner, checker)
-        case Var() | Const() | Apply() | Cast() | MapRead() | MapEnd():
+        case Var() | Const() | Apply() | Cast() | MapRead() | MapEnd() | End():
             found = checker.scalar(term)
             return found is not None and found.is_float
         case Relation() | Batch() | Lift() | Exists() | Compare():

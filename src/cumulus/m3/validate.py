@@ -49,7 +49,7 @@ def validate(program: Program, places: Places | None = None, functions: Collecti
     places
         Where its parts stand in the text, from `parse_with_places`.
     functions
-        Names of functions that are not built in.
+        Names of functions that are neither built in nor declared.
 
     Raises
     ------
@@ -86,7 +86,8 @@ def read(text: str, name: str = "", functions: Collection[str] = ()) -> Program:
 
 def problems(program: Program, functions: Collection[str] = ()) -> tuple[Problem, ...]:
     """Return everything that is wrong with `program`, in order; empty if it is valid."""
-    return (*declaration_problems(program, functions), *statement_problems(program, functions))
+    known = {*functions, *(signature.name for signature in program.functions)}
+    return (*declaration_problems(program, known), *statement_problems(program, known))
 
 
 def _error(found: Iterable[Problem], program: Program, places: Places | None) -> ValidationError:

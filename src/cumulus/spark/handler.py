@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from cumulus.algebra.user import Functions
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import Bucket
@@ -21,6 +22,7 @@ from cumulus.epochs.publish import write_outputs
 from cumulus.epochs.snapshots import Snapshots
 from cumulus.m3.program import Program
 from cumulus.spark.errors import told
+from cumulus.spark.functions import unpack_functions
 from cumulus.spark.state import Live, Store
 
 if TYPE_CHECKING:
@@ -42,13 +44,16 @@ class Work:
     ----------
     program
         As M3 text.
+    functions
+        The user's that the program calls, packed by `cumulus.spark.functions`.
     keys
         Bucket → the grouping key that Spark's hash spreads evenly.
     """
 
     program: str
     plan: Plan
-    make_engine: Callable[[Program], Engine]
+    make_engine: Callable[[Program, Functions | None], Engine]
+    functions: bytes
     checkpoint: str
     out: str
     late_epochs: int
@@ -128,4 +133,5 @@ class BucketProcessor(StatefulProcessor):
 
 def fresh_bucket(work: Work, index: int) -> Bucket:
     """Return the bucket before its first epoch."""
-    return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs)
+    functions = unpack_functions(work.functions)
+    return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs, functions)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cumulus.algebra.user import Functions, Given, given_functions, runnable
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
@@ -29,6 +30,7 @@ from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
+from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor, Work
 from cumulus.spark.session import log_file
 from cumulus.spark.spread import spread_keys
@@ -64,7 +66,8 @@ def maintain(
     out: str | Path,
     checkpoint: str | Path = "",
     *,
-    make_engine: Callable[[Program], Engine] | None = None,
+    make_engine: Callable[[Program, Functions | None], Engine] | None = None,
+    functions: Functions | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     wait: bool = True,
     **options: Any,
@@ -82,6 +85,8 @@ def maintain(
         The output folder (docs/spark.md, "The output folder").
     checkpoint
         Spark's checkpoint and ours; `out`/checkpoint if not given.
+    functions
+        Scalar functions of your own that the program calls (docs/functions.md); they are sent to the workers.
     on_epoch
         Called after each commit with the epoch: at least once; who remembers the number sees each once. Changed rows:
         `Epoch.changes`.
@@ -107,6 +112,8 @@ def maintain(
         A source that is missing, truncated or of the wrong shape.
     StoreError, MismatchError, LockedError
         An output or checkpoint that cannot be written, belongs to others, or is in use.
+    MissingFunctionError
+        A function that the program declares and `functions` has not.
     LayoutError
         A program that cannot run here: without definitions, or cyclic.
 
@@ -117,7 +124,9 @@ def maintain(
     """
     if make_engine is None:
         make_engine = Interpreter
-    run = Run(spark, program, out, checkpoint, Options(**options), on_epoch)
+    given = given_functions(functions)
+    runnable(program.functions, given)  # a missing one is told before folders are made
+    run = Run(spark, program, out, checkpoint, Options(**options), on_epoch, given)
     try:
         run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
     except BaseException:
@@ -139,12 +148,14 @@ class Run:
         checkpoint: str | Path,
         options: Options,
         on_epoch: Callable[[Epoch], None] | None,
+        functions: Mapping[str, Given],
     ) -> None:
         self._spark = spark
         self._program = sound(program)
         self._options = options
         self._trigger = parse_trigger(options.trigger)
         self._on_epoch = on_epoch
+        self._functions = functions
         self._error: BaseException | None = None
         self._done = 0
         self._goal = 0
@@ -157,7 +168,11 @@ class Run:
         self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
         self.newest: Manifest | None = None
 
-    def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[[Program], Engine]) -> None:
+    def start(
+        self,
+        sources: Sequence[FolderSource | Frame],
+        make_engine: Callable[[Program, Functions | None], Engine],
+    ) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]
         self._program, self._folders = fitted(self._program, folders)
@@ -171,7 +186,7 @@ class Run:
         spark_path = self.checkpoint.path / "spark"
         resuming = any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
-        self._merge = merges(identity.plan, self._program, self.out)
+        self._merge = merges(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
         packed = self._packed(sources, identity)
         keys = spread_keys(identity.plan.buckets)
@@ -179,6 +194,7 @@ class Run:
             str(self._program),
             identity.plan,
             make_engine,
+            pack_functions(self._functions),
             identity.checkpoint,
             str(self.out),
             options.late_epochs,
@@ -229,9 +245,7 @@ class Run:
         try:
             rows = [json.loads(row.report) for row in reports.collect()]
             collected = time.perf_counter()
-            written = [
-                Written(row["bucket"], row["files"], row["counts"], row["errors"], row["snapshot"]) for row in rows
-            ]
+            written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
             assert self._sink is not None
             manifest, made = self._sink.commit(
                 batch + 1, written, self._offsets(batch), self._merge, self._options.keep
@@ -258,6 +272,8 @@ class Run:
                 how,
                 manifest.errors,
                 str(self.out),
+                manifest.view_error_counts,
+                manifest.view_error_totals,
             )
             try:
                 self._on_epoch(epoch)

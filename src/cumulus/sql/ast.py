@@ -42,13 +42,18 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator. `distinct` and `where` (FILTER) belong to aggregates; COUNT(*) has no args."""
+    """A function or operator. `distinct` and `where` (FILTER) belong to aggregates; COUNT(*) has no args.
+
+    `shown` is the function (with a bracket: "mod(") or operator as it was written, with its arguments, where that is
+    something else: unnamed columns are called after it.
+    """
 
     name: str
     args: tuple[Expr, ...]
     at: int = -1
     distinct: bool = False
     where: Expr | None = None
+    shown: tuple[str, tuple[Expr, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +136,21 @@ class OrderBy:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query of WITH."""
+
+    name: str
+    query: Query
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
-    """One SELECT. `group_by` is None where there is no GROUP BY; `grouping` names CUBE, ROLLUP or GROUPING SETS."""
+    """One SELECT. `group_by` is None where there is no GROUP BY.
+
+    `grouping_sets` are the sets that CUBE, ROLLUP or GROUPING SETS spell out, each a part of `group_by`. `group_all`
+    and `order_all` are DuckDB's GROUP BY ALL and ORDER BY ALL.
+    """
 
     items: tuple[SelectItem, ...]
     sources: tuple[FromItem, ...] = ()
@@ -144,7 +162,9 @@ class Select:
     limit: int | None = None
     offset: int = 0
     distinct: bool = False
-    ctes: tuple[tuple[str, Query], ...] = ()
+    ctes: tuple[NamedQuery, ...] = ()
+    group_all: bool = False
+    order_all: bool = False
     at: int = -1
 
 
@@ -159,7 +179,7 @@ class SetOperation:
     order_by: tuple[OrderBy, ...] = ()
     limit: int | None = None
     offset: int = 0
-    ctes: tuple[tuple[str, Query], ...] = ()
+    ctes: tuple[NamedQuery, ...] = ()
     at: int = -1
 
 

@@ -7,17 +7,32 @@ way: each becomes a variable of its own, and an `Aggregate` that says what to ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import localcontext
 from typing import Any
 
-from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, cast_value, common_type
-from cumulus.algebra.terms import Apply, Cast, Const, Relation, Scalar, Var
+from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
+from cumulus.algebra.scope import variables_of
+from cumulus.algebra.terms import Apply, Cast, Const, Scalar, Var
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
-from cumulus.catalog.types import BIGINT, BOOLEAN, DATE, DOUBLE, EXACT, HUGEINT, INTEGER_BITS, Kind, SqlType, decimal
+from cumulus.algebra.user import fits
+from cumulus.catalog.functions import Signature
+from cumulus.catalog.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    EXACT,
+    HUGEINT,
+    INTEGER,
+    INTEGER_BITS,
+    Kind,
+    SqlType,
+    decimal,
+)
 from cumulus.errors import BindError, CumulusError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
-from cumulus.sql.source import Source
+from cumulus.sql.scope import Lookup, Scope
 
 AGGREGATES = frozenset(
     [
@@ -41,27 +56,6 @@ _ARITHMETIC = frozenset(("add", "sub", "mul", "mod", "intdiv"))
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeTable:
-    """One table of a FROM clause.
-
-    Parameters
-    ----------
-    columns
-        Column name → its variable, under a cast where the variable stands for columns of several types.
-    hidden
-        Columns merged into another table's by USING or NATURAL: only `alias.column` means them.
-    """
-
-    alias: str
-    columns: dict[str, Scalar]
-    hidden: set[str] = field(default_factory=set)
-
-    def shows(self, name: str) -> bool:
-        """Whether a name without a table may mean a column of this one."""
-        return name in self.columns and name not in self.hidden
-
-
-@dataclass(frozen=True, slots=True)
 class Aggregate:
     """An aggregate call: `kind` of `arg` (None for COUNT(*)) over rows where `where` is TRUE."""
 
@@ -74,78 +68,29 @@ class Aggregate:
 
 
 @dataclass(slots=True)
-class Scope:
-    """What names mean in one SELECT."""
-
-    source: Source
-    tables: list[ScopeTable] = field(default_factory=list)
-    variables: dict[str, Typed] = field(default_factory=dict)
-    # One atom per table, in order.
-    relations: list[Relation] = field(default_factory=list)
-
-    def new_variable(self, name: str, alias: str, typed: Typed) -> str:
-        """Return a variable called after a column, and after its table too if that name is taken."""
-        # `#` is for aggregates.
-        candidate = f"c{name}" if name.startswith("#") else name
-        if candidate in self.variables:
-            candidate = f"{alias}_{name}"
-        number = 2
-        while candidate in self.variables:
-            candidate = f"{alias}_{name}_{number}"
-            number += 1
-        self.variables[candidate] = typed
-        return candidate
-
-    def resolve(self, reference: ColumnRef) -> Scalar:
-        """Return what a column reference means: a variable, perhaps cast; BindError if none or several."""
-        if reference.table:
-            for table in self.tables:
-                if table.alias == reference.table:
-                    if reference.name in table.columns:
-                        return table.columns[reference.name]
-                    raise BindError(
-                        f"{reference.table} has no column {reference.name}",
-                        hint=f"Its columns are {', '.join(table.columns)}.",
-                        **self.source.place(reference.at),
-                    )
-            raise BindError(
-                f"no table {reference.table} in FROM",
-                hint=f"There {'are' if len(self.tables) > 1 else 'is'} {', '.join(t.alias for t in self.tables)}.",
-                **self.source.place(reference.at),
-            )
-        found = [table for table in self.tables if table.shows(reference.name)]
-        if not found:
-            known = dict.fromkeys(column for table in self.tables for column in table.columns)
-            raise BindError(
-                f"no column {reference.name}", hint=_suggest(reference.name, known), **self.source.place(reference.at)
-            )
-        if len(found) > 1:
-            raise BindError(
-                f"column {reference.name} is ambiguous",
-                hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in found)}.",
-                **self.source.place(reference.at),
-            )
-        return found[0].columns[reference.name]
-
-
-def _suggest(name: str, known: Any) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=3)
-    if close:
-        return f"Did you mean {' or '.join(close)}?"
-    return f"The columns here are {', '.join(known)}." if known else "There is no FROM clause."
-
-
-@dataclass(slots=True)
 class Binder:
     """Binds the expressions of one SELECT.
 
-    `aggregates` collects the aggregate calls; the i-th stands in scalars as the variable `#i`.
+    Parameters
+    ----------
+    aggregates
+        The aggregate calls by the variable that stands for each in scalars.
+    groupings
+        The GROUPING calls, in the same way, with their arguments.
+    lookups
+        Where the sub-queries that are met go: to the scope's own, or to those that are read after grouping.
     """
 
     scope: Scope
-    aggregates: list[Aggregate] = field(default_factory=list)
+    aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    groupings: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    lookups: list[Lookup] = field(default_factory=list)
+    subqueries: dict[tuple[Subquery, bool], Scalar] = field(default_factory=dict)
+    folds: bool = True
+    """Whether constants are computed now."""
+
+    def __post_init__(self) -> None:
+        self.lookups = self.scope.lookups
 
     def type_of(self, scalar: Scalar) -> SqlType:
         """Return the type of a bound scalar."""
@@ -180,18 +125,49 @@ class Binder:
                         **self.scope.source.place(at),
                     )
                 return self._aggregate(expr)
+            case Call("try", (inner,), at):
+                folds, self.folds = self.folds, False  # a constant that fails is NULL, and no error
+                try:
+                    return self.apply("try", (self.bind(inner, aggregates=aggregates, clause=clause),), at)
+                finally:
+                    self.folds = folds
+            case Call("grouping" | "grouping_id", args, at):
+                if not aggregates:
+                    raise BindError(f"GROUPING cannot stand in {clause}", **self.scope.source.place(at))
+                name = self._unused()
+                self.groupings[name] = tuple(self.bind(arg, clause="GROUPING") for arg in args)
+                self.scope.variables[name] = Typed(BIGINT, False)
+                return Var(name)
             case Call(name, args, at):
                 bound = tuple(self.bind(arg, aggregates=aggregates, clause=clause) for arg in args)
                 return self.apply(name, bound, at)
             case Star(_, at):
                 raise BindError("* cannot stand here", **self.scope.source.place(at))
-            case Subquery(_, kind, _, _, at):
-                raise UnsupportedError(
-                    f"{'a sub-query' if kind == 'scalar' else kind.upper() + ' (SELECT …)'} does not compile",
-                    feature=f"sub-query ({kind})",
-                    hint="Join the table instead, or make the inner query a view and query both.",
-                    **self.scope.source.place(at),
-                )
+            case Subquery():
+                return self._subquery(expr, truth=False, aggregates=aggregates, clause=clause)
+
+    def _subquery(self, expr: Subquery, *, truth: bool, aggregates: bool, clause: str) -> Scalar:
+        """Bind a sub-query; with `truth`, NULL may be told as FALSE."""
+        from cumulus.sql.subqueries import bind_subquery  # the two modules call each other
+
+        if (expr, truth) not in self.subqueries:
+            sides: tuple[Expr, ...] = () if expr.left is None else (expr.left,)
+            if isinstance(expr.left, Call) and expr.left.name == "row":
+                sides = expr.left.args
+            lefts = tuple(self.bind(side, aggregates=aggregates, clause=clause) for side in sides)
+            self.subqueries[expr, truth] = bind_subquery(self, expr, lefts, truth=truth)
+        return self.subqueries[expr, truth]
+
+    def truth(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
+        """Return a condition of which only matters whether it is TRUE."""
+        match expr:
+            case Call("and", args, at):
+                bound = tuple(self.truth(arg, aggregates=aggregates, clause=clause) for arg in args)
+                return self.apply("and", bound, at)
+            case Subquery():
+                return self._subquery(expr, truth=True, aggregates=aggregates, clause=clause)
+            case _:
+                return self.condition(expr, aggregates=aggregates, clause=clause)
 
     def condition(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
         """Return `expr` as a scalar of type BOOLEAN; a number is true where it is not 0, as in DuckDB."""
@@ -206,9 +182,15 @@ class Binder:
     def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
         place = self.scope.source.place(at)
+        own = self.scope.source.functions.get(name)
+        if own is not None:
+            return self._users(own, args, at)
         if name not in FUNCTIONS:
             raise UnsupportedError(
-                f"there is no function {name}", feature=name, hint="docs/functions.md lists them.", **place
+                f"there is no function {name}",
+                feature=name,
+                hint="docs/functions.md lists them. One of yours is given as functions=[f], or --functions FILE.py.",
+                **place,
             )
         args = self._with_casts(name, args, at)
         applied = Apply(name, args)
@@ -216,16 +198,42 @@ class Binder:
             self.type_of(applied)
         except TypeError as problem:
             raise BindError(str(problem), **place) from None
-        if all(isinstance(arg, Const) for arg in args):
+        try:
+            check_literals(name, tuple(arg.value if isinstance(arg, Const) else None for arg in args))
+        except CumulusError as problem:
+            raise BindError(problem.message, hint=problem.hint, **place) from None
+        if self.folds and all(isinstance(arg, Const) for arg in args):
             return self._folded(applied, place)
         return applied
+
+    def _users(self, signature: Signature, args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
+        place = self.scope.source.place(at)
+        if len(args) != len(signature.parameters):
+            raise BindError(
+                f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}",
+                hint=f"It is declared as {signature}.",
+                **place,
+            )
+        fitted = []
+        for arg, parameter in zip(args, signature.parameters, strict=True):
+            found = self.type_of(arg)
+            literal = isinstance(arg, Const) and (found.is_integer or found.kind is Kind.VARCHAR or parameter.is_float)
+            if not (fits(found, parameter) or (literal and can_cast(found, parameter))):
+                raise BindError(
+                    f"{signature.name} takes {parameter}, not {found}",
+                    hint=f"It is declared as {signature}; CAST the argument.",
+                    **place,
+                )
+            fitted.append(self.cast(arg, parameter, at))
+        return Cast(Apply(signature.name, tuple(fitted)), signature.result)
 
     def cast(self, arg: Scalar, target: SqlType, at: int) -> Scalar:
         """Return CAST(arg AS target), or `arg` itself where it is of that type already."""
         source = self.type_of(arg)
         if source == target:
             return arg
-        if isinstance(arg, Const):
+        if self.folds and isinstance(arg, Const):
             return self._folded(Cast(arg, target), self.scope.source.place(at))
         return Cast(arg, target)
 
@@ -292,45 +300,80 @@ class Binder:
         return tuple(fitted)
 
     def _aggregate(self, expr: Call) -> Scalar:
+        """Bind an aggregate call; the sub-queries in its argument are read per row, not per group."""
+        after, self.lookups = self.lookups, self.scope.lookups
+        try:
+            return self._aggregate_of_rows(expr)
+        finally:
+            self.lookups = after
+
+    def _aggregate_of_rows(self, expr: Call) -> Scalar:
         place = self.scope.source.place(expr.at)
-        if expr.name not in ("sum", "count", "avg") or expr.distinct:
-            told = f"{expr.name.upper()}{'(DISTINCT …)' if expr.distinct else ''}"
-            raise UnsupportedError(
-                f"{told} does not compile",
-                feature=told,
-                hint="SUM, COUNT and AVG do; for others keep the rows in a view and use query().",
-                **place,
-            )
-        where = None if expr.where is None else self.condition(expr.where, clause="FILTER")
+        where = None if expr.where is None else self.truth(expr.where, clause="FILTER")
         if not expr.args:
-            if expr.name != "count":
+            if expr.name != "count" or expr.distinct:
                 raise BindError(f"{expr.name.upper()} needs an argument", **place)
             return self._register(Aggregate("count", None, False, where, BIGINT, expr.at), nullable=False)
         if len(expr.args) != 1:
             raise BindError(f"{expr.name.upper()} takes one argument", **place)
         arg = self.bind(expr.args[0], clause=f"the argument of {expr.name.upper()}")
-        found = self.type_of(arg)
-        if expr.name == "count":
-            return self._register(Aggregate("count", arg, False, where, BIGINT, expr.at), nullable=False)
+        if not variables_of(arg).isdisjoint(self.aggregates):
+            raise BindError("aggregates do not nest", hint="Aggregate in a query in FROM first.", **place)
+        # How often a value stands does not matter to an end.
+        distinct = expr.distinct and expr.name not in ("min", "max", "bool_and", "bool_or")
+        arg, result = self._aggregated(expr, arg, place)
+        if distinct and expr.name not in ("sum", "count", "avg"):
+            raise UnsupportedError(
+                f"{expr.name.upper()}(DISTINCT …) does not compile",
+                feature=f"{expr.name.upper()}(DISTINCT …)",
+                hint="COUNT, SUM and AVG of DISTINCT values do.",
+                **place,
+            )
+        nullable = expr.name != "count"
+        return self._register(Aggregate(expr.name, arg, distinct, where, result, expr.at), nullable=nullable)
+
+    def _aggregated(self, expr: Call, arg: Scalar, place: dict[str, Any]) -> tuple[Scalar, SqlType]:
+        """Return the argument of an aggregate as it is taken, and the type of the result."""
+        name, found = expr.name, self.type_of(arg)
+        if name == "count":
+            return arg, BIGINT
+        if name in ("min", "max"):
+            return (Const(None, INTEGER), INTEGER) if found.kind is Kind.NULL else (arg, found)
+        if name in ("bool_and", "bool_or", "count_if"):
+            if not (found.kind in (Kind.BOOLEAN, Kind.NULL) or (found.is_numeric and name == "count_if")):
+                raise BindError(f"{name.upper()} needs a condition, not {found}", hint="Compare it.", **place)
+            return self.cast(arg, BOOLEAN, expr.at), HUGEINT if name == "count_if" else BOOLEAN
         if found.kind is Kind.NULL:
-            found = DOUBLE if expr.name == "avg" else HUGEINT
+            found = HUGEINT if name == "sum" else DOUBLE
             arg = Const(None, found)
-        if not (found.is_numeric or (found.kind is Kind.BOOLEAN and expr.name == "sum")):
-            raise BindError(f"{expr.name.upper()} needs a number, not {found}", hint="CAST the argument.", **place)
-        if expr.name == "avg" or found.is_float:
-            result = DOUBLE
-        else:
-            result = decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
-        return self._register(Aggregate(expr.name, arg, False, where, result, expr.at), nullable=True)
+        if not (found.is_numeric or (found.kind is Kind.BOOLEAN and name == "sum")):
+            raise BindError(f"{name.upper()} needs a number, not {found}", hint="CAST the argument.", **place)
+        if name not in ("sum", "avg") and (found.is_float or found.scale > 19):
+            raise UnsupportedError(
+                f"{name.upper()} of {found} does not compile",
+                feature=f"{name.upper()} of {found}",
+                hint="CAST the argument to a DECIMAL of up to 19 digits after the point: its squares are kept exactly.",
+                **place,
+            )
+        if name != "sum" or found.is_float:
+            return arg, DOUBLE
+        return arg, decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
 
     def _register(self, aggregate: Aggregate, *, nullable: bool) -> Scalar:
-        for index, known in enumerate(self.aggregates):
-            if (known.kind, known.arg, known.where) == (aggregate.kind, aggregate.arg, aggregate.where):
-                return Var(f"#{index}")
-        name = f"#{len(self.aggregates)}"
-        self.aggregates.append(aggregate)
+        for name, known in self.aggregates.items():
+            if replace(known, at=aggregate.at) == aggregate:
+                return Var(name)
+        name = self._unused()
+        self.aggregates[name] = aggregate
         self.scope.variables[name] = Typed(aggregate.type, nullable)
         return Var(name)
+
+    def _unused(self) -> str:
+        """Return a new variable that no column is called."""
+        number = len(self.scope.variables)
+        while f"#{number}" in self.scope.variables:
+            number += 1
+        return f"#{number}"
 
 
 def _as_date(scalar: Scalar, found: SqlType) -> Scalar | None:

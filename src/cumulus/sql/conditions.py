@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cumulus.algebra.function import common_type
+from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.terms import (
     NULL_VALUE,
     ONE,
@@ -26,11 +28,16 @@ from cumulus.algebra.terms import (
     sum_of,
 )
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
-from cumulus.catalog.types import Kind
+from cumulus.catalog.types import Kind, SqlType
 from cumulus.sql.chains import chained
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
+
+_FAILING = frozenset(
+    ("div", "intdiv", "mod", "make_date", "make_timestamp", "time_bucket", "chr", "factorial", "hamming")
+)
+"""Functions that have no value for some arguments; overflows are not looked at."""
 
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -75,23 +82,49 @@ def _join(function: str, parts: list[Scalar]) -> Scalar:
 def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool = False) -> Term:
     """Return the term that is 1 where a scalar is not NULL.
 
+    It fails where the scalar does, so that an aggregate counts what it adds: see `fails`.
+
     Parameters
     ----------
     expand
         Take CASE apart, as a sum over its branches. Only for numbers that are added up: in a condition of the join a
         sum would pass for a number of the row.
     """
-    if not is_nullable(scalar, variables):
+    if not is_nullable(scalar, variables) and not fails(scalar, variables):
         return ONE
     match scalar:
         case Apply(function, args) if function in ("add", "sub", "mul", "neg"):
             return product_of(dict.fromkeys(is_not_null(arg, variables, expand=expand) for arg in args))
-        case Cast(arg, _):
+        case Cast(arg, target) if not _is_users(arg) and _widens(scalar_type(arg, variables), target):
             return is_not_null(arg, variables, expand=expand)
         case Apply("case", args) if expand and len(args) < MAX_BRANCHES * 2:
             return _cases(scalar, variables, _is_there)
         case _:
             return Compare("<>", scalar, NULL_VALUE)
+
+
+def _is_users(scalar: Scalar) -> bool:
+    """Whether a scalar is the call of a user's function, whose type only the cast around it tells."""
+    return isinstance(scalar, Apply) and scalar.function not in FUNCTIONS
+
+
+def fails(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
+    """Whether a scalar cannot be computed for ordinary values: it divides, or it casts to a type that is not wider."""
+    match scalar:
+        case Apply("try", _):
+            return False
+        case Apply() if _is_users(scalar):
+            return True
+        case Cast(arg, target):
+            return _is_users(arg) or not _widens(scalar_type(arg, variables), target) or fails(arg, variables)
+        case Apply(function, args):
+            return function in _FAILING or any(fails(arg, variables) for arg in args)
+        case _:
+            return False
+
+
+def _widens(source: SqlType, target: SqlType) -> bool:
+    return target.kind is Kind.VARCHAR or common_type((source, target)) == target
 
 
 def _is_there(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:

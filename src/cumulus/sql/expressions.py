@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
 
+from cumulus.algebra.dateparts import PARTS
+from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
@@ -28,6 +31,8 @@ from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 from cumulus.sql.chains import chained
 from cumulus.sql.ddl import sql_type
+from cumulus.sql.functions import call_of, part_of
+from cumulus.sql.rows import is_row, row_in, rows_compared
 from cumulus.sql.source import Source, identifier, offset_of
 from cumulus.sql.taken import check_taken
 
@@ -35,8 +40,11 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
     exp.NullSafeNEQ: "is_distinct", exp.And: "and", exp.Or: "or", exp.DPipe: "concat", exp.Like: "like",
-    exp.ILike: "ilike", exp.Pow: "power", exp.Nullif: "nullif", exp.StartsWith: "starts_with",
-    exp.Contains: "contains", exp.Left: "left", exp.Right: "right",
+    exp.ILike: "ilike", exp.Pow: "power", exp.StartsWith: "starts_with", exp.RegexpLike: "regexp_matches",
+    exp.SimilarTo: "regexp_full_match", exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or",
+}  # fmt: skip
+_SIGNS: dict[type[exp.Expression], str] = {
+    exp.Like: "~~", exp.ILike: "~~*", exp.Pow: "**", exp.StartsWith: "^@",
 }  # fmt: skip
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Sum: "sum", exp.Avg: "avg", exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Stddev: "stddev_samp",
@@ -46,7 +54,6 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
 _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1, "DECADE": 120, "CENTURY": 1200}
 _UNIT_DAYS = {"WEEK": 7, "DAY": 1}
 _UNIT_MICROS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1000, "MICROSECOND": 1}
-_PART_NAMES = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
 
 def expression_of(source: Source, tree: Any) -> Expr:
@@ -65,9 +72,15 @@ def expression_of(source: Source, tree: Any) -> Expr:
         return _chain(source, tree, at)
     name = _BINARY.get(type(tree))
     if name is not None:
-        args = (tree.this, tree.expression)
-        call = Call(name, tuple(expression_of(source, arg) for arg in args), at)
-        return Call("not", (call,), at) if tree.args.get("negate") else call
+        if isinstance(tree.expression, (exp.Any, exp.All)):
+            check_taken(source, tree.expression)
+            kind = "any" if isinstance(tree.expression, exp.Any) else "all"
+            return Subquery(_query(source, tree.expression.this), kind, expression_of(source, tree.this), name, at)
+        args = tuple(expression_of(source, arg) for arg in (tree.this, tree.expression))
+        call = rows_compared(source, name, args, at) if any(map(is_row, args)) else Call(name, args, at)
+        if tree.args.get("negate"):
+            return Call("not", (call,), at, shown=(f"!{_SIGNS[type(tree)]}", args))
+        return replace(call, shown=(_SIGNS[type(tree)], args)) if type(tree) in (exp.Pow, exp.StartsWith) else call
     if type(tree) in _AGGREGATES:
         return _aggregate(source, tree, at)
     match tree:
@@ -95,8 +108,10 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return Call("neg", (inner,), at)
         case exp.Cast():
             return _cast(source, tree, at)
+        case exp.Tuple():
+            return Call("row", tuple(expression_of(source, item) for item in tree.expressions), at)
         case exp.Interval():
-            return Literal(_interval(source, tree), INTERVAL, at)
+            return _interval_of(source, tree, at)
         case exp.Filter():
             inner = expression_of(source, tree.this)
             if not isinstance(inner, Call):
@@ -104,6 +119,13 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return Call(inner.name, inner.args, at, inner.distinct, expression_of(source, tree.expression.this))
         case _:
             return _condition(source, tree, at)
+
+
+_NOT_DISTINCT = "IS NOT DISTINCT FROM"
+
+
+def _not_distinct(args: tuple[Expr, ...], at: int) -> Expr:
+    return Call("not", (Call("is_distinct", args, at),), at, shown=(_NOT_DISTINCT, args))
 
 
 def _chain(source: Source, tree: Any, at: int) -> Expr:
@@ -125,23 +147,40 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
 
     match tree:
         case exp.Not():
-            return Call("not", (sub(tree.this),), at)
+            inner = sub(tree.this)
+            before = inner.shown if isinstance(inner, Call) else None
+            shown = ("is_distinct", before[1]) if before is not None and before[0] == _NOT_DISTINCT else None
+            return Call("not", (inner,), at, shown=shown)
         case exp.Is():
             if isinstance(tree.expression, exp.Null):
                 return Call("is_null", (sub(tree.this),), at)
-            return Call("not", (Call("is_distinct", (sub(tree.this), sub(tree.expression)), at),), at)
+            if not isinstance(tree.expression, exp.Boolean):
+                raise _refuse(source, tree, tree.sql(dialect="duckdb"))
+            truth = CastTo(sub(tree.this), BOOLEAN, at)
+            return _not_distinct((truth, sub(tree.expression)), at)
         case exp.NullSafeEQ():
-            return Call("not", (Call("is_distinct", (sub(tree.this), sub(tree.expression)), at),), at)
+            args = (sub(tree.this), sub(tree.expression))
+            if any(map(is_row, args)):
+                rows = rows_compared(source, "eq", args, at)
+                return replace(rows, shown=(_NOT_DISTINCT, args))
+            return _not_distinct(args, at)
         case exp.Between():
-            low = Call("ge", (sub(tree.this), sub(tree.args["low"])), at)
-            return Call("and", (low, Call("le", (sub(tree.this), sub(tree.args["high"])), at)), at)
+            subject, low, high = sub(tree.this), sub(tree.args["low"]), sub(tree.args["high"])
+            both = (Call("ge", (subject, low), at), Call("le", (subject, high), at))
+            return Call("and", both, at, shown=("between", (subject, low, high)))
         case exp.In():
             query = tree.args.get("query")
             if query is not None:
-                return Subquery(_query(source, query), "in", sub(tree.this), "eq", at)
+                left = tree.this
+                row = tuple(map(sub, left.expressions)) if isinstance(left, exp.Tuple) else None
+                compared = Call("row", row, at) if row is not None else sub(left)
+                return Subquery(_query(source, query), "in", compared, "eq", at)
             if tree.args.get("unnest") or tree.args.get("field"):
                 raise _refuse(source, tree, "IN over an array")
-            return Call("in", (sub(tree.this), *(sub(item) for item in tree.expressions)), at)
+            wanted, *choices = sub(tree.this), *(sub(item) for item in tree.expressions)
+            if is_row(wanted) or any(map(is_row, choices)):
+                return row_in(source, wanted, choices, at)
+            return Call("in", (wanted, *choices), at)
         case exp.Escape():
             inner = sub(tree.this)
             negated = isinstance(inner, Call) and inner.name == "not"
@@ -155,7 +194,10 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
         case exp.If():
             otherwise = tree.args.get("false")
             last = Literal(None, NULL, at) if otherwise is None else sub(otherwise)
-            return Call("case", (sub(tree.this), sub(tree.args["true"]), last), at)
+            branches = (sub(tree.this), sub(tree.args["true"]), last)
+            return Call("case", branches, at, shown=("if(", branches))
+        case exp.Grouping() | exp.GroupingId():
+            return Call("grouping", tuple(map(sub, tree.expressions)), at)
         case exp.Exists():
             return Subquery(_query(source, tree.this), "exists", at=at)
         case exp.Subquery():
@@ -206,15 +248,14 @@ def _case(source: Source, tree: exp.Case, at: int) -> Expr:
 
 
 def _function(source: Source, tree: Any, at: int) -> Expr:
-    """Return the call that a function node stands for, by our names."""
+    """Return the call that a function node stands for."""
 
     def sub(*nodes: Any) -> tuple[Expr, ...]:
         return tuple(expression_of(source, node) for node in nodes if node is not None)
 
-    timed = _time_function(source, tree, at)
-    if timed is not None:
-        return timed
     match tree:
+        case exp.Anonymous():
+            return call_of(source, str(tree.this).lower(), sub(*tree.expressions), at)
         case exp.Substring():
             return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
         case exp.Trim():
@@ -222,99 +263,34 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim")
             return Call(name, sub(tree.this, tree.expression), at)
         case exp.StrPosition():
-            return Call("strpos", sub(tree.this, tree.args.get("substr")), at)
-        case exp.Replace():
-            return Call("replace", sub(tree.this, tree.expression, tree.args.get("replacement")), at)
-        case exp.Pad():
-            name = "lpad" if tree.args.get("is_left") else "rpad"
-            return Call(name, sub(tree.this, tree.expression, tree.args.get("fill_pattern")), at)
-        case exp.Round():
-            return Call("round", sub(tree.this, tree.args.get("decimals")), at)
-        case exp.Coalesce() | exp.Least() | exp.Greatest():
-            return Call(type(tree).__name__.lower(), sub(tree.this, *tree.expressions), at)
-        case exp.ConcatWs():
-            raise UnsupportedError(
-                "there is no function concat_ws", feature="concat_ws", hint="Use ||.", **source.place(at)
-            )
-        case exp.Concat():
-            # CONCAT takes NULL for the empty string; `||` does not.
-            parts = [
-                Call("coalesce", (CastTo(arg, VARCHAR, at), Literal("", VARCHAR, at)), at)
-                for arg in sub(*tree.expressions)
-            ]
-            joined: Expr = parts[0]
-            for following in parts[1:]:
-                joined = Call("concat", (joined, following), at)
-            return joined
-        case exp.Log():
-            if tree.expression is None:
-                return Call("log10", sub(tree.this), at)
-            if tree.this.name == "10":
-                return Call("log10", sub(tree.expression), at)
-            raise _refuse(source, tree, "LOG with a base")
-        case exp.Anonymous():
-            name = str(tree.this).lower()
-            if name in ("date_part", "datepart"):
-                args = sub(*tree.expressions)
-                if len(args) == 2 and isinstance(args[0], Literal) and isinstance(args[0].value, str):
-                    unit_name = args[0].value.upper()
-                    return Call(_PART_NAMES.get(unit_name, unit_name.lower()), args[1:], at)
-            return Call(name, sub(*tree.expressions), at)
-        case exp.Func():
-            # Year, Month, Upper, Floor, …: sqlglot knows them, and their arguments stand in order.
-            given = [value for value in tree.args.values() if isinstance(value, exp.Expression)]
-            name = _FUNCTION_NAMES.get(type(tree).__name__, tree.sql_name().lower())
-            return Call(name, sub(*given), at)
+            args = sub(tree.this, tree.args.get("substr"))
+            return Call("strpos", args, at, shown=("position(", args))
+        case exp.Extract():
+            return part_of(source, str(tree.this.name), expression_of(source, tree.expression), at)
+        case exp.Overlay():
+            start, length = tree.args.get("from_"), tree.args.get("for_")
+            return Call("overlay", sub(tree.this, tree.expression, start, length), at)
+        case exp.Abs():
+            return Call("abs", sub(tree.this), at, shown=("@", sub(tree.this)))
+        case exp.BitwiseNot():
+            return Call("bit_not", sub(tree.this), at)
+        case exp.ByteString():  # e'a\n'
+            return Literal(str(tree.this), VARCHAR, at)
+        case exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime() | exp.Localtimestamp() | exp.Localtime():
+            return call_of(source, tree.sql_name().lower(), (), at)
+        case exp.Concat():  # 'one' 'text'
+            return call_of(source, "concat", sub(*tree.expressions), at)
         case _:
             raise _refuse(source, tree, tree.sql(dialect="duckdb"))
 
 
-def _time_function(source: Source, tree: Any, at: int) -> Expr | None:
-    """Return the call that a function of dates and times stands for; None for other nodes."""
-
-    def sub(*nodes: Any) -> tuple[Expr, ...]:
-        return tuple(expression_of(source, node) for node in nodes if node is not None)
-
-    def part(node: Any) -> str:
-        written = str(node.name).upper()
-        return _PART_NAMES.get(written, written.lower())
-
-    match tree:
-        case exp.Extract():
-            return Call(part(tree.this), sub(tree.expression), at)
-        case exp.TimestampTrunc() | exp.DateTrunc():
-            return Call("date_trunc", (Literal(part(tree.args["unit"]), VARCHAR, at), *sub(tree.this)), at)
-        case exp.DateDiff():
-            unit = Literal(part(tree.args["unit"]), VARCHAR, at)
-            return Call("date_diff", (unit, *sub(tree.expression, tree.this)), at)
-        case exp.DateAdd() | exp.DateSub():
-            name = "add" if isinstance(tree, exp.DateAdd) else "sub"
-            return Call(name, sub(tree.this, tree.expression), at)
-        case exp.TimeToStr():
-            return Call("strftime", sub(tree.this, tree.args.get("format")), at)
-        case exp.TimeToUnix():
-            return Call("epoch", sub(tree.this), at)
-        case exp.DateFromParts():
-            return Call("make_date", sub(tree.args["year"], tree.args["month"], tree.args["day"]), at)
-        case exp.DayOfWeekIso():
-            return Call("isodow", sub(tree.this), at)
-        case _:
-            return None
-
-
-# Functions that are taken apart by name; of all others every argument is passed on.
+# Nodes with words inside, which are taken apart here.
 _TAKEN_APART = frozenset(
     (
-        exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.TimestampTrunc, exp.DateTrunc,
-        exp.DateDiff, exp.DateAdd, exp.DateSub, exp.Substring, exp.Trim, exp.StrPosition, exp.Replace, exp.Pad,
-        exp.Round, exp.Coalesce, exp.Least, exp.Greatest, exp.Concat, exp.ConcatWs, exp.TimeToStr, exp.TimeToUnix,
-        exp.DateFromParts, exp.DayOfWeekIso, exp.Log, exp.Anonymous,
+        exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.Substring, exp.Trim, exp.StrPosition,
+        exp.Concat, exp.Anonymous, exp.Overlay, exp.Grouping, exp.GroupingId,
     )
 )  # fmt: skip
-_FUNCTION_NAMES = {
-    "DayOfWeek": "dayofweek", "DayOfYear": "dayofyear", "LastDay": "last_day", "Ceil": "ceil", "Length": "length",
-    "WeekOfYear": "week",
-}  # fmt: skip
 
 
 def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
@@ -341,10 +317,10 @@ def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
 
 
 def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
-    if isinstance(tree, exp.TryCast):
-        raise _refuse(source, tree, "TRY_CAST")
     target = sql_type(source, tree.to)
     inner = expression_of(source, tree.this)
+    if isinstance(tree, exp.TryCast):
+        return Call("try", (CastTo(inner, target, at),), at)
     if isinstance(inner, Literal) and isinstance(inner.value, str):
         try:
             if target.kind is Kind.DATE:
@@ -356,6 +332,21 @@ def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
         except ValueError:
             raise BindError(f"{inner.value!r} is not a {target}", **source.place(at)) from None
     return CastTo(inner, target, at)
+
+
+def _interval_of(source: Source, tree: exp.Interval, at: int) -> Expr:
+    """Return INTERVAL '3' DAY, or INTERVAL (n) DAY as to_days(n)."""
+    if tree.this is None or isinstance(tree.this, exp.Literal):
+        return Literal(_interval(source, tree), INTERVAL, at)
+    unit = tree.args.get("unit")
+    part = PARTS.get(str(unit.name).lower()) if unit is not None else None
+    name = f"to_{_PLURALS.get(part or '', f'{part}s')}"
+    if name not in FUNCTIONS:
+        raise _refuse(source, tree, tree.sql(dialect="duckdb"))
+    return Call(name, (expression_of(source, tree.this),), at)
+
+
+_PLURALS = {"century": "centuries", "millennium": "millennia"}
 
 
 def _interval(source: Source, tree: exp.Interval) -> Interval:

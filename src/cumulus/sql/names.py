@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from cumulus.catalog.types import Kind
+from cumulus.catalog.types import Kind, SqlType
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "eq": "=", "ne": "!=", "lt": "<",
     "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "concat": "||", "like": "~~", "ilike": "~~*",
+    "bit_and": "&", "bit_or": "|", "is_distinct": "IS DISTINCT FROM",
+    **{sign: sign for sign in ("**", "^", "^@", "!~~", "!~~*", "IS NOT DISTINCT FROM")},
 }  # fmt: skip
+_PREFIX = {"bit_not": "~", "@": "@"}
 # Functions whose names DuckDB puts in quotes, since they are keywords too.
 _QUOTED = {
     "year",
@@ -25,6 +28,7 @@ _QUOTED = {
     "left",
     "right",
     "replace",
+    *("decade", "century", "millennium", "millisecond", "microsecond", "overlay", "position", "add", "row", "if"),
 }
 
 
@@ -51,8 +55,7 @@ def _written(expr: Expr) -> str:
         case Literal(value, found):
             return _literal(value, found.kind)
         case CastTo(arg, target):
-            named = str(target).replace(",", ", ") if target.kind is Kind.DECIMAL else str(target).lower()
-            return f"CAST({_written(arg)} AS {named})"
+            return f"CAST({_written(arg)} AS {_type_name(target)})"
         case Call():
             return _call(expr)
         case Star():
@@ -70,7 +73,7 @@ def _literal(value: object, kind: Kind) -> str:
         case Kind.VARCHAR:
             return "'" + str(value).replace("'", "''") + "'"
         case Kind.DATE:
-            return f"CAST('{value}' AS date)"
+            return f"CAST('{value}' AS DATE)"
         case Kind.TIMESTAMP:
             return f"CAST('{value}' AS TIMESTAMP)"
         case _:
@@ -84,7 +87,21 @@ def _links(expr: Expr, name: str) -> list[str]:
     return [_written(expr)]
 
 
+def _function(name: str, args: str) -> str:
+    shown = f'"{name}"' if name in _QUOTED else name
+    return f"{shown}({args})"
+
+
+def _type_name(target: SqlType) -> str:
+    return str(target).replace(",", ", ").replace("REAL", "FLOAT")
+
+
 def _call(expr: Call) -> str:
+    if expr.shown is not None:
+        name, given = expr.shown
+        if name.endswith("("):
+            return _function(name[:-1], ", ".join(map(_written, given)))
+        return _call(Call(name, given, expr.at))
     name, args = expr.name, [_written(arg) for arg in expr.args]
     if name == "count" and not args:
         told = "count_star()"
@@ -92,6 +109,15 @@ def _call(expr: Call) -> str:
         told = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
     elif name in _INFIX and len(args) == 2:
         told = f"({args[0]} {_INFIX[name]} {args[1]})"
+    elif name == "between":
+        told = f"({args[0]} BETWEEN {args[1]} AND {args[2]})"
+    elif name in _PREFIX:
+        told = f"({_PREFIX[name]}({args[0]}))"
+    elif name == "try":
+        inner = expr.args[0]
+        told = f"TRY({args[0]})"
+        if isinstance(inner, CastTo) and inner.at == expr.at:
+            told = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
     elif name == "neg":
         told = f"(-({args[0]}))"
     elif name == "is_null":
@@ -108,7 +134,5 @@ def _call(expr: Call) -> str:
     elif name == "coalesce":
         told = f"COALESCE({', '.join(args)})"
     else:
-        distinct = "DISTINCT " if expr.distinct else ""
-        shown = f'"{name}"' if name in _QUOTED else name
-        told = f"{shown}({distinct}{', '.join(args)})"
+        told = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
     return told if expr.where is None else f"{told} FILTER (WHERE {_written(expr.where)})"

@@ -8,6 +8,7 @@ blanked out before sqlglot sees the text, so that offsets stay true.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import sqlglot
@@ -15,18 +16,20 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
-from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.catalog.functions import Signature
+from cumulus.errors import SqlSyntaxError, UnsupportedError, UsageError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
 from cumulus.sql.ddl import create_table
+from cumulus.sql.dialect import TAKEN, CumulusSql
 from cumulus.sql.queries import query_of
 from cumulus.sql.source import Source, identifier, offset_of
 
-DIALECT = "duckdb"
+DIALECT = CumulusSql
 MAX_NESTING = 32
 """How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
 
 
-def parse_script(text: str, name: str = "") -> Script:
+def parse_script(text: str, name: str = "", functions: Sequence[Signature] = ()) -> Script:
     """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
 
     Parameters
@@ -35,9 +38,13 @@ def parse_script(text: str, name: str = "") -> Script:
         Statements separated by semicolons.
     name
         What errors call the text, usually its file name.
+    functions
+        The user's functions that it may call, in any case.
 
     Raises
     ------
+    UsageError
+        A function has a name that SQL uses for something else.
     SqlSyntaxError
         The text is not SQL.
     UnsupportedError
@@ -49,12 +56,16 @@ def parse_script(text: str, name: str = "") -> Script:
     >>> [type(statement).__name__ for statement in script.statements]
     ['CreateTable', 'CreateView']
     """
+    for signature in functions:
+        if signature.name.lower() in TAKEN:
+            raise UsageError(f"{signature.name} means something else in SQL", hint="Give the function another name.")
     tokens = _tokens(Source(text, name))
     source = Source(
         text,
         name,
         tuple(token.start for token in tokens if token.token_type is TokenType.SEMICOLON),
         tuple(token.start for token in tokens if token.text.upper() == "AS"),
+        {signature.name.lower(): signature for signature in functions},
     )
     blanked, options, stricts = _own_clauses(source, tokens)
     statements: list[Statement] = []

@@ -9,10 +9,10 @@ from sqlglot import exp
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import (
     Derived,
-    Expr,
     FromItem,
     Join,
     Literal,
+    NamedQuery,
     OrderBy,
     Query,
     Select,
@@ -21,6 +21,7 @@ from cumulus.sql.ast import (
     TableRef,
 )
 from cumulus.sql.expressions import expression_of
+from cumulus.sql.grouping import group_by
 from cumulus.sql.names import default_name
 from cumulus.sql.source import Source, identifier, offset_of
 from cumulus.sql.taken import check_taken
@@ -85,20 +86,26 @@ def _select(source: Source, tree: exp.Select) -> Select:
         _join(source, sources, join)
     where = tree.args.get("where")
     having = tree.args.get("having")
-    group_by, grouping_sets = _group_by(source, tree)
+    group = tree.args.get("group")
+    group_all = group is not None and bool(group.args.get("all"))
+    grouped, sets = (None, None) if group is None else group_by(source, group)
+    order = tree.args.get("order")
+    order_all = order is not None and _is_all(order)
     limit, offset = _limits(source, tree)
     return Select(
         items=tuple(_item(source, item) for item in tree.expressions),
         sources=tuple(sources),
         where=None if where is None else expression_of(source, where.this),
-        group_by=group_by,
-        grouping_sets=grouping_sets,
+        group_by=grouped,
+        grouping_sets=sets,
         having=None if having is None else expression_of(source, having.this),
-        order_by=_order_by(source, tree),
+        order_by=() if order_all else _order_by(source, tree),
         limit=limit,
         offset=offset,
         distinct=distinct is not None,
         ctes=_ctes(source, tree),
+        group_all=group_all,
+        order_all=order_all,
         at=offset_of(tree),
     )
 
@@ -180,17 +187,16 @@ def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
     )
 
 
-def _group_by(source: Source, tree: exp.Select) -> tuple[tuple[Expr, ...] | None, tuple[tuple[Expr, ...], ...] | None]:
-    group = tree.args.get("group")
-    if group is None:
-        return None, None
-    check_taken(source, group)
-    for clause in ("cube", "rollup", "grouping_sets"):
-        if group.args.get(clause):
-            raise _refuse(source, group, clause.replace("_", " ").upper())
-    if group.args.get("all"):
-        raise _refuse(source, group, "GROUP BY ALL")
-    return tuple(expression_of(source, item) for item in group.expressions), None
+def _is_all(order: exp.Expression) -> bool:
+    """Whether ORDER BY is ORDER BY ALL, upwards."""
+    items = order.expressions
+    return (
+        len(items) == 1
+        and isinstance(items[0].this, exp.Var)
+        and str(items[0].this.this).upper() == "ALL"
+        and not items[0].args.get("desc")
+        and not items[0].args.get("nulls_first")
+    )
 
 
 def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
@@ -224,10 +230,13 @@ def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
     return numbers[0], numbers[1]
 
 
-def _ctes(source: Source, tree: exp.Expression) -> tuple[tuple[str, Query], ...]:
+def _ctes(source: Source, tree: exp.Expression) -> tuple[NamedQuery, ...]:
     clause = tree.args.get("with_")
     if clause is None:
         return ()
     if clause.args.get("recursive"):
         raise _refuse(source, tree, "WITH RECURSIVE")
-    return tuple((_alias(cte), query_of(source, cte.this)) for cte in clause.expressions)
+    return tuple(
+        NamedQuery(_alias(cte), query_of(source, cte.this), tuple(identifier(c) for c in cte.args["alias"].columns))
+        for cte in clause.expressions
+    )

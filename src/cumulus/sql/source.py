@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
 
+from cumulus.catalog.functions import Signature
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A SQL text and what errors call it."""
+    """A SQL text, what errors call it, and the user's functions that it may call, by their names in lower case."""
 
     text: str
     name: str = ""
     # Offsets of the semicolons and of the words AS, comments and strings left out.
     semicolons: tuple[int, ...] = ()
     words_as: tuple[int, ...] = ()
+    functions: Mapping[str, Signature] = field(default_factory=dict)
 
     def place(self, at: int) -> dict[str, Any]:
         """Return line, column, text and name of an offset, as the keywords of a `SqlError`."""

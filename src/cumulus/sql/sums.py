@@ -2,74 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from cumulus.algebra.terms import NULL_VALUE, ONE, ZERO, Apply, Scalar, Term, Var, number, product_of
+from cumulus.algebra.terms import (
+    NULL_VALUE,
+    ONE,
+    Apply,
+    Cast,
+    Compare,
+    Const,
+    Lift,
+    Relation,
+    Scalar,
+    Term,
+    Var,
+    number,
+    product_of,
+    sum_of,
+)
 from cumulus.algebra.typing import Typed, scalar_type
-from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, Kind, SqlType
+from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, Kind, SqlType, decimal
 from cumulus.sql.bind import Aggregate
-from cumulus.sql.conditions import condition, is_not_null, special, summand
+from cumulus.sql.branches import Within, summed
+from cumulus.sql.conditions import is_not_null, special, summand
+from cumulus.sql.grouped import Grouped, derive
+from cumulus.sql.scope import Scope
+
+SPREADS = {
+    "var_pop": ("variance_of", 0),
+    "var_samp": ("variance_of", 1),
+    "stddev_pop": ("deviation_of", 0),
+    "stddev_samp": ("deviation_of", 1),
+}
+"""Aggregates of spread: the function that finishes them, and their missing degrees of freedom."""
+
+Factor = Callable[[Within], Term]
 
 
-@dataclass(frozen=True, slots=True)
-class Summed:
-    """One number that a view maintains per group: the sum of `term` over its rows."""
-
-    name: str
-    term: Term
-    type: SqlType
+Lifts = Callable[[Within], list[Term]]
+"""What binds the keys of one grouping set in a branch."""
 
 
+@dataclass(slots=True)
 class Sums:
-    """Collects the numbers that a view maintains, each once."""
+    """Collects the numbers that a query maintains per group, each once.
 
-    def __init__(self, variables: Mapping[str, Typed], *, keyless: bool) -> None:
-        self.variables = variables
-        self.keyless = keyless
-        self.columns: list[Summed] = []
-        self.column(ONE, BIGINT, "n")
+    Parameters
+    ----------
+    scope
+        Its branches are settled.
+    keys
+        The variables of the group, which every set binds.
+    sets
+        The grouping sets; one where there is plain GROUP BY.
+    standing
+        Groups that are there even without rows, as products that bind the keys: `()` among several grouping sets. They
+        count as a row in the count of rows, and in nothing else.
+    """
 
-    def column(self, term: Term, found: SqlType, hint: str) -> Scalar:
-        """Return the name of the sum of `term` as a variable, adding it if it is new."""
-        if term is ZERO:
-            return number(0)
-        for known in self.columns:
-            if known.term is term:
-                return Var(known.name)
-        taken = {known.name for known in self.columns} | set(self.variables)
+    scope: Scope
+    branches: list[Within]
+    keys: tuple[str, ...]
+    sets: list[Lifts]
+    standing: list[Term] = field(default_factory=list)
+    sums: list[Summed] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+    _known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _values: dict[str, tuple[str, Derived]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.standing:
+            self._added("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
+        else:
+            self.column("n", BIGINT, (), lambda within: ONE)
+
+    # --- numbers ----------------------------------------------------------------------------------------------------
+
+    def rows(self, factor: Factor) -> Term:
+        """Return the rows of all branches and sets, times a factor."""
+        return summed(
+            ((within, [*lifts(within), factor(within)]) for lifts in self.sets for within in self.branches), self.keys
+        )
+
+    def column(self, hint: str, found: SqlType, identity: tuple[object, ...], factor: Factor) -> Scalar:
+        """Return the sum of a factor over the rows as a variable, adding it if it is new."""
+        if len(self.branches) == 1:
+            identity = (factor(self.branches[0]),)
+        return self._added(hint, found, identity, lambda: self.rows(factor))
+
+    def _added(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
+        name = self._known.get(identity)
+        if name is None:
+            name = self._named(hint, Typed(found, False))
+            self._known[identity] = name
+            self.sums.append(Summed(name, make(), found))
+        kept = self.scope.variables[name].type
+        return Var(name) if kept == found else Cast(Var(name), found)
+
+    def _named(self, hint: str, typed: Typed) -> str:
+        """Return a name that no variable and no other sum has."""
+        taken = set(self.scope.variables)
         name, count = hint, 1
         while name in taken:
             count += 1
             name = f"{hint}{count}"
-        self.columns.append(Summed(name, term, found))
-        return Var(name)
+        self.scope.variables[name] = typed
+        return name
+
+    # --- aggregates -------------------------------------------------------------------------------------------------
 
     def finish(self, aggregate: Aggregate) -> Scalar:
-        """Return the scalar that makes the aggregate's value of sums."""
-        variables = self.variables
-        only = ONE if aggregate.where is None else condition(aggregate.where, variables)
-        if aggregate.arg is None:
-            return self.column(only, BIGINT, "n")
-        present = product_of([only, is_not_null(aggregate.arg, variables, expand=True)])
-        count = self.column(present, BIGINT, "n")
+        """Return the scalar that makes the aggregate's value of sums and ends."""
+        arg, where = aggregate.arg, aggregate.where
+
+        def only(within: Within) -> Term:
+            return ONE if where is None else within.condition(where)
+
+        if arg is None:
+            return self.column("n", BIGINT, ("count", None, where), only)
+        if isinstance(arg, Const) and arg.value is None and aggregate.kind != "count":
+            return Const(None, aggregate.type)
+
+        def present(within: Within) -> Term:
+            return product_of([only(within), is_not_null(within.scalar(arg), within.variables, expand=True)])
+
+        if aggregate.kind in ("min", "max"):
+            return self._end(aggregate, arg, present)
+        if aggregate.kind in ("bool_and", "bool_or"):
+            return self._boolean(aggregate, arg, only, present)
+        if aggregate.kind == "count_if":
+            count = self.column("n", BIGINT, ("count", arg, where), present)
+            holds = self.column("t", HUGEINT, ("true", arg, where), lambda w: product_of([only(w), w.condition(arg)]))
+            return self._finished(aggregate, arg, holds, count, present)
+        if aggregate.kind in SPREADS:
+            return self._spread(aggregate, arg, only, present)
+        if aggregate.distinct:
+            return self._distinct(aggregate, arg, present)
+        count = self.column("n", BIGINT, ("count", arg, where), present)
         if aggregate.kind == "count":
             return count
-        total: Scalar = self._total(aggregate, aggregate.arg, only)
+        total: Scalar = self._total(aggregate, arg, only)
+        return self._finished(aggregate, arg, total, count, present)
+
+    def _finished(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
         if aggregate.kind == "avg":
             total = Apply("div", (total, count))
-        if present is ONE and not self.keyless:
+        if self.keys and not self.standing and len(self.branches) == 1 and present(self.branches[0]) is ONE:
             return total
         return Apply("case", (Apply("eq", (count, number(0))), NULL_VALUE, total))
 
-    def _total(self, aggregate: Aggregate, arg: Scalar, only: Term) -> Scalar:
-        term = product_of([only, summand(arg, self.variables)])
-        found = scalar_type(arg, self.variables)
+    def _total(self, aggregate: Aggregate, arg: Scalar, only: Factor) -> Scalar:
+        found = scalar_type(arg, self.scope.variables)
+        identity = ("sum", arg, aggregate.where)
+
+        def number_of(within: Within) -> Term:
+            return product_of([only(within), summand(within.scalar(arg), within.variables)])
+
         if found.is_float:
-            plain = self.column(term, DOUBLE, "s")
-            odd = self.column(product_of([only, special(arg)]), HUGEINT, "odd")
+            plain = self.column("s", DOUBLE, identity, number_of)
+            odd = self.column(
+                "odd", HUGEINT, ("odd", *identity), lambda w: product_of([only(w), special(w.scalar(arg))])
+            )
             return Apply("float_sum", (plain, odd))
-        kept = aggregate.type if aggregate.kind == "sum" else SqlType(Kind.DECIMAL, 38, found.scale)
-        if aggregate.kind == "avg" and found.kind is not Kind.DECIMAL:
-            kept = HUGEINT
-        return self.column(term, kept, "s")
+        return self.column("s", _kept(aggregate, found), identity, number_of)
+
+    def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """Variance and deviation are made of the count, the sum and the sum of squares of exact numbers."""
+        found = scalar_type(arg, self.scope.variables)
+        count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        total = self._total(replace(aggregate, kind="avg"), arg, only)
+
+        def square(within: Within) -> Term:
+            number_ = summand(within.scalar(arg), within.variables)
+            return product_of([only(within), number_, number_])
+
+        kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+        squares = self.column("q", kept, ("squares", arg, aggregate.where), square)
+        function, missing = SPREADS[aggregate.kind]
+        return Apply(function, (count, total, squares, number(missing)))
+
+    def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
+        count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        true = ("true", arg, aggregate.where)
+        holds = self.column("t", BIGINT, true, lambda w: product_of([only(w), w.condition(arg)]))
+        test = Apply("eq", (holds, count)) if aggregate.kind == "bool_and" else Apply("gt", (holds, number(0)))
+        return self._finished(aggregate, arg, test, count, present)
+
+    def _end(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
+        """MIN and MAX are the ends of the group's values, which are kept with their counts."""
+        identity = (aggregate.kind, arg, aggregate.where)
+        name = self._known.get(identity)
+        if name is None:
+            found = Typed(scalar_type(arg, self.scope.variables), True)
+            value, bind = self._value(arg, found)
+            name = self._named(aggregate.kind, found)
+            self._known[identity] = name
+            term = self.rows(lambda w: product_of([present(w), bind(w)]))
+            self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
+        return Var(name)
+
+    def _value(self, arg: Scalar, typed: Typed) -> tuple[str, Factor]:
+        """Return a variable for the values of an argument, and what binds it: nothing where it is a column."""
+        if len(self.branches) == 1:
+            scalar = self.branches[0].scalar(arg)
+            if isinstance(scalar, Var) and scalar.name not in self.keys:
+                return scalar.name, lambda within: ONE
+        name = self._named("x", typed)
+        return name, lambda within: Lift(name, within.scalar(arg))
+
+    def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
+        """Add up over the different values of the group, which are a derived relation."""
+        found = scalar_type(arg, self.scope.variables)
+        identity = ("distinct", arg, aggregate.where)
+        name = self._known.get(identity)
+        if name is None:
+            value, bind = self._value(arg, Typed(found, False))
+            body = self.rows(lambda w: product_of([present(w), bind(w)]))
+            count = self._named("n", Typed(BIGINT, False))
+            self._known[identity] = name = value
+            rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
+            there = Compare(">", Var(count), number(0))
+            self._values[name] = (value, derive(rows, (), there, lookup=False))
+        x, values = self._values[name]
+        atom = Relation(values.name, values.parameters)
+        each = self._added("d", BIGINT, ("d", name), lambda: atom)
+        if aggregate.kind == "count":
+            return each
+
+        def values_of() -> Term:
+            return product_of([atom, summand(Var(x), self.scope.variables)])
+
+        if found.is_float:
+            plain = self._added("s", DOUBLE, ("s", name), values_of)
+            odd = self._added("odd", HUGEINT, ("odd", name), lambda: product_of([atom, special(Var(x))]))
+            total: Scalar = Apply("float_sum", (plain, odd))
+        else:
+            total = self._added("s", _kept(aggregate, found), ("s", name), values_of)
+        if aggregate.kind == "avg":
+            total = Apply("div", (total, each))
+        return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+
+
+def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:
+    """Return the type in which an exact total is kept."""
+    if aggregate.kind == "avg":
+        return decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+    return aggregate.type

@@ -26,9 +26,8 @@ _READ: dict[Any, frozenset[str]] = {
     for node, names in {
         exp.Like: "negate", exp.ILike: "negate", exp.Between: "low high", exp.In: "query unnest field",
         exp.Case: "ifs default", exp.If: "true false", exp.Cast: "to", exp.TryCast: "to", exp.Interval: "unit",
-        exp.Column: "table db", exp.TimestampTrunc: "unit", exp.DateTrunc: "unit", exp.DateDiff: "unit",
-        exp.Substring: "start length", exp.Trim: "position", exp.StrPosition: "substr", exp.Replace: "replacement",
-        exp.Pad: "fill_pattern", exp.Round: "decimals", exp.TimeToStr: "format", exp.DateFromParts: "year month day",
+        exp.Column: "table db", exp.Substring: "start length", exp.Trim: "position", exp.StrPosition: "substr",
+        exp.Overlay: "from_ for_",
         exp.Table: "db catalog alias joins", exp.Join: "on side kind using method",
         exp.Subquery: "alias order limit offset joins", exp.Group: "cube rollup grouping_sets all",
         exp.Ordered: "desc nulls_first", exp.Fetch: "count direction", exp.ForeignKey: "reference options",

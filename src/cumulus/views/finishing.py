@@ -7,24 +7,24 @@ The expressions of a view are compiled to Python once.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder
-from cumulus.algebra.terms import Scalar, Var
+from cumulus.algebra.order import order_key
+from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder, canonical
+from cumulus.algebra.terms import Scalar, Term, Var
+from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import EXACT, Interval, coerce
+from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
-
-Key: TypeAlias = tuple[Any, ...]
-Values: TypeAlias = tuple[Any, ...]
-Items: TypeAlias = Callable[[str], Iterable[tuple[Key, Values]]]
-"""From the name of a map to its existing entries."""
+from cumulus.m3.reading import read_of
+from cumulus.views.entries import Entries, Items, Key, Values, Whole
+from cumulus.views.touched import Touched
 
 
 class Finished(NamedTuple):
@@ -43,7 +43,7 @@ class Finisher:
     program, view
         The view and the maps that it reads.
     functions
-        A user's scalar functions by name.
+        The user's scalar functions that the program calls: a list of them, or by name.
 
     Raises
     ------
@@ -51,9 +51,7 @@ class Finisher:
         If an expression names no key or value column, or a column has a type that the expression does not have.
     """
 
-    def __init__(
-        self, program: Program, view: ViewDef, functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> None:
+    def __init__(self, program: Program, view: ViewDef, functions: Functions | None = None) -> None:
         self.view = view
         self.maps = tuple(program.map(name) for name in view.maps)
         for other in self.maps[1:]:
@@ -64,12 +62,15 @@ class Finisher:
                 )
         self.zeros = tuple((0,) * len(each.values) for each in self.maps)
         first = self.maps[0]
+        self.touched = Touched(program, view)
+        """Which rows an entry of a map may change."""
+        self._program = program
         self._count = first.column_index(first.count) if first.count else None
-        self._entry = self._compiled(Pool(dict(functions or {})))
+        self._entry = self._compiled(Pool(runnable(program.functions, given_functions(functions))))
 
     # --- one entry --------------------------------------------------------------------------------------------------
 
-    def entry(self, key: Key, values: Sequence[Values | None]) -> Finished | None:
+    def entry(self, key: Key, values: Sequence[Values | None], entries: Entries) -> Finished | None:
         """Return what one key gives.
 
         Parameters
@@ -78,6 +79,8 @@ class Finisher:
             Of the view's maps.
         values
             Of each map at `key`, None where it has no entry.
+        entries
+            What the view's expressions read of maps beside that.
 
         Returns
         -------
@@ -95,7 +98,7 @@ class Finisher:
         if self._count is not None and self.maps[0].keys and given[0][self._count] < 0:
             return None
         try:
-            found: tuple[Row, int, tuple[Any, ...]] | None = self._entry(key, *given)
+            found: tuple[Row, int, tuple[Any, ...]] | None = self._entry(key, entries, *given)
         except Exception as problem:  # a user's function may raise anything
             reason = problem.message if isinstance(problem, EvaluationError) else f"{problem}"
             hint = problem.hint if isinstance(problem, EvaluationError) else ""
@@ -107,7 +110,7 @@ class Finisher:
     def _compiled(self, pool: Pool) -> Callable[..., tuple[Row, int, tuple[Any, ...]] | None]:
         """Return the function from a key and the values of each map to a row."""
         env = self._names()
-        lines = ["def finish(key, *maps):"]
+        lines = ["def finish(key, entries, *maps):"]
         if self.maps[0].keys:
             lines.append(f"    {', '.join(f'k{i}' for i in range(len(self.maps[0].keys)))}, = key")
         for place, each in enumerate(self.maps):
@@ -121,7 +124,7 @@ class Finisher:
                 )
             return env[name]
 
-        coder = ScalarCoder(pool, lookup)
+        coder = ScalarCoder(pool, lookup, lambda term: self._read(term, coder))
         if self.view.where is not None:
             lines += [f"    if not {coder.code(self.view.where).text}:", "        return None"]
         copies = "1" if self.view.repeat is None else coder.code(self.view.repeat).text
@@ -134,6 +137,22 @@ class Finisher:
         exec("\n".join(lines), pool.names)
         made: Callable[..., tuple[Row, int, tuple[Any, ...]] | None] = pool.names["finish"]
         return made
+
+    def _read(self, term: Term, coder: ScalarCoder) -> Code:
+        """Return the code of what an expression reads of a map."""
+        read = read_of(self._program, term)
+        if read is None:
+            raise ValidationError(f"view {self.view.name}: {term} is not a scalar", hint="Keep it in a map.")
+        keys = "".join(f"{_key(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
+        name = coder.pool.literal(read.map.name)
+        if read.end:
+            searched = read.map.keys[read.axis]
+            return Code(f"entries.end({name}, {read.end!r}, {read.axis}, ({keys}), {read.column})", searched.type, True)
+        assert read.column is not None, "an entry is read for one of its values"
+        column = read.map.values[read.column]
+        zero = "0.0" if column.type is not None and column.type.is_float else "0"
+        at = coder.pool.bind(_value_at, "value_at")
+        return Code(f"{at}(entries, {name}, ({keys}), {read.column}, {zero})", column.type, False)
 
     def _names(self) -> dict[str, Code]:
         """Return the code of everything that an expression may name."""
@@ -153,7 +172,9 @@ class Finisher:
         if column.type is None:
             return code.text
         is_key = isinstance(scalar, Var) and scalar.name in {key.name for key in self.maps[0].keys}
-        if code.type == column.type and (is_key or not column.type.is_exact):
+        # A key that a statement computed may be the 0 of an empty sum: a decimal gets its digits here.
+        as_it_is = is_key and column.type.kind is not Kind.DECIMAL
+        if code.type == column.type and (as_it_is or not column.type.is_exact):
             return code.text
         return f"{pool.bind(coerce, 'coerce')}({code.text}, {pool.bind(column.type, 'type')})"
 
@@ -167,14 +188,15 @@ class Finisher:
         EvaluationError
             Naming the view.
         """
-        first, others = self.maps[0], [dict(items(each.name)) for each in self.maps[1:]]
+        first, whole = self.maps[0], Whole(items)
+        others = [whole.entries(each.name) for each in self.maps[1:]]
         entries: Iterable[tuple[Key, Values | None]] = items(first.name)
         if not first.keys:
             entries = list(entries) or [((), None)]
         finished = []
         with decimal.localcontext(EXACT):
             for key, values in entries:
-                found = self.entry(key, [values, *(other.get(key) for other in others)])
+                found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
                 if found is not None:
                     finished.append(found)
         self._sort(finished)
@@ -189,7 +211,7 @@ class Finisher:
             item = self.view.order_by[place]
             nulls = [each for each in finished if each.order[place] is None]
             others = [each for each in finished if each.order[place] is not None]
-            others.sort(key=lambda each: _sortable(each.order[place]), reverse=item.descending)
+            others.sort(key=lambda each: order_key(each.order[place]), reverse=item.descending)
             finished[:] = nulls + others if item.nulls_first else others + nulls
 
     def table(self, items: Items) -> pa.Table:
@@ -208,20 +230,23 @@ class Finisher:
             ) from None
 
 
-def _sortable(value: Any) -> Any:
-    """Return a value that Python orders as DuckDB orders `value`: NaN last, spans by their length."""
-    if isinstance(value, float):
-        return (value != value, 0.0 if value != value else value)
-    if isinstance(value, Interval):
-        return value.months * 30 * 86_400_000_000 + value.days * 86_400_000_000 + value.micros
-    return value
+def _key(code: Code, pool: Pool) -> str:
+    """Return the code of a key to look up by, as it stands in maps."""
+    if code.type is None or code.type.is_float:
+        return f"{pool.bind(canonical, 'canonical')}({code.text})"
+    return code.text
+
+
+def _value_at(entries: Entries, map: str, key: Key, column: int, zero: Any) -> Any:
+    values = entries.read(map, key)
+    return zero if values is None else values[column]
 
 
 def finish(
     program: Program,
     view: ViewDef,
     items: Items,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    functions: Functions | None = None,
 ) -> pa.Table:
     """Return the rows of a view as Arrow.
 

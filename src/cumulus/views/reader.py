@@ -14,7 +14,8 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
-from cumulus.views.finishing import Finisher, Key, Values
+from cumulus.views.entries import Entries, Key, Values
+from cumulus.views.finishing import Finisher
 from cumulus.views.tables import Shown
 
 if TYPE_CHECKING:
@@ -69,12 +70,8 @@ class ViewReader(Protocol):
         ...
 
 
-class MapSource(Protocol):
+class MapSource(Entries, Protocol):
     """Where entries of maps come from."""
-
-    def read(self, map: str, key: Key) -> Values | None:
-        """Return the values of an entry, None if it does not exist."""
-        ...
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
@@ -162,7 +159,7 @@ class MapViewReader(Shown):
         whole = tuple(ordered)
         with decimal.localcontext(EXACT):
             values = [self._source.read(each.name, whole) for each in self._finisher.maps]
-            found = self._finisher.entry(whole, values)
+            found = self._finisher.entry(whole, values, self._source)
         return None if found is None else found.row
 
     def _given(self, place: int, value: Any) -> Any:

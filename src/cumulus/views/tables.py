@@ -54,6 +54,10 @@ class Shown(ABC):
     def _title(self) -> str:
         return ""
 
+    def _notes(self) -> list[str]:
+        """Return what must be said below the rows."""
+        return []
+
     def __repr__(self) -> str:
         table = self.arrow()
         cells, numeric = _cells(table)
@@ -67,7 +71,7 @@ class Shown(ABC):
         ]
         if lines:
             lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, _footer(self._title(), table)])
+        return "\n".join([*lines, _footer(self._title(), table), *self._notes()])
 
     def _repr_html_(self) -> str:
         table = self.arrow()
@@ -78,7 +82,8 @@ class Shown(ABC):
             tag = "td" if place else "th"
             marked = (f'<{tag} style="{s}">{html.escape(c)}</{tag}>' for c, s in zip(line, styles, strict=True))
             body.append(f"<tr>{''.join(marked)}</tr>")
-        return f"<table>{''.join(body)}</table><p>{html.escape(_footer(self._title(), table))}</p>"
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in (_footer(self._title(), table), *self._notes()))
+        return f"<table>{''.join(body)}</table>{below}"
 
 
 class Result(Shown):

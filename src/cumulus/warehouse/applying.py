@@ -7,19 +7,22 @@ the triggers. It knows nothing of SQL, views or threads.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from cumulus.algebra.user import Functions
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
+from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty, Integrity
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Changes
 from cumulus.errors import StaticTableError, UnknownNameError, UsageError
 from cumulus.m3.program import Program
+from cumulus.warehouse.view_errors import dump, load
 
 Operation: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key."""
@@ -49,11 +52,12 @@ class Applier:
     program
         What is maintained.
     functions
-        A user's scalar functions by name.
+        The user's scalar functions that it calls.
     """
 
-    def __init__(self, program: Program, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, program: Program, functions: Functions) -> None:
         self.program = program
+        self.functions = functions
         self.engine = Interpreter(program, functions)
         self.integrity = Integrity(program, self.engine)
         self.relations = {relation.name: relation for relation in program.relations}
@@ -62,6 +66,9 @@ class Applier:
         self._covered = frozenset(name for name in self.relations if self.integrity.covers(name))
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
         self.event_count = 0
+        self.transaction_count = 0
+        self.errors = ErrorLog()
+        """Events that views could not take in whole."""
         self.touched: set[str] = set()
         """Tables that have had events."""
         self.started_by = ""
@@ -89,7 +96,7 @@ class Applier:
 
         Raises
         ------
-        DataError, EvaluationError
+        DataError
             Naming the event; nothing is applied.
         """
         engine = self.engine
@@ -119,10 +126,42 @@ class Applier:
                 raise
         self.started_by = started_by
         self.event_count += applied
+        self.transaction_count += 1
+        errors = engine.take_errors()
+        if errors:
+            self.errors.extend(errors, self.transaction_count)
         for relation, count in counts.items():
             self.row_counts[relation] += count
             self.touched.add(relation)
         return changes
+
+    def state(self) -> dict[str, Any]:
+        """Return everything but the maps, as JSON values; `resume` takes it."""
+        return {
+            "events": self.event_count,
+            "rows": self.row_counts,
+            "started_by": self.started_by,
+            "touched": sorted(self.touched),
+            "transactions": self.transaction_count,
+            "errors": dump(self.errors),
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken; the maps have been restored."""
+        self.settle()
+        self.event_count = state["events"]
+        self.row_counts.update(state["rows"])
+        self.started_by = state["started_by"]
+        self.touched = set(state["touched"])
+        self.transaction_count = state["transactions"]
+        self.errors = load(state["errors"])
+
+    def settle(self) -> None:
+        """Compute the `:=` maps after others were loaded; what fails in that was told before."""
+        with exactly():
+            self.engine.begin()
+            self.engine.commit()
+        self.engine.take_errors()
 
     def _events(self, operations: Iterable[Operation]) -> Iterator[Operation]:
         """Turn upserts into events, each on the state that the events before it have left."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from cumulus.algebra.user import Given
 from cumulus.errors import UsageError
+from cumulus.views.duckdb_functions import create_functions
 
 
-def ask(sql: str, views: Sequence[str], rows_of: Callable[[str], pa.Table]) -> pa.Table:
+def ask(
+    sql: str, views: Sequence[str], rows_of: Callable[[str], pa.Table], functions: Mapping[str, Given] | None = None
+) -> pa.Table:
     """Return the result of a query over views.
 
     Parameters
@@ -23,6 +27,8 @@ def ask(sql: str, views: Sequence[str], rows_of: Callable[[str], pa.Table]) -> p
         The names that it may mention.
     rows_of
         Gives the rows of a view; called for those mentioned only.
+    functions
+        The user's, which it may call.
 
     Raises
     ------
@@ -31,6 +37,7 @@ def ask(sql: str, views: Sequence[str], rows_of: Callable[[str], pa.Table]) -> p
     """
     with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
         try:
+            create_functions(connection, functions or {})
             mentioned = _mentioned(connection, sql)
             for name in views:
                 if name.lower() in mentioned:

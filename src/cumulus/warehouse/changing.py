@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
 
+from cumulus.algebra.scalar_code import may_raise
 from cumulus.algebra.scope import relations_of, rename
 from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
+from cumulus.algebra.user import Given
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType, coerce
+from cumulus.engine.batch import checked_rows
+from cumulus.engine.failures import ErrorLog
+from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
+from cumulus.m3.dataflow import maps_of_view, parents_first
 from cumulus.m3.program import MapDef
+from cumulus.views.duckdb_functions import create_functions
 from cumulus.warehouse.applying import Applier, exactly
 
 Form: TypeAlias = tuple[Any, ...]
 
 
-def carry_over(old: Applier, new: Applier) -> None:
+def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> None:
     """Fill the maps of `new` with what they stand for, from the state of `old`.
 
     A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
+
+    Parameters
+    ----------
+    functions
+        The user's, which that SQL may call.
 
     Raises
     ------
@@ -43,18 +56,38 @@ def carry_over(old: Applier, new: Applier) -> None:
             missing.append(definition)
     needed = {relation for each in missing for term in each.definitions for relation in relations_of(term)}
     tables = {name: _rows(old, name) for name in sorted(needed)}
+    fallible: list[str] = []
     for definition in missing:
         if any(tables[name].num_rows for term in definition.definitions for name in relations_of(term)):
-            _load(new.engine, definition, tables)
+            if not any(may_raise(term) for term in definition.definitions):
+                _load(new.engine, definition, tables, functions)
+            else:
+                fallible.append(definition.name)
+    errors = _replay(new, fallible, tables) if fallible else ErrorLog()
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
     new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
+    new.settle()
+    new.transaction_count = old.transaction_count
+    computed = {each.name for each in missing}
+    views = {view.name for view in new.program.views}
+    carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
+    new.errors = old.errors.only(carried)
+    new.errors.extend(errors.only(views - carried), new.transaction_count)
+
+
+def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
+    """Compute maps that DuckDB and we would not fail in alike, by inserting the rows once more; return what failed."""
+    engine = Interpreter(new.program, new.functions)
     with exactly():
-        new.engine.begin()  # the := maps follow from what was loaded
-        try:
-            new.engine.commit()
-        except BaseException:
-            new.engine.rollback()
-            raise
+        engine.begin()
+        for relation in parents_first(new.program):
+            if relation.name in tables:
+                rows = checked_rows(relation, tables[relation.name], new.checkers[relation.name])
+                engine.on_batch(relation.name, Counter(rows))
+        engine.commit()
+    for name in names:
+        new.engine.restore(name, engine.stored(name))
+    return engine.take_errors()
 
 
 def _rows(old: Applier, name: str) -> pa.Table:
@@ -76,7 +109,7 @@ def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:
     return table_of(table.columns, rows)
 
 
-def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table]) -> None:
+def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
     """Compute a map by its SQL and put it into the engine."""
     if not definition.sql:
         raise UsageError(
@@ -85,6 +118,7 @@ def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table]) ->
         )
     with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
         try:
+            create_functions(connection, functions)
             for name, rows in tables.items():
                 connection.register(name, rows)
             found = connection.sql(definition.sql).to_arrow_table()

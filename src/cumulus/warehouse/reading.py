@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,16 +11,24 @@ import pyarrow as pa
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
+from cumulus.errors import EvaluationWarning
 from cumulus.views import Consistency, MapViewReader
 from cumulus.views.tables import Shown
+from cumulus.warehouse.view_errors import ViewErrors
 
 
 class WarehouseView(Shown):
     """The reader of one view of a warehouse; a `cumulus.views.ViewReader`. It stays good when views are created."""
 
-    def __init__(self, name: str, reader: Callable[[], AbstractContextManager[MapViewReader]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        reader: Callable[[], AbstractContextManager[MapViewReader]],
+        errors: Callable[[], ViewErrors],
+    ) -> None:
         self._name = name
         self._reader = reader
+        self._errors = errors
 
     @property
     def name(self) -> str:
@@ -38,19 +47,40 @@ class WarehouseView(Shown):
         return Consistency.COMMITTED
 
     def arrow(self) -> pa.Table:
-        """Return all rows as Arrow: columns, types and order of the view's SELECT list."""
+        """Return all rows as Arrow: columns, types and order of the view's SELECT list.
+
+        Warns with `EvaluationWarning` if there were `errors`.
+        """
+        self._warn()
         with self._reader() as reader:
             return reader.arrow()
 
     def rows(self) -> list[Row]:
-        """Return all rows as tuples of plain values."""
+        """Return all rows as tuples of plain values. Warns with `EvaluationWarning` if there were `errors`."""
+        self._warn()
         with self._reader() as reader:
             return reader.rows()
 
     def get(self, *key: Any) -> Row | None:
-        """Return the row with a key, None if there is none; see `cumulus.views.MapViewReader.get`."""
+        """Return the row with a key, None if there is none; see `cumulus.views.MapViewReader.get`.
+
+        Warns with `EvaluationWarning` if there were `errors`.
+        """
+        self._warn()
         with self._reader() as reader:
             return reader.get(*key)
 
+    def errors(self) -> ViewErrors:
+        """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
+        return self._errors()
+
+    def _warn(self) -> None:
+        """Tell a program that reads rows what a person reads below them."""
+        for line in self._notes():
+            warnings.warn(line, EvaluationWarning, stacklevel=3)
+
     def _title(self) -> str:
         return self._name
+
+    def _notes(self) -> list[str]:
+        return self._errors().as_notes()

@@ -25,6 +25,8 @@ class Stats:
     negative
         Entries of views and kept tables whose multiplicity is below 0: deletions that came before their insertions.
         Views do not show them.
+    errors
+        View → events that it could not take in whole, since the beginning.
     bytes
         A rough estimate of the memory that the maps take.
     """
@@ -33,6 +35,7 @@ class Stats:
     rows: dict[str, int]
     entries: dict[str, int]
     negative: int
+    errors: dict[str, int]
     bytes: int
 
 
@@ -51,6 +54,7 @@ def stats_of(applier: Applier) -> Stats:
         rows=dict(applier.row_counts),
         entries={each.name: engine.size(each.name) for each in program.maps},
         negative=negative,
+        errors=dict(applier.errors.counts),
         bytes=size,
     )
 

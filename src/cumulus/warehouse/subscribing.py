@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import decimal
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from cumulus.catalog.events import Row
+from cumulus.catalog.types import EXACT
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.views import Finisher
+from cumulus.views.entries import Before
 from cumulus.views.finishing import Finished
 
 
@@ -40,23 +43,35 @@ def changed_rows(finisher: Finisher, engine: Engine, changes: Changes) -> list[C
 
     A row of a bag that stands n times more or less is told n times.
     """
-    names = [each.name for each in finisher.maps]
-    keys: dict[tuple[Any, ...], None] = {}
-    for name in names:
-        keys.update(dict.fromkeys(changes.get(name, ())))
-    return [change for key in keys for change in _changes_at(finisher, engine, changes, names, key)]
+    touched: dict[tuple[Any, ...], None] = {}
+    for name in finisher.touched.maps:
+        for key in changes.get(name, ()):
+            keys = finisher.touched.keys(name, key)
+            if keys is None:
+                return list(_all_changes(finisher, engine, changes))
+            touched.update(dict.fromkeys(keys))
+    return list(_changes_at(finisher, engine, changes, touched))
+
+
+def _all_changes(finisher: Finisher, engine: Engine, changes: Changes) -> Iterator[Change]:
+    """Yield the changes of a view of which every row may have changed."""
+    first = finisher.maps[0]
+    if not first.keys:
+        return _changes_at(finisher, engine, changes, [()])
+    present = dict.fromkeys(key for key, _ in engine.items(first.name))
+    return _changes_at(finisher, engine, changes, present | dict.fromkeys(changes.get(first.name, ())))
 
 
 def _changes_at(
-    finisher: Finisher, engine: Engine, changes: Changes, names: list[str], key: tuple[Any, ...]
+    finisher: Finisher, engine: Engine, changes: Changes, keys: Iterable[tuple[Any, ...]]
 ) -> Iterator[Change]:
-    before, after = [], []
-    for name in names:
-        changed = changes.get(name, {}).get(key)
-        old, new = changed if changed is not None else (engine.read(name, key),) * 2
-        before.append(old)
-        after.append(new)
-    yield from _difference(finisher.entry(key, before), finisher.entry(key, after))
+    before = Before(engine, engine.find, lambda name: changes.get(name, {}).items())
+    names = [each.name for each in finisher.maps]
+    with decimal.localcontext(EXACT):
+        for key in keys:
+            old = finisher.entry(key, [before.read(name, key) for name in names], before)
+            new = finisher.entry(key, [engine.read(name, key) for name in names], engine)
+            yield from _difference(old, new)
 
 
 def _difference(old: Finished | None, new: Finished | None) -> Iterator[Change]:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from cumulus import m3
+from cumulus.algebra.user import Functions, declared, given_functions
 from cumulus.catalog.events import Row
-from cumulus.compiler import compile_sql
-from cumulus.compiler.explain import Explanation, explain
+from cumulus.catalog.types import SqlType
 from cumulus.engine.batch import checked_rows
-from cumulus.errors import CumulusError, InputError, MismatchError, ThreadError, UnknownNameError, UsageError
+from cumulus.errors import CumulusError, MismatchError, UsageError
 from cumulus.m3.program import Program
-from cumulus.sql.ast import CreateView, DropView
-from cumulus.sql.parse import parse_script
 from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.warehouse import asking, storing
 from cumulus.warehouse.applying import UPSERT, Applier, Operation
 from cumulus.warehouse.changing import carry_over
+from cumulus.warehouse.describing import Describing, busy
+from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, with_function
 from cumulus.warehouse.reading import WarehouseView
-from cumulus.warehouse.stats import Stats, stats_of
 from cumulus.warehouse.subscribing import Callback, Subscription, changed_rows
 
 
-class Warehouse:
+class Warehouse(Describing):
     """Views in this process, exact after every event.
 
     Parameters
@@ -40,12 +39,15 @@ class Warehouse:
         "auto", "all" or "none": which tables' rows are kept. Kept rows let deletions, keys and references be checked,
         and views be created later. A table's own ``WITH (keep = …)`` wins; for a compiled program it plays no part.
     functions
-        Scalar functions of your own, for M3 programs that call them.
+        Scalar functions of your own that the views call: a list of what `cumulus.function` makes, or of annotated
+        functions; or names with functions, whose types then come from the M3 program (docs/functions.md).
 
     Raises
     ------
     SqlError, M3Error, InputError
         With line, column and a way out.
+    MissingFunctionError
+        If a program declares a function that is not given.
 
     Examples
     --------
@@ -64,15 +66,13 @@ class Warehouse:
         *,
         engine: str = "interpreter",
         keep: str = "auto",
-        functions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Functions | None = None,
     ) -> None:
-        if engine != "interpreter":
-            raise UsageError(f"there is no engine {engine!r}", hint="This version has one: 'interpreter'.")
-        if keep not in ("auto", "all", "none"):
-            raise UsageError(f"keep={keep!r}", hint="keep is 'auto', 'all' or 'none'.")
+        check_choices(engine, keep)
         self._keep = keep
-        self._functions = dict(functions or {})
-        self._script, program = _read(source, keep)
+        self._functions = given_functions(functions)
+        self._script, program = read_source(source, keep, self._functions)
+        self._functions = declared(program.functions, self._functions)
         self._lock = RLock()
         self._subscriptions: list[Subscription] = []
         self._buffer: list[Operation] | None = None
@@ -85,46 +85,6 @@ class Warehouse:
         self._applier, self._finishers = applier, finishers
         for subscription in self._subscriptions:
             self._watch(subscription.view)
-
-    # --- what is here -----------------------------------------------------------------------------------------------
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of the tables."""
-        return tuple(self._applier.relations)
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """The names of the views."""
-        return tuple(self._finishers)
-
-    @property
-    def program(self) -> Program:
-        """The M3 program."""
-        return self._applier.program
-
-    @property
-    def m3(self) -> str:
-        """The program as text."""
-        return str(self._applier.program)
-
-    def explain(self, view: str) -> Explanation:
-        """Return what keeping a view costs: its maps, and what each kind of event touches.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
-        return explain(self._applier.program, view)
-
-    def __repr__(self) -> str:
-        return f"Warehouse(tables: {', '.join(self.tables)}; views: {', '.join(self.views)})"
-
-    def stats(self) -> Stats:
-        """Return counts of rows, entries and events, and a rough size."""
-        with self._use():
-            return stats_of(self._applier)
 
     # --- events in --------------------------------------------------------------------------------------------------
 
@@ -143,8 +103,11 @@ class Warehouse:
         DataError
             A wrong number of columns, a value of the wrong type, NULL in a NOT NULL column, a duplicate key or an
             orphan where rows are kept; nothing is applied.
-        EvaluationError
-            If a view cannot be computed; nothing is applied.
+
+        Notes
+        -----
+        Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
+        counts as nothing there, and everything else goes on.
         """
         return self._rows(+1, table, rows)
 
@@ -159,7 +122,7 @@ class Warehouse:
         ------
         UsageError
             If the table has no primary key or its rows are not kept.
-        DataError, EvaluationError
+        DataError
             As for `insert`.
         """
         with self._use():
@@ -173,7 +136,7 @@ class Warehouse:
         ------
         UsageError
             If there are not as many new rows as old ones.
-        DataError, EvaluationError
+        DataError
             As for `insert`.
         """
         with self._use():
@@ -201,7 +164,7 @@ class Warehouse:
         ------
         UsageError
             For a sign that is neither +1 nor -1.
-        DataError, EvaluationError
+        DataError
             As for `insert`.
         """
         if per not in ("event", "call"):
@@ -234,7 +197,7 @@ class Warehouse:
 
         def on(sign: int, *values: Any) -> None:
             if not acquire(blocking=False):
-                raise _busy()
+                raise busy()
             try:
                 self._submit([self._operation((sign, table, values))])
             finally:
@@ -313,10 +276,10 @@ class Warehouse:
             with self._use():
                 yield MapViewReader(self._finisher(name), self._applier.engine)
 
-        return WarehouseView(name, reader)
+        return WarehouseView(name, reader, lambda: self.errors(name))
 
     def query(self, sql: str) -> Result:
-        """Return the result of any SELECT over the views, by DuckDB.
+        """Return the result of any SELECT over the views, by DuckDB; it may call your functions, too.
 
         Raises
         ------
@@ -324,7 +287,7 @@ class Warehouse:
             If DuckDB refuses the SQL.
         """
         with self._use():
-            return Result(asking.ask(sql, self.views, lambda name: self.view(name).arrow()))
+            return Result(asking.ask(sql, self.views, lambda name: self.view(name).arrow(), self._functions))
 
     def subscribe(self, view: str, callback: Callback) -> Subscription:
         """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
@@ -345,8 +308,8 @@ class Warehouse:
             return subscription
 
     def _watch(self, view: str) -> None:
-        for definition in self._finishers[view].maps:
-            self._applier.engine.watch(definition.name)
+        for name in self._finishers[view].touched.maps:
+            self._applier.engine.watch(name)
 
     def _tell(self, changes: Mapping[str, Any]) -> None:
         """Call back who subscribed to what changed."""
@@ -365,12 +328,6 @@ class Warehouse:
             self._is_telling = False
         if first is not None:
             raise first
-
-    def _finisher(self, name: str) -> Finisher:
-        found = self._finishers.get(name)
-        if found is None:
-            raise UnknownNameError(f"there is no view {name}", hint=f"Views: {', '.join(self.views) or 'none'}.")
-        return found
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
 
@@ -394,17 +351,43 @@ class Warehouse:
                 )
             if self._buffer is not None or self._is_telling:
                 raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
-            for statement in parse_script(sql).statements:
-                if not isinstance(statement, (CreateView, DropView)):
-                    raise UsageError("execute takes CREATE VIEW and DROP VIEW", hint="Rows go in by insert().")
-            script = f"{self._script.rstrip().rstrip(';')};\n{sql}"
-            applier = Applier(compile_sql(script, keep=self._keep), self._functions)
+            script, program = extended(self._script, sql, self._keep, self._functions)
+            applier = Applier(program, self._functions)
             for subscription in self._subscriptions:
                 if subscription.view not in {view.name for view in applier.program.views}:
                     raise UsageError(f"{subscription.view} has subscribers", hint="Cancel the subscriptions first.")
-            carry_over(self._applier, applier)
+            carry_over(self._applier, applier, self._functions)
             self._open(applier)
             self._script = script
+
+    def register(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        arguments: Sequence[str | SqlType] | None = None,
+        returns: str | SqlType | None = None,
+        null: str = "skip",
+    ) -> None:
+        """Add a scalar function of your own, for views that `execute` creates from now on, and for `query`.
+
+        Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. A function that no view calls
+        may be replaced. `arguments`, `returns` and `null` are those of `cumulus.function`.
+
+        Raises
+        ------
+        UsageError
+            If a view calls a function of this name, it is built in, or its types are not known.
+
+        Examples
+        --------
+        >>> wh = Warehouse("CREATE TABLE r (a DOUBLE NOT NULL)")
+        >>> wh.register("near", lambda a: abs(a) < 0.1, arguments=["DOUBLE"], returns="BOOLEAN")
+        >>> wh.execute("CREATE VIEW v AS SELECT COUNT(*) AS n FROM r WHERE near(a)")
+        """
+        made = make_function(name, function, arguments, returns, null)
+        with self._use():
+            self._functions = with_function(self._functions, made, self._applier.program)
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
@@ -417,22 +400,22 @@ class Warehouse:
         with self._use():
             if self._buffer is not None:
                 raise UsageError("a transaction is open", hint="Save before or after it.")
-            state = {
-                "script": self._script,
-                "keep": self._keep,
-                "events": self._applier.event_count,
-                "rows": self._applier.row_counts,
-                "started_by": self._applier.started_by,
-                "touched": sorted(self._applier.touched),
-            }
+            state = {"script": self._script, "keep": self._keep, **self._applier.state()}
             storing.save(path, self._applier.program, self._applier.engine, state)
 
     @classmethod
-    def load(cls, path: str | Path, *, functions: Mapping[str, Callable[..., Any]] | None = None) -> Warehouse:
+    def load(cls, path: str | Path, *, functions: Functions | None = None) -> Warehouse:
         """Return the warehouse that `save` wrote to a folder.
+
+        Parameters
+        ----------
+        functions
+            Those of your own that its views call: code is not saved.
 
         Raises
         ------
+        MissingFunctionError
+            If one that its views call is not given.
         StoreError
             If there is none, or a file is damaged.
         MismatchError
@@ -442,6 +425,8 @@ class Warehouse:
         try:
             program = m3.parse(saved.program, name="program.m3")
             warehouse = cls(program, keep=saved.state["keep"], functions=functions)
+        except UsageError:
+            raise  # of the functions
         except (CumulusError, KeyError) as problem:
             raise MismatchError(
                 f"{path}: this version cannot run the saved program: {problem}",
@@ -450,47 +435,5 @@ class Warehouse:
         applier = warehouse._applier
         storing.restore_maps(saved, applier.program, applier.engine)
         warehouse._script = saved.state["script"]
-        applier.event_count = saved.state["events"]
-        applier.row_counts.update(saved.state["rows"])
-        applier.started_by = saved.state["started_by"]
-        applier.touched = set(saved.state["touched"])
+        applier.resume(saved.state)
         return warehouse
-
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        """Hold the warehouse for this thread; ThreadError if another one has it."""
-        if not self._lock.acquire(blocking=False):
-            raise _busy()
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-
-def _busy() -> ThreadError:
-    return ThreadError(
-        "another thread is using this warehouse",
-        hint="A warehouse belongs to one thread at a time: use a lock around it, or a queue in front of it.",
-    )
-
-
-def _read(source: str | Path | Program, keep: str) -> tuple[str | None, Program]:
-    """Return the SQL text, if there is one, and the program."""
-    if isinstance(source, Program):
-        return None, source
-    name = ""
-    if isinstance(source, Path):
-        name = source.name
-        try:
-            text = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InputError(f"cannot read {source}: {problem}", hint="Give the path of a UTF-8 text.") from None
-        if source.suffix == ".m3":
-            return None, m3.parse(text, name=name)
-    elif isinstance(source, str):
-        text = source
-    else:
-        raise UsageError(
-            f"a warehouse is made from SQL, a Path or a Program, not {type(source).__name__}", hint="Pass SQL as str."
-        )
-    return text, compile_sql(text, name=name, keep=keep)

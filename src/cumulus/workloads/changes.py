@@ -8,7 +8,7 @@ table to changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -66,6 +66,38 @@ def events(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> Iter
                     standing[name][key] = row
             found.append(Event(DELETE if op == "d" else INSERT, name, row))
         yield found
+
+
+def epochs(told: Sequence[Event], schemas: Mapping[str, pa.Schema], batch: int) -> Iterator[dict[str, pa.Table]]:
+    """Yield the epochs of a list of events; every table is in every epoch.
+
+    Parameters
+    ----------
+    told
+        The events in order; the first has the `seq` 0.
+    schemas
+        Table → its columns, without `op` and `seq`.
+    batch
+        Events in an epoch, at least 1; the last epoch has the rest.
+
+    Examples
+    --------
+    >>> told = [Event(INSERT, "r", (7,)), Event(DELETE, "r", (7,)), Event(INSERT, "r", (8,))]
+    >>> [epoch["r"].to_pylist() for epoch in epochs(told, {"r": pa.schema([("a", pa.int64())])}, 2)][1]
+    [{'op': 'i', 'seq': 2, 'a': 8}]
+    """
+    for start in range(0, len(told), batch):
+        rows_of: dict[str, list[tuple[object, ...]]] = {name: [] for name in schemas}
+        for seq, (sign, name, row) in enumerate(told[start : start + batch], start):
+            rows_of[name].append(("d" if sign == DELETE else "i", seq, *row))
+        yield {name: _table_of_changes(rows_of[name], schema) for name, schema in schemas.items()}
+
+
+def _table_of_changes(told: list[tuple[object, ...]], columns: pa.Schema) -> pa.Table:
+    schema = pa.schema([("op", pa.string()), ("seq", pa.int64()), *columns])
+    if not told:
+        return schema.empty_table()
+    return pa.table([list(column) for column in zip(*told, strict=True)], schema=schema)
 
 
 def write(folder: Path, epochs: Iterable[Epoch]) -> int:

@@ -13,13 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.catalog.types import arrow_type
 from cumulus.errors import InputError, MissingError, UsageError
-from cumulus.workloads.tpch.schema import TABLES
+from cumulus.workloads.tpch.schema import BENCHMARK, TABLES
 
 
 def generate(scale: float, cache: Path) -> Path:
-    """Return the folder with the tables at `scale`, generating them unless they are there.
+    """Return the folder with the tables at `scale`, generating those that are not there.
 
     Parameters
     ----------
@@ -44,18 +43,20 @@ def generate(scale: float, cache: Path) -> Path:
         raise UsageError(f"the scale is {scale}", hint="Give a positive scale factor, 0.01 say.")
     name = f"{Decimal(str(scale)).normalize():f}"
     target = cache / f"sf{name}"
-    if target.is_dir():
+    missing = [table for table in TABLES if not (target / f"{table}.parquet").exists()]
+    if not missing:
         return target
-    cache.mkdir(parents=True, exist_ok=True)
-    # Generated aside and renamed, so an interrupted run leaves no half of a scale behind.
+    target.mkdir(parents=True, exist_ok=True)
+    # Generated aside and renamed, so an interrupted run leaves no half of a table behind.
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{target.name}.") as aside:
-        command = [_generator(), "parquet", "-s", name, "--quiet", "-T", ",".join(TABLES), "-o", f"{aside}/tables"]
+        command = [_generator(), "parquet", "-s", name, "--quiet", "-T", ",".join(missing), "-o", f"{aside}/tables"]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
             raise InputError(
                 f"tpchgen-cli failed with {run.returncode}: {run.stderr.strip()}", hint=f"It ran {' '.join(command)}"
             )
-        Path(aside, "tables").rename(target)
+        for table in missing:
+            Path(aside, "tables", f"{table}.parquet").rename(target / f"{table}.parquet")
     return target
 
 
@@ -74,13 +75,8 @@ class Reader:
         path = folder / f"{table}.parquet"
         if not path.exists():
             raise InputError(f"{path} is not there", hint="Make the folder with tpch.generate.")
-        types = {column.name: column.type for column in TABLES[table].columns}
-        fields = []
-        for name in columns:
-            declared = types[name]
-            assert declared is not None
-            fields.append(pa.field(name, arrow_type(declared)))
-        self.schema = pa.schema(fields)
+        declared = BENCHMARK.schema(table)
+        self.schema = pa.schema([declared.field(name) for name in columns])
         self._file = pq.ParquetFile(path, pre_buffer=False)
         self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(batch_size=65_536, columns=list(columns))
         self._ready = self.schema.empty_table()

@@ -1,13 +1,15 @@
 -- Local suppliers: revenue of 1994 from suppliers of the customer's own nation, for the nations of Asia.
 CREATE VIEW q5 AS
 SELECT n_name, SUM(l_extendedprice * (1 - l_discount)) AS revenue
-FROM region
-JOIN nation ON n_regionkey = r_regionkey
-JOIN customer ON c_nationkey = n_nationkey
-JOIN orders ON o_custkey = c_custkey
-JOIN lineitem ON l_orderkey = o_orderkey
-JOIN supplier ON s_suppkey = l_suppkey AND s_nationkey = c_nationkey
-WHERE r_name = 'ASIA'
-  AND o_orderdate >= DATE '1994-01-01' AND o_orderdate < DATE '1995-01-01'
+FROM customer, orders, lineitem, supplier, nation, region
+WHERE c_custkey = o_custkey
+  AND l_orderkey = o_orderkey
+  AND l_suppkey = s_suppkey
+  AND c_nationkey = s_nationkey
+  AND s_nationkey = n_nationkey
+  AND n_regionkey = r_regionkey
+  AND r_name = 'ASIA'
+  AND o_orderdate >= DATE '1994-01-01'
+  AND o_orderdate < DATE '1994-01-01' + INTERVAL '1' YEAR
 GROUP BY n_name
-ORDER BY revenue DESC, n_name;
+ORDER BY revenue DESC;

@@ -1,0 +1,39 @@
+"""What a user's scalar function is called, takes and gives: its signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cumulus.catalog.types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The declaration of a scalar function that is not built in; a program carries one for each that it calls.
+
+    Parameters
+    ----------
+    name
+        As in `Apply`.
+    parameters
+        The types to which arguments are cast before the call.
+    result
+        The type of the value.
+    called_with_null
+        Whether the function is called with NULL arguments. If not, a NULL argument makes the value NULL.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import DOUBLE
+    >>> print(Signature("score", (DOUBLE, DOUBLE), DOUBLE))
+    score(DOUBLE, DOUBLE) DOUBLE
+    """
+
+    name: str
+    parameters: tuple[SqlType, ...]
+    result: SqlType
+    called_with_null: bool = False
+
+    def __str__(self) -> str:
+        null = " CALLED ON NULL INPUT" if self.called_with_null else ""
+        return f"{self.name}({', '.join(map(str, self.parameters))}) {self.result}{null}"

@@ -1,0 +1,76 @@
+"""Counts of source folders, by DuckDB: rows, and different values of each column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cumulus.errors import InputError
+
+if TYPE_CHECKING:
+    from cumulus.compiler.memory import Statistics
+    from cumulus.m3.program import Program
+
+READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+
+
+def count_sources(program: Program, texts: list[str]) -> Statistics:
+    """Return the counts of all files of every table: upper bounds, since deleted and refused rows are counted too.
+
+    Parameters
+    ----------
+    texts
+        As of `cumulus run --from`.
+
+    Raises
+    ------
+    InputError, UsageError
+        For a folder or file that is not there or cannot be read.
+    """
+    import duckdb
+
+    from cumulus.compiler.memory import Statistics
+    from cumulus.epochs.sources import file_path, list_files, sources_from
+
+    rows: dict[str, int] = {}
+    distinct: dict[tuple[str, str], int] = {}
+    with duckdb.connect() as connection:
+        for source in sources_from(texts, program):
+            relation = program.relation(source.relation)
+            by_reader: dict[str, list[str]] = {}
+            for name in list_files(source):
+                by_reader.setdefault(READERS[source.format_of(name)], []).append(file_path(source, name))
+            if source.format == "debezium":
+                raise InputError(
+                    f"{source.path}: change records are not counted", hint="Give --rows and --distinct instead."
+                )
+            columns = [_quoted(column) for column in relation.column_names]
+            if not by_reader:
+                rows[relation.name] = 0
+                continue
+            selects = [
+                f"SELECT {', '.join(columns)} FROM {reader}([{', '.join(map(_text, files))}])"
+                for reader, files in by_reader.items()
+            ]
+            # NULL is a key like any other, so it counts as a value.
+            values = [
+                f"COUNT(DISTINCT {column}) + MAX(CASE WHEN {column} IS NULL THEN 1 ELSE 0 END)" for column in columns
+            ]
+            try:
+                found = connection.execute(
+                    f"SELECT COUNT(*), {', '.join(values)} FROM ({' UNION ALL '.join(selects)})"
+                ).fetchone()
+            except duckdb.Error as problem:
+                raise InputError(f"{source.path}: cannot be counted: {problem}") from None
+            assert found is not None, "an aggregate without groups has a row"
+            rows[relation.name] = int(found[0])
+            for column, number in zip(relation.column_names, found[1:], strict=True):
+                distinct[relation.name, column] = int(number or 0)
+    return Statistics(rows, distinct)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(path: str) -> str:
+    return "'" + path.replace("'", "''") + "'"

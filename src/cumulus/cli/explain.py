@@ -1,0 +1,151 @@
+"""`cumulus explain`: what views cost, and what a change of views changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.programs import program_in
+from cumulus.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cumulus.compiler.explain import Explanation
+    from cumulus.compiler.memory import Statistics
+    from cumulus.m3.program import Program
+
+
+def explain_command(
+    file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3).", show_default=False),
+    second: str = typer.Argument("", metavar="[VIEW|FILE]", help="The view; with --diff, the script to compare with."),
+    view: str = typer.Option("", "--view", help="The view; all views if left out."),
+    diff: bool = typer.Option(False, "--diff", help="Compare two scripts: what the second adds, drops and keeps."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    rely: bool = typer.Option(True, help="Use FOREIGN KEY … RELY."),
+    rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to bound memory; repeatable."),
+    distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
+    source: list[str] = typer.Option([], "--from", help="Count rows and values in DIR, or NAME=PATH, as of run."),
+    functions: FunctionPlaces = None,
+) -> None:
+    """Say what keeping each view costs: an event, memory, a subscription; and how Spark would lay it out.
+
+    Example: cumulus explain examples/shop.sql --view revenue --rows orders=1000000
+    """
+    given = functions_in(functions)
+    if diff:
+        if not second or view:
+            raise UsageError("--diff compares two scripts", hint="cumulus explain --diff old.sql new.sql")
+        _compare(
+            program_in(file, rely=rely, functions=given), program_in(Path(second), rely=rely, functions=given), as_json
+        )
+        return
+    if second and view and second != view:
+        raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
+    from cumulus.compiler.explain import explain_views
+    from cumulus.m3.layout import choose_layout
+
+    program = program_in(file, rely=rely, functions=given)
+    statistics = _statistics(program, rows, distinct, source)
+    name = second or view
+    found = explain_views(program, [name] if name else None, statistics)
+    layout = choose_layout(program).explain()
+    if as_json:
+        print(json.dumps({"views": [one.as_dict() for one in found], "layout": layout}, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for one in found:
+        if console.is_terminal:
+            _show(console, one)
+        else:
+            print(one, end="\n\n")
+    print(layout)
+
+
+def _compare(old: Program, new: Program, as_json: bool) -> None:
+    from cumulus.compiler.difference import compare
+
+    found = compare(old, new)
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print(found)
+
+
+def _statistics(program: Program, rows: list[str], distinct: list[str], source: list[str]) -> Statistics:
+    """Return the counts that the command line gives; what is said there wins over what is counted."""
+    from cumulus.compiler.memory import Statistics
+
+    counted = Statistics()
+    if source:
+        from cumulus.cli.counting import count_sources
+
+        counted = count_sources(program, source)
+    tables = {relation.name: relation for relation in program.relations}
+    given_rows, given_distinct = dict(counted.rows), dict(counted.distinct)
+    for text in rows:
+        name, number = _count("--rows", text)
+        if name not in tables:
+            raise UsageError(f"--rows {text}: no table {name!r}", hint=f"Tables: {', '.join(tables)}.")
+        given_rows[name] = number
+    for text in distinct:
+        name, number = _count("--distinct", text)
+        table, _, column = name.partition(".")
+        if table not in tables or column not in tables[table].column_names:
+            raise UsageError(f"--distinct {text}: no column {name!r}", hint="Write TABLE.COLUMN=N.")
+        given_distinct[table, column] = number
+    return Statistics(given_rows, given_distinct)
+
+
+def _count(option: str, text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    plain = number.replace("_", "")
+    if not name or not plain.isdigit():
+        raise UsageError(f"{option} {text}: not a name with a count", hint="Write NAME=N, such as orders=1000000.")
+    return name, int(plain)
+
+
+def _show(console: Console, found: Explanation) -> None:
+    """Print an explanation as tables: the content of its text."""
+    from rich.table import Table
+
+    from cumulus.compiler import telling
+    from cumulus.compiler.explain import shown_events
+
+    console.print(telling.title_of(found), style="bold")
+    costs = Table(show_edge=False, header_style="bold")
+    for title in ("event", *telling.KINDS.values()):
+        costs.add_column(title)
+    for row in telling.cost_rows(found):
+        costs.add_row(*row)
+    console.print(costs)
+    maps = Table(title="maps", title_justify="left", show_edge=False, header_style="bold", show_lines=True)
+    for title in ("map", "definition", "entries at most", "memory", "shared with", "read by"):
+        maps.add_column(title)
+    for use in found.maps:
+        size = use.size
+        entries = size.formula if size.entries is None else f"{size.entries:,}\n= {size.formula}"
+        memory = "" if size.bytes is None else telling.size_text(size.bytes)
+        definition = use.definition.sql or "no definition"
+        maps.add_row(str(use), definition, entries, memory, ", ".join(use.views), ", ".join(use.readers))
+    console.print(maps)
+    for reason in found.reasons:
+        console.print(f"not cheaper: {reason}")
+    statements = Table(title="statements", title_justify="left", show_edge=False, header_style="bold")
+    for title in ("on", "statement", "cost", "loops over"):
+        statements.add_column(title)
+    for event in shown_events(found.events):
+        for place, cost in enumerate(event.statements):
+            loops = ", ".join(str(read) for read in cost.loops)
+            shown = telling.statement_text(cost)
+            statements.add_row("" if place else str(event), shown, str(cost.cost), loops)
+    console.print(statements)
+    for each in found.subscribed:
+        console.print(f"subscribing: an event of {each.relation} touches {each.rows}")
+    console.print()

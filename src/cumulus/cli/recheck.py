@@ -1,0 +1,143 @@
+"""`cumulus recheck`: recompute the views of a run from its sources, and say what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from cumulus.catalog.events import Row
+    from cumulus.epochs.origin import Origin
+    from cumulus.epochs.sink import Manifest
+    from cumulus.m3.program import Program, ViewDef
+    from cumulus.recheck import Report
+
+
+def recheck(
+    out: Path = typer.Argument(..., help="The --out folder of a run, running or not.", show_default=False),
+    file: Path | None = typer.Argument(None, help="The script of the run, if the folder does not know it."),
+    source: list[str] = typer.Option([], "--from", help="The sources, if they are elsewhere now; as of run."),
+    view: list[str] = typer.Option([], "--view", help="A view to check; repeatable, all if left out."),
+    witnesses: int = typer.Option(5, min=0, help="Rows to show of each view that differs."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Recompute the views of OUT from the rows that its run has read, and say what differs; exit code 1 if any does.
+
+    Example: cumulus recheck out/
+    """
+    report = recheck_folder(out, file, source, view, witnesses)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print(report)
+    if not report.is_equal:
+        raise typer.Exit(1)
+
+
+def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[str], witnesses: int) -> Report:
+    """Return what differs between the views of an output folder and those recomputed from its sources.
+
+    Raises
+    ------
+    UsageError, InputError, StoreError
+        If script or sources are unknown or gone, or are not those of the run.
+    """
+    from cumulus.engine.interpreter import Interpreter
+    from cumulus.epochs.identity import program_hash
+    from cumulus.epochs.layouts import fitted
+    from cumulus.epochs.query import manifest_of
+    from cumulus.epochs.replay import checked_manifest, replay
+    from cumulus.epochs.sources import sources_from
+    from cumulus.errors import MismatchError
+    from cumulus.recheck import Report, check_views
+    from cumulus.recheck.oracle import Oracle
+
+    manifest_of(out)  # tells what is not an output folder
+    manifest = checked_manifest(out)
+    origin = _origin(out, file, source)
+    program = _program(origin)
+    program, sources = fitted(program, sources_from(source or list(origin.sources), program))
+    if program_hash(program) != manifest.program:
+        raise MismatchError(
+            f"{out} was not made by {origin.name}: their programs differ",
+            hint="Give the script of the run, and the --from texts with their key= options.",
+        )
+    wanted = _wanted(program, views)
+    found = replay(out, program, sources, origin, manifest, Interpreter)
+    script = None if origin.name.endswith(".m3") else origin.script
+    stale = [each for each in wanted if each.name in manifest.errors]
+    stored = {each.name: _reader(out, manifest, each) for each in wanted if each not in stale}
+    with Oracle(program.relations, found.rows, script) as oracle:
+        checked = check_views(program, stored, oracle, limit=witnesses)
+    notes = [*found.notes, *(f"view {each.name} shows older rows: {manifest.errors[each.name]}" for each in stale)]
+    return Report(checked, (), manifest.epoch, tuple(notes))
+
+
+def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
+    """Return where the folder comes from: what the user says, over what the run has noted."""
+    from dataclasses import replace
+
+    from cumulus.epochs.origin import Origin, read_origin
+    from cumulus.errors import InputError, UsageError
+
+    origin = read_origin(out)
+    if origin is None and (file is None or not source):
+        raise UsageError(
+            f"{out} does not say which script and sources it was made from",
+            hint="Give them: cumulus recheck OUT views.sql --from data/",
+        )
+    if file is None:
+        assert origin is not None, "one of both is there"
+        return origin
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot read {file}: {problem}", hint="Give the path of a .sql or .m3 file.") from None
+    if origin is None:
+        return Origin(file.name, text, tuple(source))
+    return replace(origin, name=file.name, script=text)
+
+
+def _program(origin: Origin) -> Program:
+    if origin.name.endswith(".m3"):
+        from cumulus.m3 import parse
+
+        return parse(origin.script, name=origin.name)
+    from cumulus.compiler import compile_sql
+
+    return compile_sql(origin.script, name=origin.name, rely=False)
+
+
+def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
+    from cumulus.errors import UnknownNameError
+    from cumulus.recheck.checking import tables_behind
+
+    known = {view.name: view for view in program.views}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"there is no view {name}", hint=f"Views: {', '.join(known) or 'none'}.")
+    wanted = [known[name] for name in names or known]
+    tables_behind(program, wanted)  # tells a map without a definition
+    return wanted
+
+
+def _reader(out: Path, manifest: Manifest, view: ViewDef) -> Callable[[], list[Row]]:
+    """Return a function that reads the published rows of a view."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cumulus.errors import StoreError
+    from cumulus.recheck.oracle import rows_of
+
+    def read() -> list[Row]:
+        try:
+            tables = [pq.read_table(out / path, partitioning=None) for path in manifest.files(view.name)]
+        except (OSError, pa.ArrowException) as problem:
+            raise StoreError(f"a file of epoch {manifest.epoch} cannot be read: {problem}") from None
+        return [row for table in tables for row in rows_of(table, view.columns)]
+
+    return read

@@ -1,0 +1,81 @@
+"""Definitions in full: the atoms of derived relations spelled out as lifts of sums over base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cumulus.algebra.scope import inputs, ordered, outputs, rename, variables_of
+from cumulus.algebra.terms import AggSum, End, Lift, Product, Relation, Term, number, product_of, sum_of
+from cumulus.calculus.delta import aggregate
+from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.compiler.columns import HIDDEN
+
+
+def closed(body: Iterable[Monomial], derived: Registry) -> Term:
+    """Return a sum of monomials over base tables only."""
+    return sum_of(_Closing(derived).product(monomial, frozenset()) for monomial in body)
+
+
+def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
+    """Return factors in an order in which each finds its variables bound."""
+    waiting = list(factors)
+    there = set(bound)
+    result: list[Term] = []
+    while waiting:
+        chosen = next((factor for factor in waiting if _needs(factor, derived) <= there), waiting[0])
+        waiting.remove(chosen)
+        result.append(chosen)
+        there.update(outputs(chosen))
+    return result
+
+
+def _needs(factor: Term, derived: Registry) -> frozenset[str]:
+    what = derived.of(factor)
+    if what is None or not isinstance(factor, Relation):
+        return inputs(factor)
+    keys, given, _ = what.split(factor)
+    return keys | given if what.is_lookup else given
+
+
+class _Closing:
+    def __init__(self, derived: Registry) -> None:
+        self._derived = derived
+        self._fresh = 0
+
+    def product(self, monomial: Monomial, bound: frozenset[str]) -> Term:
+        """Return a monomial with each factor where its variables are bound."""
+        there = set(bound)
+        result: list[Term] = []
+        for factor in readable(monomial.factors, bound, self._derived):
+            what = self._derived.of(factor)
+            if what is None or not isinstance(factor, Relation):
+                result.append(factor)
+            else:
+                result += self._row(what, factor, frozenset(there))
+            there.update(outputs(factor))
+        return product_of([number(monomial.coefficient), *result])
+
+    def _row(self, what: Derived, atom: Relation, bound: frozenset[str]) -> list[Term]:
+        self._fresh += 1
+        fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._fresh}" for name in self._derived.locals_of(what)}
+        names = fresh | dict(zip(what.parameters, atom.variables, strict=True))
+        mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, scalar in what.columns))
+        factors: list[Term] = []
+        keys = ordered(names[key] for key in what.keys)
+        there = bound | set(keys) | {names[name] for name in what.inputs}
+        for place, each in enumerate(what.numbers):
+            # The count of rows binds the keys of a relation that is there only where there are rows.
+            if each.name in mentioned or (place == 0 and not what.is_lookup):
+                factors.append(Lift(names[each.name], self._number(each, names, keys, bound if not place else there)))
+        where = rename(what.where, names)
+        factors += where.parts if isinstance(where, Product) else (where,)
+        return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
+
+    def _number(
+        self, each: Summed | Ended, names: dict[str, str], keys: tuple[str, ...], bound: frozenset[str]
+    ) -> Term:
+        body = [self.product(m, bound) for m in monomials(rename(each.term, names))]
+        if isinstance(each, Ended):
+            return End(each.end, names[each.variable], AggSum((*keys, names[each.variable]), sum_of(body)))
+        return aggregate(keys, sum_of(body))

@@ -1,0 +1,99 @@
+"""What materialisation makes: columns, the groups of them that share a map, and rules that keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cumulus.algebra.scope import ordered
+from cumulus.algebra.terms import Lift, Number, Relation, Term
+from cumulus.algebra.typing import Typed, scalar_type
+from cumulus.calculus.delta import Change
+from cumulus.calculus.polynomial import Monomial
+from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import SqlType
+
+HIDDEN = "\0"
+"""Marks a definition's variables while they stand beside a trigger's; no column's name has it, so they never meet."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Columns that live in one map because their entries are the same: one key, one join, several numbers."""
+
+    arity: int
+    skeleton: str
+    columns: list[Column] = field(default_factory=list)
+    name: str = ""
+    of_view: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Column:
+    """One number per key.
+
+    Parameters
+    ----------
+    keys
+        The definition's key variables, in the order of the group's keys.
+    body
+        The definition: factors over the keys and other variables.
+    group
+        The map it lives in.
+    hint
+        What to call it if nothing else does.
+    """
+
+    keys: tuple[str, ...]
+    body: list[Monomial]
+    type: SqlType
+    skeleton: str
+    group: Group
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One statement before maps have names: `target[keys] += term`, reading columns by number."""
+
+    target: Column
+    change: Change
+    keys: tuple[str, ...]
+    coefficient: Number
+    factors: tuple[Term, ...]
+    reads: tuple[tuple[str, Column], ...]
+
+
+def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:
+    """Return the types of the variables that factors bind, from the columns and lifts that bind them."""
+    types: dict[str, Typed] = {}
+    lifts: list[Lift] = []
+    for factor in factors:
+        if isinstance(factor, Relation):
+            for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
+                assert column.type is not None, "SQL declares every type"
+                known = types.get(name)
+                nullable = not column.not_null and (known is None or known.nullable)
+                types[name] = Typed(known.type if known else column.type, nullable)
+        elif isinstance(factor, Lift):
+            lifts.append(factor)
+    for lift in lifts:
+        types[lift.variable] = Typed(scalar_type(lift.term, types), True)
+    return types
+
+
+def nice_names(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """Return names without the hidden mark, none of which is taken or stands among `names` already."""
+    every = ordered(names)
+    used = {*taken, *(name for name in every if HIDDEN not in name)}
+    result: dict[str, str] = {}
+    for name in every:
+        if HIDDEN not in name:
+            continue
+        base = name.split(HIDDEN)[0]
+        nice, count = base, 2
+        while nice in used:
+            nice, count = f"{base}_{count}", count + 1
+        used.add(nice)
+        result[name] = nice
+    return result

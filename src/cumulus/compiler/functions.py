@@ -1,0 +1,68 @@
+"""A user's functions in a compiled program: which it calls, and the calls without the casts that carried types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, children, rebuild
+from cumulus.catalog.functions import Signature
+from cumulus.m3.program import OrderItem, Program, Statement, ViewDef
+
+
+def declare_functions(program: Program, functions: Sequence[Signature]) -> Program:
+    """Return `program` with the signatures of the functions that it calls.
+
+    The binder writes ``score(a, b)`` as ``CAST(score(a, b) AS DOUBLE)``, so that the compiler sees the type of the
+    value. In a program the signature says it, and the cast goes.
+
+    Parameters
+    ----------
+    functions
+        Those that the text might have called.
+    """
+    known = {signature.name: signature for signature in functions}
+    called: dict[str, None] = {}
+
+    def plain(term: Any) -> Any:
+        if isinstance(term, Cast) and isinstance(term.arg, Apply) and term.arg.function in known:
+            called[term.arg.function] = None
+            if known[term.arg.function].result == term.type:
+                return plain(term.arg)
+        if isinstance(term, Sum | Product):  # as they stand: `sum_of` would type a literal anew
+            return type(term)(tuple(plain(part) for part in term.parts))
+        return rebuild(term, plain)
+
+    def changed(term: Term) -> Term:
+        found: Term = plain(term) if _calls(term, known) else term
+        return found
+
+    maps = tuple(replace(each, definitions=tuple(changed(term) for term in each.definitions)) for each in program.maps)
+    views = tuple(_view(view, changed) for view in program.views)
+    triggers = tuple(
+        replace(trigger, statements=tuple(_statement(each, changed) for each in trigger.statements))
+        for trigger in program.triggers
+    )
+    used = tuple(signature for name, signature in known.items() if name in called)
+    return replace(program, maps=maps, views=views, triggers=triggers, functions=used)
+
+
+def _calls(term: Any, names: Iterable[str]) -> bool:
+    if isinstance(term, Apply) and term.function in names:
+        return True
+    return any(_calls(child, names) for child in children(term))
+
+
+def _statement(statement: Statement, change: Callable[[Term], Term]) -> Statement:
+    return replace(statement, term=change(statement.term))
+
+
+def _view(view: ViewDef, change: Callable[[Term], Term]) -> ViewDef:
+    return replace(
+        view,
+        select=tuple(change(item) for item in view.select),
+        where=None if view.where is None else change(view.where),
+        repeat=None if view.repeat is None else change(view.repeat),
+        order_by=tuple(OrderItem(change(item.expression), item.descending, item.nulls_first) for item in view.order_by),
+    )

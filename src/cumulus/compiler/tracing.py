@@ -1,0 +1,39 @@
+"""`cumulus compile --trace`: every delta, and what each pass of simplification makes of it."""
+
+from __future__ import annotations
+
+import re
+
+from cumulus.algebra.terms import Term
+from cumulus.calculus.delta import Change
+from cumulus.calculus.simplify import Trace
+from cumulus.compiler.options import Options
+
+_MARKED = re.compile(r'"([^"\0]*)\0"')
+_PRIME = r"\1'"
+_SIGNS = {1: "+", -1: "-", 0: "BATCH "}
+
+
+def traced(options: Options, definition: Term, change: Change, delta: Term) -> Trace | None:
+    """Tell a delta and return what tells its simplification; None if nobody wants to know.
+
+    Parameters
+    ----------
+    options
+        Where the lines go.
+    definition
+        What the delta is of.
+    """
+    tell = options.trace
+    if tell is None:
+        return None
+    listener = tell
+
+    def step(name: str, term: Term) -> None:
+        # A definition's variables carry a mark while they stand beside a trigger's; people read it as a prime.
+        listener(f"  {name}: {_MARKED.sub(_PRIME, str(term))}")
+
+    variables = f"({', '.join(change.variables)})" if change.sign else ""
+    listener(f"ON {_SIGNS[change.sign]}{change.relation}{variables} of {_MARKED.sub(_PRIME, str(definition))}")
+    step("delta", delta)
+    return step

@@ -1,0 +1,240 @@
+"""The base rows behind an output folder, by reading its sources again.
+
+A bucket is a function of the payloads of its epochs, so the same epochs through buckets that keep rows and nothing else
+give the rows that the views were made from: updates, orders, repetitions and refusals are decided alike. What was
+refused because a view could not be computed is taken from the quarantine, since no view is computed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cumulus.algebra.terms import Relation as Atom
+from cumulus.algebra.terms import number
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import BIGINT
+from cumulus.engine.protocol import Engine
+from cumulus.epochs.bucket import Bucket, Outcome
+from cumulus.epochs.changes import Move
+from cumulus.epochs.origin import Origin
+from cumulus.epochs.packing import pack
+from cumulus.epochs.plan import Plan
+from cumulus.epochs.reading import read_file
+from cumulus.epochs.sink import Manifest, committed, read_manifest
+from cumulus.epochs.sources import FolderSource, Progress, file_path, next_files
+from cumulus.errors import InputError, StoreError
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+
+Refusals = frozenset[tuple[str, str, int]]
+"""(table, label of the file, position) of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Table → row → how often it stands, and what the reader should know about it."""
+
+    rows: Mapping[str, Mapping[Row, int]]
+    notes: tuple[str, ...]
+
+
+def checked_manifest(out: str | Path) -> Manifest:
+    """Return the manifest of the last epoch whose views show its own rows.
+
+    Raises
+    ------
+    InputError
+        If there is none: nothing is committed, or the epochs with whole views are gone.
+    """
+    for epoch in reversed(committed(out)):
+        manifest = read_manifest(out, epoch)
+        if manifest.snapshot == epoch:
+            return manifest
+    raise InputError(
+        f"{out}: no committed epoch has written views", hint="Give the --out folder of a run, after its first epoch."
+    )
+
+
+def replay(
+    out: str | Path,
+    program: Program,
+    sources: Sequence[FolderSource],
+    origin: Origin,
+    manifest: Manifest,
+    make_engine: Callable[..., Engine],
+) -> Replayed:
+    """Return the rows of all tables after the epoch of `manifest`.
+
+    Parameters
+    ----------
+    program, sources
+        As `fitted` returned them.
+    origin
+        The settings of the run.
+    make_engine
+        Gives an empty engine for a program.
+
+    Raises
+    ------
+    InputError
+        If files are gone that the epochs have read, or cannot be read any more.
+    """
+    keeping, names = keeping_program(program)
+    plan = origin.plan
+    refused = _refused(out, manifest)
+    buckets = [_Replayer(keeping, plan, at, make_engine, origin.late_epochs, refused) for at in range(plan.buckets)]
+    notes: list[str] = []
+    for epoch, files in _epochs(out, sources, origin, manifest, notes):
+        packed: list[list[bytes]] = [[] for _ in buckets]
+        for source in sources:
+            relation = program.relation(source.relation)
+            for name in files.get(source.relation, ()):
+                reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
+                for payloads, payload in zip(packed, pack([reading], plan), strict=True):
+                    payloads.append(payload)
+        for bucket, payloads in zip(buckets, packed, strict=True):
+            bucket.apply(epoch, payloads)
+    return Replayed(_rows(program, plan, buckets, names, notes), tuple(notes))
+
+
+def _epochs(
+    out: str | Path, sources: Sequence[FolderSource], origin: Origin, manifest: Manifest, notes: list[str]
+) -> Iterable[tuple[int, dict[str, list[str]]]]:
+    """Yield the epochs with their files: as the manifests tell them, the ones before the first manifest as guessed."""
+    known = [read_manifest(out, epoch) for epoch in committed(out) if epoch <= manifest.epoch]
+    done: Progress = {}
+    first = known[0]
+    if first.epoch > 1:
+        notes.append(f"epochs before {first.epoch} are not listed any more; their files were read in order")
+        number_ = 0
+        while True:
+            files, after = next_files(sources, done, origin.files_per_epoch, progress_of(first))
+            if not files:
+                break
+            number_, done = min(number_ + 1, first.epoch), after
+            yield number_, files
+        known = known[1:]
+        _check_whole(sources, done, progress_of(first))
+    for each in known:
+        target = progress_of(each)
+        files, done = next_files(sources, done, 0, target)
+        _check_whole(sources, done, target)
+        yield each.epoch, files
+
+
+def progress_of(manifest: Manifest) -> Progress:
+    """Return which files were in after an epoch.
+
+    Raises
+    ------
+    InputError
+        If the run did not read folders.
+    """
+    offsets: Any = manifest.offsets
+    if isinstance(offsets, list) and offsets and isinstance(offsets[0], dict) and "done" in offsets[0]:
+        offsets = json.loads(offsets[0]["done"])
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+        raise InputError(
+            f"epoch {manifest.epoch} does not say which files it has read: its sources were not folders",
+            hint="Only runs over folders can be rechecked.",
+        )
+    return {name: dict(each) for name, each in offsets.items()}
+
+
+def _check_whole(sources: Iterable[FolderSource], done: Progress, target: Progress) -> None:
+    for source in sources:
+        state = {"last": "", "count": 0}
+        found, wanted = done.get(source.relation, state), target.get(source.relation, state)
+        if found["count"] != wanted["count"] or found["last"] != wanted["last"]:
+            raise InputError(
+                f"{source.path}: {wanted['count']} files of {source.relation} up to {wanted['last']!r} are in, "
+                f"but {found['count']} are there",
+                hint="Give the folder with all files of the run: --from.",
+            )
+
+
+def _refused(out: str | Path, manifest: Manifest) -> Refusals:
+    """Return the rows in the quarantine that were refused because a view could not be computed."""
+    found = set()
+    for path in manifest.quarantine:
+        try:
+            table = pq.read_table(Path(out) / path)
+        except (OSError, pa.ArrowException) as problem:
+            raise StoreError(f"{out}: a file of the quarantine cannot be read: {problem}") from None
+        for row in table.to_pylist():
+            if row["reason"].startswith("evaluation:"):
+                found.add((row["relation"], row["source"], row["position"]))
+    return frozenset(found)
+
+
+class _Replayer(Bucket):
+    """A bucket that leaves out the moves that were refused for the sake of a view."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        index: int,
+        make_engine: Callable[..., Engine],
+        late_epochs: int,
+        refused: Refusals,
+    ) -> None:
+        super().__init__(program, plan, index, make_engine, late_epochs)
+        self._refused = refused
+
+    def _fire(self, moves: list[Move], outcome: Outcome) -> None:
+        going = [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]
+        super()._fire(going, outcome)
+
+
+def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:
+    """Return a program that keeps the rows of every table and nothing else, and table → map.
+
+    Tables whose rows `program` does not keep are not checked here either: their counts may pass below 0.
+    """
+    names = {relation.name: f"{relation.name}_rows" for relation in program.relations}
+    maps, triggers = [], []
+    for relation in program.relations:
+        columns = relation.column_names
+        definition = Atom(relation.name, columns)
+        count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
+        maps.append(
+            MapDef(
+                names[relation.name], _keys(relation), (Column(count, BIGINT),), count=count, definitions=(definition,)
+            )
+        )
+        for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
+            variables = () if on is On.BATCH else columns
+            statement = Statement(names[relation.name], count, columns, "+=", term)
+            triggers.append(Trigger(on, relation.name, variables, (statement,)))
+    kept = tuple((name, names[name]) for name, _ in program.kept)
+    return Program(program.relations, tuple(maps), (), tuple(triggers), kept), names
+
+
+def _keys(relation: Table) -> tuple[Column, ...]:
+    return tuple(Column(column.name, column.type) for column in relation.columns)
+
+
+def _rows(
+    program: Program, plan: Plan, buckets: Sequence[Bucket], names: Mapping[str, str], notes: list[str]
+) -> dict[str, dict[Row, int]]:
+    """Return the rows of all buckets together; a table that is not partitioned is whole in each."""
+    found: dict[str, dict[Row, int]] = {}
+    for relation in program.relations:
+        rows: dict[Row, int] = {}
+        for bucket in buckets if relation.name in plan.partitioned else buckets[:1]:
+            for row, (count,) in bucket.engine.items(names[relation.name]):
+                rows[row] = rows.get(row, 0) + int(count)
+        negative = sum(1 for count in rows.values() if count < 0)
+        if negative:
+            notes.append(f"{negative} rows of {relation.name} were deleted more often than inserted: left out")
+        found[relation.name] = {row: count for row, count in rows.items() if count > 0}
+    return found

@@ -1,0 +1,95 @@
+"""Which views depend on which value columns of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from cumulus.algebra.terms import MapEnd, MapRead, Range, Scalar, Term, Var, children
+from cumulus.m3.dataflow import statements
+from cumulus.m3.program import MapDef, Program, ViewDef
+
+Place: TypeAlias = tuple[str, str]
+"""A map and one of its value columns."""
+
+
+def views_of_columns(program: Program) -> dict[Place, tuple[str, ...]]:
+    """Return for each value column of a map the views that are made from it, directly or not.
+
+    A map that several views share may have a column that only one of them needs; it is listed for that one.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> found = views_of_columns(parse('''
+    ...     MAP m[a INT](n BIGINT, s BIGINT) COUNT n;  MAP half[a INT](h BIGINT);
+    ...     VIEW counts(a INT, n BIGINT) FROM m SELECT a, n;  VIEW sums(a INT, s BIGINT) FROM m SELECT a, s;
+    ...     ON +r(a, x) { m[a].n += 1; m[a].s += half[a] }  ON +t(a, x) { half[a] += intdiv(x, 2) }
+    ... '''))
+    >>> found["m", "n"], found["m", "s"], found["half", "h"]
+    (('counts', 'sums'), ('sums',), ('sums',))
+    """
+    maps = {each.name: each for each in program.maps}
+    sources: dict[Place, set[Place]] = {}
+    for _, statement in statements(program):
+        target = _place(maps, statement.map, statement.column)
+        sources.setdefault(target, set()).update(_read(maps, statement.term))
+    found: dict[Place, dict[str, None]] = {
+        (each.name, value.name): {} for each in maps.values() for value in each.values
+    }
+    for view in program.views:
+        seen: set[Place] = set()
+        waiting = list(_shown(maps, view))
+        while waiting:
+            place = waiting.pop()
+            if place not in seen:
+                seen.add(place)
+                found.setdefault(place, {})[view.name] = None
+                waiting.extend(sources.get(place, ()))
+    return {place: tuple(views) for place, views in found.items()}
+
+
+def _place(maps: dict[str, MapDef], name: str, column: str) -> Place:
+    definition = maps[name]
+    return name, definition.values[definition.column_index(column)].name
+
+
+def _all(definition: MapDef) -> Iterator[Place]:
+    yield from ((definition.name, value.name) for value in definition.values)
+
+
+def _read(maps: dict[str, MapDef], term: Term | Range) -> Iterator[Place]:
+    """Yield the columns that a term reads; an end of a slice depends on which entries there are."""
+    if isinstance(term, MapRead):
+        yield _place(maps, term.map, term.column)
+    elif isinstance(term, MapEnd):
+        yield from _all(maps[term.map])
+    for child in children(term):
+        yield from _read(maps, child)
+
+
+def _shown(maps: dict[str, MapDef], view: ViewDef) -> Iterator[Place]:
+    """Yield the columns that a view reads when it is finished."""
+    names: dict[str, Place] = {}
+    for name in reversed(view.maps):
+        definition = maps[name]
+        for _, column in _all(definition):
+            names[f"{name}.{column}"] = (name, column)
+            if name == view.maps[0]:
+                names[column] = (name, column)
+        if definition.count:  # which entries there are
+            yield name, definition.count
+        else:
+            yield from _all(definition)
+    order = (item.expression for item in view.order_by)
+    for scalar in (*view.select, view.where, view.repeat, *order):
+        if scalar is not None:
+            yield from _read(maps, scalar)
+            yield from (names[name] for name in _variables(scalar) if name in names)
+
+
+def _variables(scalar: Scalar | Range) -> Iterator[str]:
+    if isinstance(scalar, Var):
+        yield scalar.name
+    for child in children(scalar):
+        yield from _variables(child)

@@ -1,0 +1,113 @@
+"""What the expressions of a view read of maps: single entries, and ends of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Scalar, Term, Var, children
+from cumulus.errors import ValidationError
+from cumulus.m3.program import MapDef, Program, ViewDef
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One read: of an entry, or of an end of a slice.
+
+    Parameters
+    ----------
+    map
+        What is read.
+    keys
+        A scalar for every key, None for the one that an end goes along.
+    column
+        The position of the value column that is read, or that must not be 0; None for ends over existing entries.
+    end
+        "MIN" or "MAX"; "" for an entry.
+    """
+
+    map: MapDef
+    keys: tuple[Scalar | None, ...]
+    column: int | None
+    end: str = ""
+
+    @property
+    def axis(self) -> int:
+        """The position of the key that an end goes along."""
+        return self.keys.index(None)
+
+
+def read_of(program: Program, term: Term | Range) -> Read | None:
+    """Return the read that a node of a view's expression is, None if it is something else; its map must be there.
+
+    Raises
+    ------
+    ValidationError
+        For what a view cannot read: a range of keys, or the end of more than one map.
+    """
+    match term:
+        case MapRead(name, column, keys):
+            return Read(program.map(name), _scalars(term, keys), program.map(name).column_index(column))
+        case MapEnd(end, name, keys):
+            return Read(program.map(name), keys, None, end)
+        case End(end, variable, MapRead(name, column, keys)):
+            definition = program.map(name)
+            others = tuple(None if key is Var(variable) else key for key in _scalars(term, keys))
+            position = definition.column_index(column)
+            always = len(definition.values) == 1 or column == definition.count
+            if others.count(None) == 1:
+                return Read(definition, others, None if always else position, end)
+            raise ValidationError(f"{variable} is not exactly one of the keys in {term}", hint=_HINT)
+        case End():
+            raise ValidationError(f"a view cannot read {term}", hint=_HINT)
+        case _:
+            return None
+
+
+_HINT = "A view reads single entries and ends of slices, such as m[a] and MAX m[a, *]; keep anything else in a map."
+
+
+def _scalars(term: Term, keys: tuple[Term | Range, ...]) -> tuple[Scalar, ...]:
+    found = tuple(key for key in keys if not isinstance(key, Range))
+    if len(found) < len(keys):
+        raise ValidationError(f"a view cannot read the range in {term}", hint=_HINT)
+    return found
+
+
+def reads_of(program: Program, view: ViewDef) -> tuple[Read, ...]:
+    """Return what the expressions of a view read, each once.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("MAP v[g](n); MAP w[g, x](n); VIEW v(g, hi) FROM v SELECT g, MAX w[g, *] WHERE n > v[0];")
+    >>> [(read.map.name, read.end) for read in reads_of(program, program.views[0])]
+    [('w', 'MAX'), ('v', '')]
+    """
+    return tuple(dict.fromkeys(read for scalar in view.expressions for read in _reads(program, scalar)))
+
+
+def names_in(program: Program, node: Term | Range) -> frozenset[str]:
+    """Return the names of keys and value columns that a part of an expression needs; its maps must be there.
+
+    Raises
+    ------
+    ValidationError
+        As `read_of`.
+    """
+    found = read_of(program, node)
+    parts = children(node) if found is None else [key for key in found.keys if key is not None]
+    own = {node.name} if isinstance(node, Var) else set[str]()
+    return frozenset(own).union(*(names_in(program, part) for part in parts))
+
+
+def _reads(program: Program, node: Term | Range) -> Iterator[Read]:
+    found = read_of(program, node)
+    if found is not None:
+        yield found
+        for key in found.keys:
+            if key is not None:
+                yield from _reads(program, key)
+        return
+    for child in children(node):
+        yield from _reads(program, child)

@@ -1,0 +1,258 @@
+"""Views and maps against the oracle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cumulus.algebra.scope import relations_of, variables_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Product,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    is_number,
+    number,
+    product_of,
+    rebuild,
+)
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.compiler.cost import Costs
+from cumulus.compiler.share import is_value
+from cumulus.errors import CumulusError, EvaluationError, UsageError
+from cumulus.m3.program import Program, ViewDef
+from cumulus.recheck.oracle import Entries, Oracle
+from cumulus.recheck.report import Checked
+from cumulus.recheck.witness import Witness, compare_rows
+from cumulus.views import Finisher
+
+Functions = Mapping[str, Callable[..., Any]]
+WITNESSES = 5
+
+
+def tables_behind(program: Program, views: Iterable[ViewDef]) -> frozenset[str]:
+    """Return the tables whose rows some views are made from.
+
+    Raises
+    ------
+    UsageError
+        If a view shows a map without a definition: nobody can say what it should be.
+    """
+    costs = Costs(program)
+    found: set[str] = set()
+    for view in views:
+        for name in sorted(costs.needed(view)):
+            definition = program.map(name)
+            if name in view.maps and not definition.definitions:
+                raise UsageError(
+                    f"view {view.name} cannot be recomputed: map {name} has no definition",
+                    hint="Give the map one (`= term`), or check another view.",
+                )
+            found |= {each for term in definition.definitions for each in relations_of(term)}
+    return frozenset(found)
+
+
+def check_views(
+    program: Program,
+    stored: Mapping[str, Callable[[], list[Row]]],
+    oracle: Oracle,
+    *,
+    limit: int = WITNESSES,
+    functions: Functions | None = None,
+) -> tuple[Checked, ...]:
+    """Compare views with what they should be.
+
+    Parameters
+    ----------
+    stored
+        View → its rows as they are kept.
+    limit
+        Witnesses per view, at most.
+    functions
+        A user's scalar functions, where views of M3 programs call them.
+    """
+    return tuple(_check(program, program.view(name), rows, oracle, limit, functions) for name, rows in stored.items())
+
+
+def _check(
+    program: Program,
+    view: ViewDef,
+    stored: Callable[[], list[Row]],
+    oracle: Oracle,
+    limit: int,
+    functions: Functions | None,
+) -> Checked:
+    by = "SQL" if oracle.has_sql(view.name) else "definition"
+    columns = tuple(column.name for column in view.columns)
+    rows: list[Row] = []
+    try:
+        rows = stored()
+        try:
+            wanted = (
+                oracle.view(view.name, view.columns) if by == "SQL" else _finished(program, view, oracle, functions)
+            )
+        except EvaluationError:
+            # What a row cannot give is left out of a view, where DuckDB refuses the whole query.
+            by = "definition"
+            wanted = _finished(program, view, oracle, functions, failures_are_zero=True)
+        found = compare_rows(rows, wanted, key=_key_places(program, view))
+        if found and _has_floats(program, view):
+            sizes = _magnitudes(program, view, oracle)
+            found = compare_rows(rows, wanted, key=_key_places(program, view), magnitudes=sizes)
+        if found and view.limit is not None and _are_ties(program, view, rows, wanted, found, oracle, functions):
+            found = []
+    except CumulusError as problem:
+        return Checked(view.name, len(rows), columns=columns, by=by, problem=problem.message)
+    return Checked(view.name, len(rows), len(found), tuple(found[:limit]), columns, by)
+
+
+def _finished(
+    program: Program,
+    view: ViewDef,
+    oracle: Oracle,
+    functions: Functions | None,
+    *,
+    failures_are_zero: bool = False,
+) -> list[Row]:
+    """Return the rows of a view, from recomputed maps by the finishing step."""
+
+    def entries(name: str) -> Entries:
+        return oracle.entries(program.map(name), failures_are_zero=failures_are_zero)
+
+    return Finisher(program, view, functions).rows(entries)
+
+
+def _key_places(program: Program, view: ViewDef) -> list[int] | None:
+    """Return where the keys of the view's entries stand among its columns; None if they are not all shown."""
+    if view.repeat is not None:
+        return None
+    keys = [key.name for key in program.map(view.maps[0]).keys]
+    shown = {scalar.name: place for place, scalar in reversed(list(enumerate(view.select))) if isinstance(scalar, Var)}
+    return [shown[name] for name in keys] if all(name in shown for name in keys) else None
+
+
+def _are_ties(
+    program: Program,
+    view: ViewDef,
+    stored: list[Row],
+    wanted: list[Row],
+    found: list[Witness],
+    oracle: Oracle,
+    functions: Functions | None,
+) -> bool:
+    """Whether rows differ only because ORDER BY leaves open which of several equal ones LIMIT takes."""
+    if len(stored) != len(wanted):
+        return False
+    order = tuple(item.expression for item in view.order_by)
+    columns = (*view.columns, *(Column(f"order {place}") for place in range(len(order))))
+    every = replace(view, select=(*view.select, *order), columns=columns, limit=None, offset=0)
+    width = len(view.columns)
+    keys: dict[Row, Counter[Row]] = {}
+    for row in _finished(program, every, oracle, functions):
+        keys.setdefault(row[:width], Counter())[row[width:]] += 1
+    if any(each.stored not in keys or stored.count(each.stored) > keys[each.stored].total() for each in _stored(found)):
+        return False
+    ours = Counter(key for each in _stored(found) for key in list(keys[each.stored or ()])[:1])
+    theirs = Counter(key for each in found if each.recomputed in keys for key in list(keys[each.recomputed or ()])[:1])
+    return ours == theirs
+
+
+def _stored(found: list[Witness]) -> list[Witness]:
+    return [each for each in found if each.stored is not None]
+
+
+# --- how far sums of floats may differ -------------------------------------------------------------------------------
+
+
+def _has_floats(program: Program, view: ViewDef) -> bool:
+    return any(column.type is None or column.type.is_float for column in view.columns)
+
+
+def _magnitudes(program: Program, view: ViewDef, oracle: Oracle) -> dict[int, float]:
+    """Return for the columns of floats the greatest Σ|x| of the sums that they are made from."""
+    found: dict[int, float] = {}
+    for place, scalar in enumerate(view.select):
+        for name in sorted(variables_of(scalar)):
+            map_name, _, column = name.rpartition(".")
+            definition = program.map(map_name or view.maps[0])
+            values = [value.name for value in definition.values]
+            if column not in values or not definition.definitions:
+                continue
+            value = definition.values[values.index(column)]
+            if value.type is None or not value.type.is_float:
+                continue
+            size = _magnitude(definition.definitions[values.index(column)], oracle)
+            found[place] = max(found.get(place, 0.0), size)
+    return found
+
+
+def _magnitude(term: Term, oracle: Oracle) -> float:
+    """Return the greatest Σ|x| over the keys of a definition; 0 if it cannot be told: then floats agree closely."""
+    return oracle.greatest(AggSum(term.group, _absolute(term.term)) if isinstance(term, AggSum) else _absolute(term))
+
+
+def _absolute(term: Term) -> Term:
+    """Return a definition whose summands are the absolute values of those of `term`."""
+    match term:
+        case Sum() if relations_of(term):
+            changed: Term = rebuild(term, _absolute)
+            return changed
+        case Product(parts):
+            return product_of(_absolute(part) for part in parts)
+        case Relation():
+            return term
+        case Apply("finite", (inner,)):
+            return Apply("finite", (Apply("abs", (inner,)),))
+        case _ if is_number(term):
+            return number(abs(term.value))  # type: ignore[union-attr]  # a number is a Const
+        case _ if is_value(term):
+            return Apply("abs", (term,))
+        case _:
+            return term
+
+
+# --- maps ------------------------------------------------------------------------------------------------------------
+
+
+def check_maps(
+    program: Program,
+    stored: Callable[[str], Iterable[tuple[Row, tuple[Any, ...]]]],
+    oracle: Oracle,
+    *,
+    limit: int = WITNESSES,
+) -> tuple[Checked, ...]:
+    """Compare every map that has a definition with what it should be.
+
+    Parameters
+    ----------
+    stored
+        From the name of a map to its existing entries.
+    """
+    result = []
+    for each in program.maps:
+        if not each.definitions:
+            continue
+        width = len(each.keys)
+        columns = tuple(column.name for column in (*each.keys, *each.values))
+        rows = [(*key, *values) for key, values in stored(each.name)]
+        try:
+            wanted = [(*key, *values) for key, values in oracle.entries(each)]
+            found = compare_rows(rows, wanted, key=range(width))
+            if found and any(value.type is not None and value.type.is_float for value in each.values):
+                sizes = {
+                    width + place: _magnitude(term, oracle)
+                    for place, (term, value) in enumerate(zip(each.definitions, each.values, strict=True))
+                    if value.type is not None and value.type.is_float
+                }
+                found = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
+        except CumulusError as problem:
+            result.append(Checked(each.name, len(rows), columns=columns, by="definition", problem=problem.message))
+            continue
+        result.append(Checked(each.name, len(rows), len(found), tuple(found[:limit]), columns, "definition"))
+    return tuple(result)

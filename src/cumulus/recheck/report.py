@@ -1,0 +1,122 @@
+"""What a recheck has found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.recheck.witness import Witness
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One view, or one map, compared with what its definition says.
+
+    Parameters
+    ----------
+    rows
+        How many are kept.
+    different
+        How many rows differ.
+    witnesses
+        The first of them.
+    columns
+        The names of the rows' values.
+    by
+        How it was recomputed: "SQL" (what the user wrote, in DuckDB) or "definition".
+    problem
+        Why it could not be compared; "" if it was.
+    """
+
+    name: str
+    rows: int
+    different: int = 0
+    witnesses: tuple[Witness, ...] = ()
+    columns: tuple[str, ...] = ()
+    by: str = "SQL"
+    problem: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it was compared, and nothing differs."""
+        return not self.different and not self.problem
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.name}: not compared: {self.problem}"
+        rows = f"{self.rows} row{'' if self.rows == 1 else 's'}"
+        state = "equal" if self.is_equal else f"{self.different} differ{'s' if self.different == 1 else ''}"
+        return f"{self.name}: {rows}, {state}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a recheck has found.
+
+    Parameters
+    ----------
+    epoch
+        Which one was checked; 0 for a warehouse.
+    notes
+        What the reader should know about the base rows.
+    """
+
+    views: tuple[Checked, ...]
+    maps: tuple[Checked, ...] = ()
+    epoch: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether everything was compared, and nothing differs."""
+        return all(each.is_equal for each in (*self.views, *self.maps))
+
+    def __bool__(self) -> bool:
+        return self.is_equal
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.epoch:
+            yield f"epoch {self.epoch}"
+        for title, part in (("view", self.views), ("map", self.maps)):
+            for each in part:
+                yield f"{title} {each}"
+                yield from (f"  {witness}" for witness in each.witnesses)
+                if each.different > len(each.witnesses):
+                    yield f"  … and {each.different - len(each.witnesses)} more"
+        yield from (f"note: {note}" for note in self.notes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, for `--json`; values as text where JSON has no such type."""
+        return {
+            "equal": self.is_equal,
+            "epoch": self.epoch or None,
+            "views": [_data(each) for each in self.views],
+            "maps": [_data(each) for each in self.maps],
+            "notes": list(self.notes),
+        }
+
+
+def _data(each: Checked) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "rows": each.rows,
+        "equal": each.is_equal,
+        "different": each.different,
+        "by": each.by,
+        "problem": each.problem or None,
+        "columns": list(each.columns),
+        "witnesses": [
+            {"key": _plain(w.key), "stored": _plain(w.stored), "recomputed": _plain(w.recomputed)}
+            for w in each.witnesses
+        ],
+    }
+
+
+def _plain(row: tuple[Any, ...] | None) -> list[Any] | None:
+    if row is None:
+        return None
+    return [item if item is None or isinstance(item, (bool, int, str)) else str(item) for item in row]

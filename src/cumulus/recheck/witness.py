@@ -1,0 +1,150 @@
+"""Two bags of rows compared: which rows differ, paired by key, floats as far as they may differ."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from cumulus.catalog.events import Row
+
+RELATIVE = 1e-9
+"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A row that is not what it should be.
+
+    Parameters
+    ----------
+    key
+        The values that tell rows apart: those of the keys among the columns; of a bag the whole row.
+    stored, recomputed
+        The row as it is kept and as it should be; None where there is no such row.
+    """
+
+    key: Key
+    stored: Row | None
+    recomputed: Row | None
+
+    def __str__(self) -> str:
+        if self.stored is None:
+            return f"missing: {told(self.recomputed)}"
+        if self.recomputed is None:
+            return f"should not be there: {told(self.stored)}"
+        return f"at {told(self.key)}: stored {told(self.stored)}, recomputed {told(self.recomputed)}"
+
+
+def told(row: Row | None) -> str:
+    """Return a row for people.
+
+    Examples
+    --------
+    >>> told((1, None, "x"))
+    "(1, NULL, 'x')"
+    """
+    if row is None:
+        return "nothing"
+    parts = ("NULL" if item is None else repr(item) if isinstance(item, str) else str(item) for item in row)
+    return f"({', '.join(parts)})"
+
+
+def compare_rows(
+    stored: Iterable[Row],
+    recomputed: Iterable[Row],
+    *,
+    key: Sequence[int] | None = None,
+    magnitudes: Mapping[int, float] | None = None,
+) -> list[Witness]:
+    """Compare two bags of rows; return what differs, in the order of the recomputed rows, or nothing.
+
+    Parameters
+    ----------
+    key
+        Positions that tell rows apart; None: all of them.
+    magnitudes
+        Position → Σ|x| of the summed values, for sums of floats whose terms cancel; elsewhere the magnitude of a float
+        is the larger of the two.
+
+    Examples
+    --------
+    >>> [str(each) for each in compare_rows([(1, 2), (2, 0.3)], [(1, 3), (2, 0.1 + 0.2)], key=[0])]
+    ['at (1): stored (1, 2), recomputed (1, 3)']
+    """
+    wanted: dict[Key, list[Row]] = defaultdict(list)
+    given: dict[Key, list[Row]] = defaultdict(list)
+    for rows, into in ((recomputed, wanted), (stored, given)):
+        for row in rows:
+            into[_key_of(row, key)].append(row)
+    sizes = magnitudes or {}
+    found = []
+    for at in [*wanted, *(each for each in given if each not in wanted)]:
+        missing, extra = _unmatched(wanted.get(at, []), given.get(at, []), sizes)
+        pairs = min(len(missing), len(extra))
+        shown = extra[0] if extra else missing[0] if missing else ()
+        name = shown if key is None else tuple(shown[place] for place in key) if shown else ()
+        found += [Witness(name, extra[i], missing[i]) for i in range(pairs)]
+        found += [Witness(name, None, row) for row in missing[pairs:]]
+        found += [Witness(name, row, None) for row in extra[pairs:]]
+    return found
+
+
+def _key_of(row: Row, key: Sequence[int] | None) -> Key:
+    if key is None:
+        # Floats differ a little, so they do not tell the rows of a bag apart.
+        return tuple(None if isinstance(item, float) else _plain(item) for item in row)
+    return tuple(_plain(row[place]) for place in key)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that is equal and hashes equal where SQL says so: NaN is NaN, TRUE is not 1."""
+    if isinstance(value, float) and value != value:
+        return "NaN", float
+    if isinstance(value, bool):
+        return value, bool
+    return value
+
+
+def _unmatched(wanted: list[Row], given: list[Row], sizes: Mapping[int, float]) -> tuple[list[Row], list[Row]]:
+    """Match rows that agree, equal ones first; return what is left on either side."""
+    left = list(given)
+    missing: list[Row] = []
+    for row in wanted:
+        if row in left:
+            left.remove(row)
+        else:
+            missing.append(row)
+    still: list[Row] = []
+    for row in missing:
+        match = next((place for place, other in enumerate(left) if _agree(row, other, sizes)), None)
+        if match is None:
+            still.append(row)
+        else:
+            del left[match]
+    return still, left
+
+
+def _agree(one: Row, other: Row, sizes: Mapping[int, float]) -> bool:
+    return len(one) == len(other) and all(
+        _equal(a, b, sizes.get(place, 0.0)) for place, (a, b) in enumerate(zip(one, other, strict=True))
+    )
+
+
+def _equal(a: Any, b: Any, magnitude: float) -> bool:
+    if a is None or b is None:
+        return a is b
+    numbers = (int, float, Decimal)
+    if isinstance(a, float) or isinstance(b, float):
+        if not (isinstance(a, numbers) and isinstance(b, numbers)):
+            return False
+        x, y = float(a), float(b)
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return x == y or (math.isnan(x) and math.isnan(y))
+        return abs(x - y) <= RELATIVE * max(abs(x), abs(y), magnitude)
+    return bool(_plain(a) == _plain(b))

@@ -1,0 +1,237 @@
+"""Branches to terms: equal columns become one variable, conditions become factors, sub-queries become look-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cumulus.algebra.scope import rename, substitute, variables_of
+from cumulus.algebra.terms import (
+    FALSE,
+    NULL_VALUE,
+    ONE,
+    TRUE,
+    ZERO,
+    Apply,
+    Cast,
+    Compare,
+    Const,
+    Lift,
+    Product,
+    Relation,
+    Scalar,
+    Term,
+    Var,
+    product_of,
+    sum_of,
+)
+from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.catalog.types import INTEGER_BITS, SqlType
+from cumulus.sql.conditions import condition, conjuncts
+from cumulus.sql.folding import folded
+from cumulus.sql.scope import Branch, Scope
+
+MAX_BRANCHES = 512
+"""How many branches a FROM clause may have: each outer join may double them."""
+
+
+class Within:
+    """One settled branch: what scalars are there."""
+
+    def __init__(self, scope: Scope, branch: Branch) -> None:
+        self.scope = scope
+        self.branch = branch
+        self.variables: Mapping[str, Typed] = {**scope.variables, **branch.known} if branch.known else scope.variables
+
+    def scalar(self, scalar: Scalar) -> Scalar:
+        """Return a scalar of the scope as it is here."""
+        changed = substitute(scalar, self.branch.values)
+        return scalar if changed is scalar else folded(changed, self.variables)
+
+    def condition(self, scalar: Scalar) -> Term:
+        """Return the term that is 1 where a condition of the scope is TRUE here."""
+        return condition(self.scalar(scalar), self.variables)
+
+    def product(self, factors: Iterable[Term], wanted: Iterable[str] = ()) -> Term:
+        """Return the rows of the branch times `factors`, with the look-ups that they or the `wanted` variables need."""
+        tests = [part for scalar in self.branch.where for part in _factors(condition(scalar, self.variables))]
+        own: list[Term] = [*self.branch.atoms, *dict.fromkeys([*self.branch.guards, *tests])]
+        own += [self.scalar(Var(name)) for name in self.branch.copies]
+        own += [part for factor in factors for part in _factors(factor)]
+        if any(part is ZERO for part in own):
+            return ZERO
+        used = frozenset(wanted).union(*(variables_of(part) for part in own))
+        ahead: list[Term] = []
+        for lookup in reversed(self.scope.lookups):
+            outs = [self.branch.values.get(name, Var(name)) for name in lookup.outs]
+            names = [out.name if isinstance(out, Var) else name for out, name in zip(outs, lookup.outs, strict=True)]
+            if used.isdisjoint(names):
+                continue
+            lifts: list[Term] = []
+            args: list[str] = []
+            for arg in map(self.scalar, lookup.args):
+                if not isinstance(arg, Var):
+                    variable = self.scope.new_variable("k", "key", Typed(*_typed(arg, self.variables)))
+                    lifts.append(Lift(variable, arg))
+                    arg = Var(variable)
+                args.append(arg.name)
+            atom = Relation(lookup.derived.name, (*args, *names))
+            used = used.union(args, *(variables_of(lift) for lift in lifts))
+            ahead = [atom, *lifts, *ahead]
+        atoms = [factor for factor in ahead if isinstance(factor, Relation)]
+        return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
+
+
+def _typed(scalar: Scalar, variables: Mapping[str, Typed]) -> tuple[SqlType, bool]:
+    return scalar_type(scalar, variables), is_nullable(scalar, variables)
+
+
+def _factors(term: Term) -> tuple[Term, ...]:
+    if term is ONE:
+        return ()
+    return term.parts if isinstance(term, Product) else (term,)
+
+
+def settle(scope: Scope) -> list[Within]:
+    """Turn the branches of a scope, to which all conditions have been added, to their final form.
+
+    A branch whose conditions cannot hold is dropped, unless it is the last.
+    """
+    alive: list[Branch] = []
+    for branch in scope.branches:
+        if _settled(scope, branch) or (not alive and branch is scope.branches[-1]):
+            alive.append(branch)
+    scope.branches[:] = alive
+    if len(alive) == 1:
+        scope.replace_everywhere(alive[0].values)
+        scope.variables.update(alive[0].known)
+    return [Within(scope, branch) for branch in alive]
+
+
+def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...]) -> Term:
+    """Return the sum of branches, each times its factors, binding `keys`; never without a relation."""
+    given = list(products)
+    total = sum_of(within.product(factors, keys) for within, factors in given)
+    if total is ZERO:
+        # What is never there must not swallow the tables that it stands with.
+        within, factors = given[0]
+        lifts = [factor for factor in factors if isinstance(factor, Lift)]
+        return product_of([*within.branch.atoms, *lifts, Compare("=", TRUE, FALSE)])
+    return total
+
+
+def _settled(scope: Scope, branch: Branch) -> bool:
+    variables = {**scope.variables, **branch.known}
+    where = [folded(substitute(scalar, branch.values), variables) for scalar in branch.where]
+    where = [part for scalar in where for part in conjuncts(scalar)]
+    branch.where[:] = _unified(scope, branch, _with_parameters(scope, where, variables))
+    dead = [part for part in branch.where if isinstance(part, Const) and part.value is not True]
+    branch.where[:] = [part for part in branch.where if not isinstance(part, Const)]
+    if dead:
+        branch.guards.append(Compare("=", TRUE, FALSE))
+    return not dead
+
+
+def _with_parameters(scope: Scope, where: list[Scalar], variables: Mapping[str, Typed]) -> list[Scalar]:
+    """Make one parameter of what stands outside in `inside = f(outside)`, so that it can be looked up."""
+    given = {variable: outside for outside, variable in scope.parameters.items()}
+    result: list[Scalar] = []
+    for scalar in where:
+        match scalar:
+            case Apply("eq", (left, right)):
+                sides = []
+                for side, other in ((left, right), (right, left)):
+                    names = variables_of(side)
+                    outside = names and names <= given.keys() and not isinstance(side, Var) and variables_of(other)
+                    alike = outside and _alike(scalar_type(side, variables), scalar_type(other, variables))
+                    sides.append(scope.parameter(substitute(side, given)) if alike else side)
+                result.append(Apply("eq", (sides[0], sides[1])))
+            case _:
+                result.append(scalar)
+    return result
+
+
+def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
+    """Make one variable of columns that are equal; return the other conditions."""
+    leader: dict[str, str] = {}
+    variables = {**scope.variables, **branch.known}
+    given = set(scope.parameters.values())
+    outs = {name for lookup in scope.lookups for name in lookup.outs}
+    bound = {name for atom in branch.atoms for name in atom.variables}
+
+    def find(name: str) -> str:
+        while leader.get(name, name) != name:
+            name = leader[name]
+        return name
+
+    rest: list[Scalar] = []
+    lifted: set[str] = set()
+    for scalar in where:
+        match scalar:
+            case Apply("eq", (Var(left), Var(right))) if left == right:
+                rest.append(Apply("not", (Apply("is_null", (Var(left),)),)))
+            case Apply("eq", (Var(left), Var(right))) if _mergeable(left, right, variables, outs):
+                first, second = find(left), find(right)
+                if first == second:
+                    continue
+                if first in given and second in given:
+                    rest.append(scalar)
+                    continue
+                if second in given or (
+                    first not in given
+                    and (
+                        (first in outs and second not in outs)
+                        or _bits(variables[second].type) < _bits(variables[first].type)
+                    )
+                ):
+                    first, second = second, first
+                leader[second] = first
+            case Apply("eq", (Var(name), other)) | Apply("eq", (other, Var(name))) if (
+                name in given
+                and name not in lifted
+                and name not in leader.values()
+                and variables_of(other)
+                and variables_of(other).isdisjoint(given)
+                and variables_of(other) <= bound
+                and _alike(scalar_type(other, variables), variables[name].type)
+            ):
+                lifted.add(name)
+                branch.guards.append(Lift(name, other))
+                if variables[name].nullable or is_nullable(other, variables):
+                    branch.guards.append(Compare("<>", Var(name), NULL_VALUE))
+            case _:
+                rest.append(scalar)
+    names = {name: find(name) for name in variables if find(name) != name}
+    for kept in dict.fromkeys(names.values()):
+        members = [kept, *(name for name, target in names.items() if target == kept)]
+        if all(variables[name].nullable for name in members):
+            branch.guards.append(Compare("<>", Var(kept), NULL_VALUE))
+        # The join drops the NULLs.
+        branch.known[kept] = Typed(variables[kept].type, False)
+    # The narrowest type leads, so that no cast back to a column's own type can fail.
+    values: dict[str, Scalar] = {
+        name: Var(kept) if variables[name].type == variables[kept].type else Cast(Var(kept), variables[name].type)
+        for name, kept in names.items()
+    }
+    if values:
+        branch.values = {name: substitute(scalar, values) for name, scalar in branch.values.items()} | values
+        branch.atoms = [
+            Relation(atom.name, tuple(names.get(name, name) for name in atom.variables)) for atom in branch.atoms
+        ]
+        branch.copies = [names.get(name, name) for name in branch.copies]
+        branch.guards = [rename(guard, names) for guard in branch.guards]
+    return [substitute(scalar, values) for scalar in rest]
+
+
+def _mergeable(left: str, right: str, variables: Mapping[str, Typed], outs: set[str]) -> bool:
+    if left in outs or right in outs:
+        return variables[left].type == variables[right].type
+    return _alike(variables[left].type, variables[right].type)
+
+
+def _alike(left: SqlType, right: SqlType) -> bool:
+    """Whether equal values of two types are one value everywhere, so that one variable can stand for both."""
+    return left == right or (left.is_integer and right.is_integer)
+
+
+def _bits(found: SqlType) -> int:
+    return INTEGER_BITS.get(found.kind, 0)

@@ -1,0 +1,39 @@
+"""The SQL that sqlglot reads for us: DuckDB's, with function calls left as they are written.
+
+sqlglot knows hundreds of functions of many systems and turns a call into what it means to it, which loses the name, the
+order of the arguments and now and then an argument. Here only aggregates and calls with words inside (`CAST(a AS b)`)
+are its business; all others are a name with arguments, and ours to understand (`cumulus.sql.functions`).
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
+
+
+def _is_aggregate(name: str, build: object) -> bool:
+    kind = getattr(build, "__self__", None)
+    return name in ("COUNT", "ARRAY_AGG", "ANY_VALUE") or (isinstance(kind, type) and issubclass(kind, exp.AggFunc))
+
+
+_DuckDBParser = DuckDB.Parser
+
+
+class CumulusSql(DuckDB):
+    """DuckDB's dialect with plain function calls."""
+
+    class Parser(_DuckDBParser):  # type: ignore[misc, valid-type]  # an attribute of the dialect, made by its metaclass
+        """The parser, which knows aggregates and calls with words inside."""
+
+        FUNCTIONS = {name: build for name, build in _DuckDBParser.FUNCTIONS.items() if _is_aggregate(name, build)}  # noqa: RUF012
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parse
+            for name, parse in _DuckDBParser.FUNCTION_PARSERS.items()
+            if name in _WITH_WORDS or _is_aggregate(name, _DuckDBParser.FUNCTIONS.get(name)) or name.endswith("AGG")
+        }
+
+
+TAKEN = frozenset(name.lower() for name in (*CumulusSql.Parser.FUNCTIONS, *CumulusSql.Parser.FUNCTION_PARSERS))
+"""The names that no other function can have."""

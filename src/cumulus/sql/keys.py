@@ -1,0 +1,64 @@
+"""The keys of a grouping: scalars, and the variables of the calculus that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cumulus.algebra.scope import variables_of
+from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var
+from cumulus.algebra.typing import Typed
+from cumulus.sql.branches import Within
+from cumulus.sql.scope import Scope
+
+
+class Keys:
+    """The keys of a grouping: scalars and the variables that they are."""
+
+    def __init__(self, scope: Scope, branches: list[Within]) -> None:
+        self.scope = scope
+        self.branches = branches
+        self.names: dict[Scalar, str] = {}
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables, in order."""
+        return tuple(dict.fromkeys(self.names.values()))
+
+    def add(self, scalar: Scalar, name: str = "") -> None:
+        """Make a scalar a key: a column is its own, anything else is lifted."""
+        if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
+            scalar = scalar.arg  # a column whose variable is another's, in a narrower type
+        if scalar in self.names or not variables_of(scalar):
+            return
+        if isinstance(scalar, Var):
+            self.names[scalar] = scalar.name
+            return
+        wanted = name if name.isidentifier() else f"key_{len(self.names) + 1}"
+        self.names[scalar] = self.scope.new_variable(wanted, "key", self.scope.typed(scalar))
+
+    def set_apart(self, scalars: Iterable[Scalar]) -> None:
+        """Give keys that are NULL in some grouping set a variable that no atom binds."""
+        for scalar in scalars:
+            if isinstance(scalar, Var) and self.names[scalar] == scalar.name:
+                typed = Typed(self.scope.variables[scalar.name].type, True)
+                self.names[scalar] = self.scope.new_variable(scalar.name, "key", typed)
+
+    def shown(self, scalar: Scalar) -> Scalar:
+        """Return the variable of a key, or the constant that it is."""
+        if scalar in self.names:
+            return Var(self.names[scalar])
+        if isinstance(scalar, Cast) and scalar.arg in self.names:
+            return Cast(Var(self.names[scalar.arg]), scalar.type)
+        return scalar
+
+    def lifts(self, within: Within, without: Iterable[Scalar] = ()) -> list[Term]:
+        """Return what binds the keys in a branch; those in `without` are NULL."""
+        absent = set(without)
+        factors: list[Term] = []
+        for scalar, variable in self.names.items():
+            here = within.scalar(scalar)
+            if scalar in absent:
+                factors.append(Lift(variable, Const(None, self.scope.variables[variable].type)))
+            elif here is not Var(variable):
+                factors.append(Lift(variable, here))
+        return factors

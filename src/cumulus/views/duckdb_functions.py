@@ -1,0 +1,61 @@
+"""The user's scalar functions inside DuckDB: for SQL over views, and for maps that are loaded by SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import duckdb
+from duckdb.func import FunctionNullHandling
+
+from cumulus.algebra.user import Given, UserFunction, runnable
+from cumulus.catalog.functions import Signature
+from cumulus.catalog.types import Interval
+
+
+def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[str, Given]) -> None:
+    """Create those of `functions` whose types are known in a DuckDB connection, as pure functions.
+
+    They do there what they do here: the same casts, checks and rule for NULL.
+    """
+    typed = {name: each for name, each in functions.items() if isinstance(each, UserFunction)}
+    for each in runnable((), typed).values():
+        assert isinstance(each, UserFunction), "its signature is known"
+        signature = each.signature
+        connection.create_function(
+            signature.name,
+            _adapted(each.implement, signature),
+            [duckdb.sqltype(str(given)) for given in signature.parameters],
+            duckdb.sqltype(str(signature.result)),
+            null_handling=FunctionNullHandling.SPECIAL,  # with the other, a function may give no NULL
+        )
+
+
+def _adapted(implement: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
+    """Return `implement` as DuckDB calls it: with a Python signature that it can count, and its own intervals."""
+    strict = not signature.called_with_null
+
+    def call(*arguments: Any) -> Any:
+        if strict and None in arguments:
+            return None
+        value = implement(*map(_from_duckdb, arguments))
+        return _to_duckdb(value) if isinstance(value, Interval) else value
+
+    named = [
+        inspect.Parameter(f"argument_{place}", inspect.Parameter.POSITIONAL_ONLY)
+        for place in range(len(signature.parameters))
+    ]
+    call.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # what `inspect.signature` looks for
+    return call
+
+
+def _from_duckdb(value: Any) -> Any:
+    if isinstance(value, dt.timedelta):
+        return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+    return value
+
+
+def _to_duckdb(span: Interval) -> dt.timedelta:
+    return dt.timedelta(days=span.months * 30 + span.days, microseconds=span.micros)

@@ -1,0 +1,152 @@
+"""Where the entries come from that a view reads: any host's maps by key, or whole maps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias
+
+from cumulus.algebra.order import end_of, order_key
+
+Key: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[Any, ...]
+Items: TypeAlias = Callable[[str], Iterable[tuple[Key, Values]]]
+"""From the name of a map to its existing entries."""
+
+
+class Entries(Protocol):
+    """What the expressions of a view may ask for."""
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        ...
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the least ("MIN") or greatest ("MAX") value that a slice has at one of its keys.
+
+        Parameters
+        ----------
+        axis
+            The position of the key that is searched.
+        others
+            The other keys of the slice, in order.
+        column
+            The position of the value column that must not be 0; None takes every existing entry.
+
+        Returns
+        -------
+        Any
+            In SQL's order of the key's type; NULL keys count for nothing, and None says that there is no other.
+        """
+        ...
+
+
+class Whole:
+    """`Entries` of maps that can only be gone through, each once: for a view that is read as a whole.
+
+    Ends are gathered for all slices of a map together, so reading one for every row of the view costs the map's size.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._maps: dict[str, dict[Key, Values]] = {}
+        self._ends: dict[tuple[str, str, int, int | None], dict[Key, Any]] = {}
+
+    def entries(self, map: str) -> dict[Key, Values]:
+        """Return the existing entries of a map."""
+        if map not in self._maps:
+            self._maps[map] = dict(self._items(map))
+        return self._maps[map]
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        return self.entries(map).get(key)
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Entries.end`."""
+        which = (map, end, axis, column)
+        if which not in self._ends:
+            self._ends[which] = self._gathered(*which)
+        return self._ends[which].get(others)
+
+    def _gathered(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
+        found: dict[Key, Any] = {}
+        for key, values in self.entries(map).items():
+            here = key[axis]
+            if here is None or (column is not None and not values[column]):
+                continue
+            others = key[:axis] + key[axis + 1 :]
+            best = found.get(others)
+            if best is None or (order_key(here) < order_key(best)) == (end == "MIN"):
+                found[others] = here
+        return found
+
+
+class Before:
+    """`Entries` as they were before a committed transaction.
+
+    Parameters
+    ----------
+    now
+        The entries after it.
+    keys
+        From a map, positions and values there to the keys of its existing entries that have them.
+    changes
+        What it changed: map → key → (old values, new values), None where there is no entry.
+    """
+
+    def __init__(
+        self,
+        now: Entries,
+        keys: Callable[[str, tuple[int, ...], Key], Iterable[Key]],
+        changes: Callable[[str], Iterable[tuple[Key, tuple[Values | None, Values | None]]]],
+    ) -> None:
+        self._now = now
+        self._keys = keys
+        self._changes = changes
+        self._changed: dict[str, dict[Key, tuple[Values | None, Values | None]]] = {}
+        self._moved: dict[tuple[str, int, int | None], dict[Key, tuple[set[Any], set[Any]]]] = {}
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the old values of an entry, None if it did not exist."""
+        changed = self._of(map).get(key)
+        return self._now.read(map, key) if changed is None else changed[0]
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the old end of a slice; it is searched only if the new one came with the transaction."""
+        now = self._now.end(map, end, axis, others, column)
+        which = (map, axis, column)
+        if which not in self._moved:
+            self._moved[which] = self._moves(*which)
+        if others not in self._moved[which]:
+            return now
+        come, gone = self._moved[which][others]
+        if now not in come:
+            return end_of(end, [now, *gone])
+        positions = tuple(place for place in range(len(others) + 1) if place != axis)
+        stayed = [
+            key[axis]
+            for key in self._keys(map, positions, others)
+            if key[axis] not in come and self._has(map, key, column)
+        ]
+        return end_of(end, [*stayed, *gone])
+
+    def _of(self, map: str) -> dict[Key, tuple[Values | None, Values | None]]:
+        if map not in self._changed:
+            self._changed[map] = dict(self._changes(map))
+        return self._changed[map]
+
+    def _has(self, map: str, key: Key, column: int | None) -> bool:
+        return _counts(self._now.read(map, key), column)
+
+    def _moves(self, map: str, axis: int, column: int | None) -> dict[Key, tuple[set[Any], set[Any]]]:
+        """Return for every changed slice the keys that came into it and those that left it."""
+        found: dict[Key, tuple[set[Any], set[Any]]] = {}
+        for key, (old, new) in self._of(map).items():
+            was, is_now = _counts(old, column), _counts(new, column)
+            if was != is_now:
+                found.setdefault(key[:axis] + key[axis + 1 :], (set(), set()))[was].add(key[axis])
+        return found
+
+
+def _counts(values: Values | None, column: int | None) -> bool:
+    return values is not None and (column is None or bool(values[column]))

@@ -1,0 +1,96 @@
+"""What a warehouse is opened with: a program from SQL or M3, and the user's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus import m3
+from cumulus.algebra.user import Given, UserFunction, function
+from cumulus.catalog.types import SqlType
+from cumulus.compiler import compile_sql
+from cumulus.errors import InputError, UsageError
+from cumulus.m3.program import Program
+from cumulus.sql.ast import CreateView, DropView
+from cumulus.sql.parse import parse_script
+
+
+def check_choices(engine: str, keep: str) -> None:
+    """Raise UsageError if an option of a warehouse is none of those there are."""
+    if engine != "interpreter":
+        raise UsageError(f"there is no engine {engine!r}", hint="This version has one: 'interpreter'.")
+    if keep not in ("auto", "all", "none"):
+        raise UsageError(f"keep={keep!r}", hint="keep is 'auto', 'all' or 'none'.")
+
+
+def make_function(
+    name: str,
+    given: Given,
+    arguments: Sequence[str | SqlType] | None,
+    returns: str | SqlType | None,
+    null: str,
+) -> UserFunction:
+    """Return the function that `Warehouse.register` is given, as `cumulus.function` makes it."""
+    implement: Callable[..., Any] = given
+    if isinstance(given, UserFunction):
+        implement = given.implement
+        arguments = given.signature.parameters if arguments is None else arguments
+        returns = given.signature.result if returns is None else returns
+        null = "pass" if given.signature.called_with_null else null
+    return function(implement, name=name, arguments=arguments, returns=returns, null=null)
+
+
+def with_function(functions: Mapping[str, Given], made: UserFunction, program: Program) -> dict[str, Given]:
+    """Return `functions` and one more, which takes the place of one of its name.
+
+    Raises
+    ------
+    UsageError
+        If a view of the program calls one of its name.
+    """
+    folded = made.name.lower()
+    if folded in {each.name.lower() for each in program.functions}:
+        raise UsageError(
+            f"views call {made.name}: another function would not take back what this one gave",
+            hint="Drop the views first, or give the function another name.",
+        )
+    return {**{name: each for name, each in functions.items() if name.lower() != folded}, made.name: made}
+
+
+def read_source(source: str | Path | Program, keep: str, functions: Mapping[str, Given]) -> tuple[str | None, Program]:
+    """Return the SQL text, if there is one, and the program."""
+    if isinstance(source, Program):
+        return None, source
+    name = ""
+    if isinstance(source, Path):
+        name = source.name
+        try:
+            text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InputError(f"cannot read {source}: {problem}", hint="Give the path of a UTF-8 text.") from None
+        if source.suffix == ".m3":
+            return None, m3.parse(text, name=name)
+    elif isinstance(source, str):
+        text = source
+    else:
+        raise UsageError(
+            f"a warehouse is made from SQL, a Path or a Program, not {type(source).__name__}", hint="Pass SQL as str."
+        )
+    return text, compile_sql(text, name=name, keep=keep, functions=functions)
+
+
+def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given]) -> tuple[str, Program]:
+    """Return a script with statements about views added, and its program.
+
+    Raises
+    ------
+    UsageError
+        For other statements.
+    """
+    for statement in parse_script(sql).statements:
+        if not isinstance(statement, CreateView | DropView):
+            raise UsageError("execute takes CREATE VIEW and DROP VIEW", hint="Rows go in by insert().")
+    longer = f"{script.rstrip().rstrip(';')};\n{sql}"
+    typed = [each for each in functions.values() if isinstance(each, UserFunction)]
+    return longer, compile_sql(longer, keep=keep, functions=typed)

@@ -1,0 +1,97 @@
+"""Errors of views as a warehouse shows and keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.engine.failures import ErrorLog, ViewError
+from cumulus.engine.snapshot import from_text, to_text
+from cumulus.views.tables import Shown
+
+SCHEMA = pa.schema(
+    [
+        ("transaction", pa.int64()),
+        ("view", pa.string()),
+        ("sign", pa.int8()),
+        ("relation", pa.string()),
+        ("event", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+
+class ViewErrors(Shown):
+    """The events that views could not take in whole: a sequence of `ViewError`, and a table.
+
+    Parameters
+    ----------
+    errors
+        Those that are kept, in their order.
+    count
+        How many there were.
+    title
+        The view.
+    """
+
+    def __init__(self, errors: list[ViewError], count: int, title: str = "") -> None:
+        self.count = count
+        self._errors = errors
+        self._shown = title
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def __iter__(self) -> Iterator[ViewError]:
+        return iter(self._errors)
+
+    def __getitem__(self, place: int) -> ViewError:
+        return self._errors[place]
+
+    def as_notes(self) -> list[str]:
+        """Return what must be said below the rows of the view: one line if there were errors."""
+        if not self.count:
+            return []
+        events = "1 event" if self.count == 1 else f"{self.count} events"
+        first = f"{self[0].event}: {self[0].message}"
+        return [f"{self[0].view} lacks what {events} should have added, the first {first} (see errors())"]
+
+    def arrow(self) -> pa.Table:
+        """Return the errors as Arrow: transaction, view, sign, relation, the event as text, message."""
+        columns = {name: [getattr(error, name) for error in self._errors] for name in SCHEMA.names}
+        return pa.table(columns, schema=SCHEMA)
+
+    def _title(self) -> str:
+        return self._shown
+
+    def _notes(self) -> list[str]:
+        return [f"{self.count} errors, the first {len(self)} were kept"] if self.count > len(self) else []
+
+
+def errors_of(log: ErrorLog, view: str) -> ViewErrors:
+    """Return the errors of a view, of all if it is ""."""
+    if view:
+        return ViewErrors(log.of(view), log.counts.get(view, 0), view)
+    return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))
+
+
+def dump(log: ErrorLog) -> dict[str, Any]:
+    """Return a log as JSON values."""
+    return {
+        "counts": log.counts,
+        "kept": [
+            [*error._replace(row=None), None if error.row is None else [to_text(value) for value in error.row]]
+            for error in log
+        ],
+    }
+
+
+def load(saved: Mapping[str, Any]) -> ErrorLog:
+    """Return the log that `dump` wrote."""
+    log = ErrorLog()
+    for *fields, row in saved["kept"]:
+        log.add(ViewError(*fields)._replace(row=None if row is None else tuple(map(from_text, row))))
+    log.counts = {view: int(count) for view, count in saved["counts"].items()}
+    return log

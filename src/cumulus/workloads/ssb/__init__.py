@@ -1,0 +1,6 @@
+"""The star schema benchmark: a fact table, four dimensions, thirteen queries, and a generator."""
+
+from cumulus.workloads.ssb.samples import sample
+from cumulus.workloads.ssb.schema import BENCHMARK, QUERIES, TABLES
+
+__all__ = ["BENCHMARK", "QUERIES", "TABLES", "sample"]

@@ -1,0 +1,11 @@
+-- Revenue of a category's brands from American suppliers, by year.
+CREATE VIEW q2_1 AS
+SELECT SUM(lo_revenue) AS revenue, d_year, p_brand1
+FROM lineorder, dates, part, supplier
+WHERE lo_orderdate = d_datekey
+  AND lo_partkey = p_partkey
+  AND lo_suppkey = s_suppkey
+  AND p_category = 'MFGR#12'
+  AND s_region = 'AMERICA'
+GROUP BY d_year, p_brand1
+ORDER BY d_year, p_brand1;

@@ -1,0 +1,11 @@
+-- Revenue of one brand from European suppliers, by year.
+CREATE VIEW q2_3 AS
+SELECT SUM(lo_revenue) AS revenue, d_year, p_brand1
+FROM lineorder, dates, part, supplier
+WHERE lo_orderdate = d_datekey
+  AND lo_partkey = p_partkey
+  AND lo_suppkey = s_suppkey
+  AND p_brand1 = 'MFGR#2221'
+  AND s_region = 'EUROPE'
+GROUP BY d_year, p_brand1
+ORDER BY d_year, p_brand1;

@@ -1,0 +1,77 @@
+"""Every query of every benchmark finds something, and those that compile stay equal to DuckDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from cumulus.errors import UnknownNameError, UnsupportedError, UsageError
+from cumulus.workloads import BENCHMARKS, benchmark, checks, queries
+from support.benchmarks import NOT_YET, differential, select_of, small_tables
+
+EVERY = [(workload, query) for workload in BENCHMARKS for query in benchmark(workload).queries]
+SIZE = 1120
+"""Rows in all tables of a benchmark together; most queries read half of them."""
+
+
+@pytest.fixture(scope="module", params=BENCHMARKS)
+def workload(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_every_query_finds_something_in_the_sample(workload: str) -> None:
+    tables = small_tables(workload, SIZE, seed=0)
+    for query in benchmark(workload).queries:
+        found = checks.recompute(select_of(workload, query), tables).to_pylist()
+        assert found, query
+        assert any(value is not None for value in found[0].values()), query
+
+
+def test_the_sample_keeps_its_keys(workload: str) -> None:
+    tables = small_tables(workload, SIZE, seed=3)
+    for name, relation in benchmark(workload).tables.items():
+        rows = tables[name]
+        assert rows.num_rows > 0
+        assert all(column.null_count == 0 for column in rows.columns)
+        assert rows.group_by(list(relation.key)).aggregate([]).num_rows == rows.num_rows
+        for key in relation.foreign_keys:
+            parents = {tuple(row.values()) for row in tables[key.parent].select(list(key.parent_columns)).to_pylist()}
+            assert {tuple(row.values()) for row in rows.select(list(key.columns)).to_pylist()} <= parents
+
+
+def test_the_seed_decides_the_sample(workload: str) -> None:
+    assert small_tables(workload, SIZE, seed=1) == small_tables(workload, SIZE, seed=1)
+    assert small_tables(workload, SIZE, seed=1) != small_tables(workload, SIZE, seed=2)
+
+
+def check(workload: str, query: str, *, size: int, keys: str, seed: int) -> None:
+    if query in NOT_YET[workload]:
+        with pytest.raises(UnsupportedError):
+            differential(workload, query, size=size, keys=keys, seed=seed)
+    else:
+        differential(workload, query, size=size, keys=keys, seed=seed)
+
+
+@pytest.mark.parametrize(("workload", "query"), EVERY)
+def test_a_query_stays_equal_to_duckdb(workload: str, query: str) -> None:
+    check(workload, query, size=SIZE, keys="rely", seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", ["none", "rely"])
+@pytest.mark.parametrize(("workload", "query"), EVERY)
+def test_a_query_stays_equal_to_duckdb_for_longer(workload: str, query: str, keys: str) -> None:
+    check(workload, query, size=5 * SIZE, keys=keys, seed=1)
+
+
+def test_queries_lists_whole_scripts() -> None:
+    assert [len(queries(workload)) for workload in BENCHMARKS] == [22, 13, 6]
+    for workload in BENCHMARKS:
+        for query, script in queries(workload, columns="used", keys="foreign").items():
+            assert list(checks.views(script)) == [query]
+            assert set(checks.declared(script)) == set(benchmark(workload).query_columns(query))
+    assert list(benchmark("orderbook").query_columns("vwap")) == ["bids"]
+    assert "WITH (static = true)" in queries("ssb", static=("dates",))["q1_1"]
+    with pytest.raises(UsageError, match="workload is 'tpcds'"):
+        queries("tpcds")
+    with pytest.raises(UnknownNameError, match=r"q9_9"):
+        benchmark("ssb").sql("q9_9")
