@@ -29,7 +29,7 @@ from fuzz.schema import Transaction
 from support.oracle import Oracle, same_bag, same_value
 
 COMPILE_SECONDS = 10.0
-RUN_SECONDS = 30.0
+RUN_SECONDS = 20.0
 
 
 class TooSlowError(BaseException):
@@ -147,7 +147,7 @@ def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) 
             return found
         names = [view.name for view in program.views]
         _compare_columns(program, names, oracle, found)
-        stopped = _stopped(case, names, oracle, program, found)
+        stopped = _stopped(case, names, oracle, program, found, seconds)
     finally:
         oracle.database.close()
     if stopped is None:
@@ -162,13 +162,24 @@ def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) 
     return found
 
 
-def _stopped(case: Case, names: list[str], oracle: Oracle, program: Program, found: Comparison) -> Failure | None:
+def _stopped(
+    case: Case, names: list[str], oracle: Oracle, program: Program, found: Comparison, seconds: float
+) -> Failure | None:
     """Run a case; return what stopped it, if something did."""
+    try:
+        with limited(seconds + len(names) - 1):
+            maintained = _Maintained(program, case.mode)
+    except TooSlowError:
+        return Failure("timeout", "", f"no code for the program after {seconds} s a view")
+    except CumulusError as problem:
+        return Failure("error", "", f"{type(problem).__name__}: {problem}")
+    except Exception:  # noqa: BLE001  # whatever it is, it is what we look for
+        return Failure("crash", "", _last_lines())
     try:
         with limited(RUN_SECONDS), warnings.catch_warnings():
             # What a view lacks after an error of evaluation is told by a warning.
             warnings.simplefilter("error")
-            _run(case, names, oracle, _Maintained(program, case.mode), found)
+            _run(case, names, oracle, maintained, found)
     except TooSlowError:
         return Failure("timeout", "", f"not through after {RUN_SECONDS} s")
     except (CumulusError, Warning) as problem:

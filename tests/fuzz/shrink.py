@@ -217,11 +217,13 @@ def _smaller(node: Any) -> Iterator[Any]:
             pass
     for each in fields(node):
         value = getattr(node, each.name)
+        # Keys change together with the items that show them.
+        shown = [key.expr for key in node.keys] if isinstance(node, Select) else []
         if each.name == "keys":
-            continue  # they change together with the items that show them
+            continue
         if isinstance(value, tuple):
             for place, child in enumerate(value):
-                if is_dataclass(child) and not isinstance(child, Order):
+                if is_dataclass(child) and not isinstance(child, Order) and getattr(child, "expr", None) not in shown:
                     for smaller in _smaller(child):
                         yield replace(node, **{each.name: (*value[:place], smaller, *value[place + 1 :])})
         elif is_dataclass(value):
@@ -275,7 +277,8 @@ def _smaller_select(select: Select) -> Iterator[Select]:
         if items:
             yield replace(select, grouping="", keys=(), items=items)
     for key in select.keys:
-        for smaller in _operands(key.expr):
+        others = [each.expr for each in select.keys]
+        for smaller in (each for each in _operands(key.expr) if each not in others):
             yield _mapped(select, lambda node, old=key.expr, new=smaller: new if node == old else node)
     if any(key.way != "expression" for key in select.keys):
         yield replace(select, keys=tuple(replace(key, way="expression") for key in select.keys))
