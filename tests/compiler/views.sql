@@ -81,3 +81,8 @@ SELECT a, b, GROUPING(a, b) AS g, COUNT(*) AS n, SUM(c) AS x, AVG(c) AS y, MAX(c
 SELECT a, b, COUNT(b) AS n FROM r WHERE c > 1 GROUP BY ROLLUP(a, b) HAVING COUNT(*) <> 1;
 SELECT COUNT(*) AS n FROM r GROUP BY GROUPING SETS ((), ());
 SELECT r.a, s.d, COUNT(DISTINCT c) AS n FROM r JOIN s ON r.a = s.a GROUP BY CUBE(r.a, s.d);
+SELECT (SELECT MAX(s.a) FROM s WHERE s.a = r.a) AS x FROM r;
+SELECT 1 AS x FROM r JOIN s ON r.b = s.d GROUP BY GROUPING SETS ((r.a), (s.d));
+SELECT COUNT(DISTINCT c) AS n FROM s RIGHT JOIN r ON s.a = r.a WHERE r.a IS DISTINCT FROM 2;
+SELECT 1 AS x FROM (SELECT VAR_POP(a) AS v FROM r RIGHT JOIN (SELECT s.a AS p, d AS q FROM s) q3 ON r.b = q3.p GROUP BY q3.q) q4;
+SELECT x AS y FROM (SELECT r.b AS g, MIN(s.d) AS x FROM r FULL JOIN s ON r.a = s.a WHERE r.a <> r.b GROUP BY r.b UNION SELECT d AS d, q.d AS x FROM s q) q3;

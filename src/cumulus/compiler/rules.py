@@ -342,7 +342,7 @@ def _place(factors: list[Term], keys: Names, bound: Names) -> tuple[Term, ...]:
         if not needed.isdisjoint(set(outputs(factor)) - bound):
             kept.insert(0, factor)
             needed |= inputs(factor)
-            needed |= variables_of(factor) if isinstance(factor, (Lift, Exists)) else set()
+            needed |= variables_of(factor) if isinstance(factor, (Lift, Exists, MapRead)) else set()
     there = bound.union(*(outputs(factor) for factor in kept))
     result: list[Term] = []
     for factor in factors:

@@ -26,8 +26,7 @@ class Keys:
 
     def add(self, scalar: Scalar, name: str = "") -> None:
         """Make a scalar a key: a column is its own, anything else is lifted."""
-        if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
-            scalar = scalar.arg  # a column whose variable is another's, in a narrower type
+        scalar = self.plain(scalar)
         if scalar in self.names or not variables_of(scalar):
             return
         if isinstance(scalar, Var):
@@ -35,6 +34,12 @@ class Keys:
             return
         wanted = name if name.isidentifier() else f"key_{len(self.names) + 1}"
         self.names[scalar] = self.scope.new_variable(wanted, "key", self.scope.typed(scalar))
+
+    def plain(self, scalar: Scalar) -> Scalar:
+        """Return a scalar as it stands among the keys: a column under a cast is another's variable, in a wider type."""
+        if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
+            return scalar.arg
+        return scalar
 
     def set_apart(self, scalars: Iterable[Scalar]) -> None:
         """Give keys that are NULL in some grouping set a variable that no atom binds."""

@@ -131,7 +131,7 @@ class Selecting:
         for expr in wanted:
             scalar, name = self._group_expression(expr)
             keys.add(scalar, name)
-            bound[expr] = scalar
+            bound[expr] = keys.plain(scalar)
         if query.grouping_sets is None:
             return [[]]
         sets = []
@@ -227,6 +227,7 @@ def _marked(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
 
 def _grouping(args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys) -> Scalar:
     """Return GROUPING(args): a bit for each argument, 1 where the row's grouping set does not have it."""
+    args = tuple(keys.plain(arg) for arg in args)
     for arg in args:
         if arg not in keys.names:
             raise BindError("GROUPING takes expressions of GROUP BY", hint="Group by its arguments.")

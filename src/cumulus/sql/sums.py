@@ -208,7 +208,7 @@ class Sums:
         """Return a variable for the values of an argument, and what binds it: nothing where it is a column."""
         if len(self.branches) == 1:
             scalar = self.branches[0].scalar(arg)
-            if isinstance(scalar, Var) and scalar.name not in self.keys:
+            if isinstance(scalar, Var) and scalar.name not in {*self.keys, *self.scope.parameters.values()}:
                 return scalar.name, lambda within: ONE
         name = self._named("x", typed)
         return name, lambda within: Lift(name, within.scalar(arg))
