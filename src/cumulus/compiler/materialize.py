@@ -14,7 +14,7 @@ from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Term, sum_of
 from cumulus.algebra.typing import number_type
 from cumulus.calculus.delta import AFTER, Change, aggregate, delta
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.schema import Relation as Table
@@ -53,6 +53,7 @@ class Materializer:
         self._by_form: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
         self._by_skeleton: dict[str, Group] = {}
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
+        self._numbers: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
         self._todo: list[Column] = []
         self._rows = 0
 
@@ -112,6 +113,28 @@ class Materializer:
             plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
             self.add(column.keys, plain, home=(group, column.keys), hint="n")
         return column, key_order
+
+    def add_number(
+        self, what: Derived, each: Summed | Ended, names: Mapping[str, str]
+    ) -> tuple[Column, tuple[str, ...]]:
+        """Return the column of a number of a derived relation without inputs, and what its keys are called.
+
+        Parameters
+        ----------
+        names
+            What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
+        """
+        place = (what.name, each.name)
+        own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))
+        if place not in self._numbers:
+            given = {names[key]: key for key in own}
+            if len(given) < len(own):  # one value for two keys is a matter of the caller's
+                self._numbers[place] = self.add(own, monomials(each.term))
+            else:
+                column, order = self.add(given, monomials(rename(each.term, names)))
+                self._numbers[place] = column, tuple(given[key] for key in order)
+        column, order = self._numbers[place]
+        return column, tuple(names[key] for key in order)
 
     def _form(
         self, keys: tuple[str, ...], body: list[Monomial]

@@ -174,9 +174,12 @@ class _Builder:
 
     def _read(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         source, order = self._materializer.add(keys, body)
+        return self._read_of(source, order, state)
+
+    def _read_of(self, source: Column, keys: Iterable[str], state: str) -> MapRead:
         token = f"#{len(self.reads)}"
         self.reads.append((token, source))
-        return MapRead(token, "", tuple(Var(name) for name in order), state)
+        return MapRead(token, "", tuple(map(Var, keys)), state)
 
     def _choices(self, part: Term, used: Names, bound: Names, state: str) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
@@ -217,7 +220,7 @@ class _Builder:
         keys = tuple(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
         factors: list[Term] = [
-            Lift(names[each.name], self._number(what, each, names, keys, there, state))
+            Lift(names[each.name], self._number(what, each, names, there, state))
             for each in what.numbers
             if each.name in mentioned
         ]
@@ -238,16 +241,20 @@ class _Builder:
         what: Derived,
         each: Summed | Ended,
         names: dict[str, str],
-        keys: tuple[str, ...],
         there: Names,
         state: str,
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
-        body = monomials(rename(each.term, names))
-        own: tuple[str, ...] = (names[each.variable],) if isinstance(each, Ended) else ()
-        term: Term
-        term = self._closed(body, there, own, state) if what.inputs else self._read(ordered((*keys, *own)), body, state)
-        return End(each.end, own[0], term) if isinstance(each, Ended) else term
+        if what.inputs:
+            own = (names[each.variable],) if isinstance(each, Ended) else ()
+            term = self._closed(monomials(rename(each.term, names)), there, own, state)
+        else:
+            term = self._number_read(what, each, names, state)
+        return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
+
+    def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
+        """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
+        return self._read_of(*self._materializer.add_number(what, each, names), state)
 
     def _closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
@@ -345,13 +352,11 @@ class _Builder:
 
         None if the keys of a look-up cannot be told: then it may have changed everywhere.
         """
-        keys = tuple(names[key] for key in what.keys)
-        body = monomials(rename(each.term, names))
         if not what.inputs:
-            own = (names[each.variable],) if isinstance(each, Ended) else ()
-            return [(self._read(ordered((*keys, *own)), body, "CHANGED"),)]
+            return [(self._number_read(what, each, names, "CHANGED"),)]
+        keys = tuple(names[key] for key in what.keys)
         places: list[tuple[Term, ...]] = []
-        for monomial in body:
+        for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, frozenset(keys), there)
             for start in starts:
                 place = _bound_place(start, loops, tests, frozenset(keys), there)
