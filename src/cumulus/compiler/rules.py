@@ -192,7 +192,7 @@ class _Builder:
                     row = self._row(what, atom, used, bound, state)
                     loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
                     return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
-                where = self.changed_keys(what, atom, bound)
+                where = self.changed_keys(what, atom, bound, _asked(what, atom, used))
                 if where is None:
                     return []
                 return [
@@ -210,7 +210,7 @@ class _Builder:
         self._materializer.count_row()
         names = self._renamed(what, atom)
         columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if names[mine] in used]
-        mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, _, scalar in columns))
+        asked = _asked(what, atom, used)
         given: set[str] = set()
         # A column that is a sum needs no name of its own.
         for _, outer, scalar in columns:
@@ -219,11 +219,7 @@ class _Builder:
                 given.add(scalar.name)
         keys = tuple(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
-        factors: list[Term] = [
-            Lift(names[each.name], self._number(what, each, names, there, state))
-            for each in what.numbers
-            if each.name in mentioned
-        ]
+        factors: list[Term] = [Lift(names[each.name], self._number(what, each, names, there, state)) for each in asked]
         where = rename(what.where, names)
         factors += where.parts if isinstance(where, Product) else () if isinstance(where, Const) else (where,)
         factors += [
@@ -284,18 +280,16 @@ class _Builder:
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
         return [
-            self._read(
-                keys,
-                [Monomial(1, tuple(f for f in m.factors if not is_value(f) and variables_of(f).isdisjoint(given)))],
-                state,
-            )
-            for m in monomials(rename(what.sums[0].term, names))
+            self._read(keys, [Monomial(1, _without(given, monomial.factors))], state)
+            for monomial in monomials(rename(what.sums[0].term, names))
         ]
 
     # --- where a change is ------------------------------------------------------------------------------------------
 
-    def changed_keys(self, what: Derived, atom: Relation, bound: Names) -> tuple[Block, ...] | None:
-        """Return factors that bind the keys at which the relation may have changed, each key once.
+    def changed_keys(
+        self, what: Derived, atom: Relation, bound: Names, asked: list[Summed | Ended]
+    ) -> tuple[Block, ...] | None:
+        """Return factors that bind the keys at which some numbers of a relation may have changed, each key once.
 
         More keys than that do no harm: their rows are the same before and after. None if there is no change at all.
         """
@@ -304,7 +298,7 @@ class _Builder:
         given = frozenset(names[name] for name in what.inputs)
         there = bound | given
         found: dict[tuple[object, ...], tuple[Term, ...]] = {}
-        for each in what.numbers:
+        for each in asked:
             if not self._moves(each.term):
                 continue
             places = self._event_places(rename(each.term, names), keys, there)
@@ -385,7 +379,9 @@ class _Builder:
             if what.inputs and not what.is_lookup and not what.split(part)[0] <= there:
                 loops += self._rows(what, part, "CHANGED")
             if self._moves(part):
-                blocks = self.changed_keys(what, Relation(what.name, part.variables), there)
+                atom = Relation(what.name, part.variables)
+                used = keys.union(*(variables_of(other) for other in parts if other is not part))
+                blocks = self.changed_keys(what, atom, there, _asked(what, atom, used))
                 if blocks is not None:
                     starts.append(tuple(factor for block in blocks for factor in block.factors))
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
@@ -393,6 +389,25 @@ class _Builder:
     def _moves(self, term: Term) -> bool:
         """Whether the change can change a term."""
         return self._change.relation in self._derived.bases(term)
+
+
+def _asked(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
+    """Return the numbers on which a row depends, of whose columns some variables are used."""
+    outer = dict(zip(what.parameters, atom.variables, strict=True))
+    scalars = (scalar for mine, scalar in what.columns if outer[mine] in used)
+    mentioned = variables_of(what.where).union(*(variables_of(scalar) for scalar in scalars))
+    return [each for each in what.numbers if each.name in mentioned]
+
+
+def _without(given: Names, factors: Iterable[Term]) -> tuple[Term, ...]:
+    """Return the factors of a join that need none of some variables, nor what depends on them."""
+    kept = [factor for factor in factors if not is_value(factor) and variables_of(factor).isdisjoint(given)]
+    while True:
+        bound = frozenset[str]().union(*(outputs(factor) for factor in kept))
+        rest = [factor for factor in kept if inputs(factor) <= bound]
+        if len(rest) == len(kept):
+            return tuple(kept)
+        kept = rest
 
 
 def _event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
