@@ -19,6 +19,8 @@ class Options:
         Drop joins that only look up a trusted parent.
     counts
         Keep the count of rows with every view and every map of floats; the papers' programs do without.
+    splits
+        Look parts of a join up by their primary keys where one map of it would be a cross product.
     payloads
         Put columns with the same entries into one map.
     batches
@@ -32,11 +34,12 @@ class Options:
     rely: bool = True
     lookups: bool = True
     counts: bool = True
+    splits: bool = True
     payloads: bool = True
     batches: bool = True
     keep: str = "auto"
     trace: Callable[[str], None] | None = None
 
 
-PAPER = Options(lookups=False, counts=False, payloads=False, batches=False, keep="none")
+PAPER = Options(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")
 """The form of the programs printed in the papers (compiler.md §3)."""

@@ -34,6 +34,7 @@ from cumulus.calculus.polynomial import Monomial, components, monomials
 from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated
 from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
 from cumulus.compiler.share import is_value
+from cumulus.compiler.splitting import Apart, apart
 
 if TYPE_CHECKING:
     from cumulus.compiler.materialize import Materializer
@@ -124,7 +125,7 @@ class _Builder:
         parts = list(factors)
         own, groups, there = self._apart(parts, bound)
         outside = wanted.union(there, *(variables_of(part) for part in own))
-        reads = (self._component(group, outside, state) for group in groups)
+        reads = self._components(groups, outside, state)
         found = [Alternative(1, tuple(Block((read,), frozenset(), 5) for read in reads))]
         for part in own:
             used = wanted.union(bound, *(variables_of(other) for other in parts if other is not part))
@@ -140,7 +141,14 @@ class _Builder:
         inner: list[Term] = []
         for part in parts:
             (own if self._stays(part, there, late) else inner).append(part)
-        return own, components(inner, there), there
+        groups: list[list[Term]] = []
+        for group in components(inner, there):
+            found = (
+                apart(group, there, self._materializer.tables) if self._materializer.options.splits else Apart([group])
+            )
+            groups += found.groups
+            own += found.conditions
+        return own, groups, there
 
     def _late(self, parts: list[Term], there: Names) -> Names:
         """Return the variables that only the statement has: columns of look-ups whose key it loops over."""
@@ -167,10 +175,15 @@ class _Builder:
         names = variables_of(part)
         return bool(names & (there | late)) or not names
 
-    def _component(self, group: list[Term], outside: Names, state: str) -> MapRead:
-        inside = frozenset[str]().union(*(variables_of(factor) for factor in group))
-        needed = [name for factor in group for name in outputs(factor) if name in outside & inside]
-        return self._read(needed, [Monomial(1, tuple(group))], state)
+    def _components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:
+        """Return the reads of components, each with what the statement or another component needs of it as keys."""
+        inside = [frozenset[str]().union(*(variables_of(factor) for factor in group)) for group in groups]
+        reads = []
+        for index, group in enumerate(groups):
+            wanted = outside.union(*(names for place, names in enumerate(inside) if place != index))
+            needed = [name for factor in group for name in outputs(factor) if name in wanted]
+            reads.append(self._read(needed, [Monomial(1, tuple(group))], state))
+        return reads
 
     def _read(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         source, order = self._materializer.add(keys, body)
@@ -241,12 +254,20 @@ class _Builder:
         state: str,
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
-        if what.inputs:
+        if what.inputs or self._is_row(what, each):
             own = (names[each.variable],) if isinstance(each, Ended) else ()
             term = self._closed(monomials(rename(each.term, names)), there, own, state)
         else:
             term = self._number_read(what, each, names, state)
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
+
+    def _is_row(self, what: Derived, each: Summed | Ended) -> bool:
+        """Whether a number is read off rows of other derived relations, whose keys are its own: then it needs no map."""
+        atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
+        rows = [(self._derived.of(atom), atom) for atom in atoms if isinstance(atom, Relation)]
+        return bool(rows) and all(
+            row is not None and not row.inputs and row.split(atom)[0] <= set(what.keys) for row, atom in rows
+        )
 
     def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
@@ -346,12 +367,13 @@ class _Builder:
 
         None if the keys of a look-up cannot be told: then it may have changed everywhere.
         """
-        if not what.inputs:
+        is_row = self._is_row(what, each)
+        if not what.inputs and not is_row:
             return [(self._number_read(what, each, names, "CHANGED"),)]
         keys = tuple(names[key] for key in what.keys)
         places: list[tuple[Term, ...]] = []
         for monomial in monomials(rename(each.term, names)):
-            starts, loops, tests = self._starts(monomial, frozenset(keys), there)
+            starts, loops, tests = self._starts(monomial, frozenset(keys), there, is_row)
             for start in starts:
                 place = _bound_place(start, loops, tests, frozenset(keys), there)
                 if place is None:
@@ -362,14 +384,15 @@ class _Builder:
         return places
 
     def _starts(
-        self, monomial: Monomial, keys: Names, there: Names
+        self, monomial: Monomial, keys: Names, there: Names, is_row: bool
     ) -> tuple[list[tuple[Term, ...]], list[MapRead], list[Term]]:
         """Return what in a product has changed, all that it loops over, and its conditions."""
         parts = [factor for factor in monomial.factors if not is_value(factor)]
-        own, groups, near = self._apart(parts, there)
+        own, groups, near = self._apart(parts, there | keys if is_row else there)
         outside = keys.union(near, *(variables_of(part) for part in own))
         loops = [
-            self._component(group, outside, "CHANGED" if self._moves(product_of(group)) else "OLD") for group in groups
+            read if self._moves(product_of(group)) else MapRead(read.map, "", read.keys)
+            for read, group in zip(self._components(groups, outside, "CHANGED"), groups, strict=True)
         ]
         starts: list[tuple[Term, ...]] = [(loop,) for loop in loops if loop.state == "CHANGED"]
         for part in own:
