@@ -16,15 +16,15 @@ from cumulus.algebra.terms import (
     Compare,
     Const,
     Lift,
-    Product,
     Relation,
     Scalar,
     Term,
     Var,
+    factors_of,
     product_of,
     sum_of,
 )
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, is_nullable, scalar_type, typed
 from cumulus.catalog.types import INTEGER_BITS, SqlType
 from cumulus.sql.conditions import condition, conjuncts
 from cumulus.sql.folding import folded
@@ -53,10 +53,11 @@ class Within:
 
     def product(self, factors: Iterable[Term], wanted: Iterable[str] = ()) -> Term:
         """Return the rows of the branch times `factors`, with the look-ups that they or the `wanted` variables need."""
-        tests = [part for scalar in self.branch.where for part in _factors(condition(scalar, self.variables))]
+        tests = [part for scalar in self.branch.where for part in factors_of(condition(scalar, self.variables))]
         own: list[Term] = [*self.branch.atoms, *dict.fromkeys([*self.branch.guards, *tests])]
         own += [self.scalar(Var(name)) for name in self.branch.copies]
-        own += [part for factor in factors for part in _factors(factor)]
+        own += [part for factor in factors for part in factors_of(factor)]
+        own = [part for part in own if part is not ONE]
         if any(part is ZERO for part in own):
             return ZERO
         used = frozenset(wanted).union(*(variables_of(part) for part in own))
@@ -70,7 +71,7 @@ class Within:
             args: list[str] = []
             for arg in map(self.scalar, lookup.args):
                 if not isinstance(arg, Var):
-                    variable = self.scope.new_variable("k", "key", Typed(*_typed(arg, self.variables)))
+                    variable = self.scope.new_variable("k", "key", typed(arg, self.variables))
                     lifts.append(Lift(variable, arg))
                     arg = Var(variable)
                 args.append(arg.name)
@@ -79,16 +80,6 @@ class Within:
             ahead = [atom, *lifts, *ahead]
         atoms = [factor for factor in ahead if isinstance(factor, Relation)]
         return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
-
-
-def _typed(scalar: Scalar, variables: Mapping[str, Typed]) -> tuple[SqlType, bool]:
-    return scalar_type(scalar, variables), is_nullable(scalar, variables)
-
-
-def _factors(term: Term) -> tuple[Term, ...]:
-    if term is ONE:
-        return ()
-    return term.parts if isinstance(term, Product) else (term,)
 
 
 def settle(scope: Scope) -> list[Within]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Const, Relation, Scalar, Var, number
 from cumulus.algebra.typing import Typed
@@ -13,7 +11,9 @@ from cumulus.sql.ast import Derived, FromItem, Join, Query, TableRef
 from cumulus.sql.bind import Binder
 from cumulus.sql.branches import MAX_BRANCHES
 from cumulus.sql.conditions import conjuncts
-from cumulus.sql.scope import Branch, Lookup, Scope, ScopeTable
+from cumulus.sql.grouped import derive
+from cumulus.sql.scope import Branch, Lookup, Queries, Scope, ScopeTable
+from cumulus.sql.sums import one_group
 
 
 def open_from(scope: Scope, items: tuple[FromItem, ...]) -> None:
@@ -80,7 +80,7 @@ def _query(
     names: tuple[str, ...],
     at: int,
     *,
-    queries: object = None,
+    queries: Queries | None = None,
     outside: bool = True,
 ) -> list[Branch]:
     """Return the branches of a query in FROM."""
@@ -88,7 +88,7 @@ def _query(
 
     inner = scope.beside()
     if queries is not None:
-        inner.queries = queries  # type: ignore[assignment]
+        inner.queries = queries
     if not outside:
         inner.parent = None
     bag = query_bag(inner, query)
@@ -119,9 +119,9 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         return branches
     made: list[Branch] = []
     if missing_right:
-        made += _unmatched(scope, left, right, lefts, rights, conditions)
+        made += _unmatched(scope, left, right, rights, conditions)
     if missing_left:
-        made += _unmatched(scope, right, left, rights, lefts, conditions)
+        made += _unmatched(scope, right, left, lefts, conditions)
     for side, absent in ((rights, missing_right), (lefts, missing_left)):
         for variable in _variables(side) if absent else ():
             known = scope.variables[variable]
@@ -149,7 +149,7 @@ def _as_variables(scope: Scope, branches: list[Branch], tables: list[ScopeTable]
     if not values:
         return branches
     return [
-        replace(one, values=one.values | {name: substitute(scalar, one.values) for name, scalar in values.items()})
+        one.joined(Branch(values={name: substitute(scalar, one.values) for name, scalar in values.items()}))
         for one in branches
     ]
 
@@ -158,13 +158,10 @@ def _unmatched(
     scope: Scope,
     left: list[Branch],
     right: list[Branch],
-    lefts: list[ScopeTable],
     rights: list[ScopeTable],
     conditions: list[Scalar],
 ) -> list[Branch]:
     """Return the rows of `left` that no row of `right` goes with, with NULL for the columns of `right`."""
-    from cumulus.sql.grouped import counted, derive
-
     inner = scope.inner()
     inside = {name for branch in right for atom in branch.atoms for name in atom.variables}
     inside |= {name for branch in right for name in branch.values} | set(_variables(rights))
@@ -177,30 +174,16 @@ def _unmatched(
 
     inner.lookups = [Lookup(each.derived, tuple(map(from_here, each.args)), each.outs) for each in scope.lookups]
     tests = [from_here(condition) for condition in conditions]
-    inner.branches = [
-        replace(
-            branch,
-            atoms=list(branch.atoms),
-            where=[*branch.where, *tests],
-            values=dict(branch.values),
-            copies=list(branch.copies),
-            guards=list(branch.guards),
-            known=dict(branch.known),
-        )
-        for branch in right
-    ]
-    grouped, count = counted(inner)
+    inner.branches = [branch.joined(Branch(where=tests)) for branch in right]
+    grouped, _ = one_group(inner)
     out = scope.new_variable("matches", "of", Typed(BIGINT, False))
-    derived = derive(grouped, [(out, Var(count))], ONE, lookup=True)
+    derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
     scope.lookups.append(Lookup(derived, args, (out,)))
     absent: dict[str, Scalar] = {name: Const(None, scope.variables[name].type) for name in _variables(rights)}
     none = Apply("eq", (Var(out), number(0)))
-    return [
-        replace(branch, where=[*branch.where, none], values=branch.values | absent, atoms=list(branch.atoms))
-        for branch in left
-    ]
+    return [branch.joined(Branch(where=[none], values=absent)) for branch in left]
 
 
 def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:

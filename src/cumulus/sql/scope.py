@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from cumulus.algebra.scope import substitute, variables_of
 from cumulus.algebra.terms import Relation, Scalar, Term, Var
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, typed
 from cumulus.calculus.derived import Derived, Registry
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery
 from cumulus.sql.source import Source
+
+Queries: TypeAlias = "Mapping[str, tuple[NamedQuery, Queries]]"
+"""Queries of WITH by name, each with those that it may read."""
 
 
 @dataclass(slots=True)
@@ -131,7 +134,7 @@ class Branch:
     known: dict[str, Typed] = field(default_factory=dict)
 
     def joined(self, other: Branch) -> Branch:
-        """Return the product of two branches."""
+        """Return the product of two branches, which shares no list with either."""
         return Branch(
             self.atoms + other.atoms,
             self.where + other.where,
@@ -164,7 +167,7 @@ class Scope:
     branches: list[Branch] = field(default_factory=lambda: [Branch()])
     parameters: dict[Scalar, str] = field(default_factory=dict)
     lookups: list[Lookup] = field(default_factory=list)
-    queries: Mapping[str, tuple[NamedQuery, Any]] = field(default_factory=dict)
+    queries: Queries = field(default_factory=dict)
     aliases: Callable[[str], Scalar | None] | None = None
 
     @property
@@ -183,21 +186,19 @@ class Scope:
 
     def typed(self, scalar: Scalar) -> Typed:
         """Return what is known of a scalar."""
-        return Typed(scalar_type(scalar, self.variables), is_nullable(scalar, self.variables))
+        return typed(scalar, self.variables)
 
     def inner(self) -> Scope:
         """Return the scope of a sub-query in an expression of this one."""
         return Scope(self.context, parent=self, queries=self.queries)
 
+    def around(self) -> Scope:
+        """Return a new scope that sees what is around this one: that of a query whose groups become its rows."""
+        return Scope(self.context, parent=self.parent, parameters=self.parameters, queries=self.queries)
+
     def beside(self) -> Scope:
         """Return the scope of a query in FROM: it sees what is around this one, whose rows its rows become."""
-        return Scope(
-            self.context,
-            parent=self.parent,
-            parameters=self.parameters,
-            lookups=self.lookups,
-            queries=self.queries,
-        )
+        return replace(self.around(), lookups=self.lookups)
 
     def parameter(self, outside: Scalar, name: str = "p") -> Scalar:
         """Return the variable that stands for a scalar of the scope around this one."""

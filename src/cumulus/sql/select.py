@@ -36,7 +36,7 @@ def query_bag(scope: Scope, query: Query) -> Bag:
 
         return bag_of_set(scope, query)
     if query.distinct or is_grouped(query):
-        return as_bag(_grouped(_sibling(scope), query), scope)
+        return as_bag(_grouped(scope.around(), query), scope)
     selecting = _opened(scope, query)
     return Bag(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
 
@@ -57,7 +57,7 @@ def query_groups(scope: Scope, query: Query) -> Grouped:
 
 def _as_rows(grouped: Grouped, scope: Scope, *, distinct: bool = False) -> Grouped:
     """Return a grouped query as groups of equal rows of its result."""
-    into = Scope(scope.context, parent=scope.parent, parameters=scope.parameters, queries=scope.queries)
+    into = scope.around()
     items, shown = grouped.order_by, len(grouped.columns)
     grouped.columns = [*grouped.columns, *((f"#{index}", item.expression) for index, item in enumerate(items))]
     bag = as_bag(grouped, into)
@@ -84,11 +84,6 @@ def _with(scope: Scope, query: Query) -> None:
     """Add the queries of WITH; each sees those before it."""
     for named in query.ctes:
         scope.queries = {**scope.queries, named.name: (named, scope.queries)}
-
-
-def _sibling(scope: Scope) -> Scope:
-    """Return a scope for the inside of a query whose groups become rows of `scope`."""
-    return Scope(scope.context, parent=scope.parent, parameters=scope.parameters, queries=scope.queries)
 
 
 def _opened(scope: Scope, query: Select) -> Selecting:
