@@ -82,10 +82,15 @@ class Within:
         return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
 
 
-def settle(scope: Scope) -> list[Within]:
+def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
     """Turn the branches of a scope, to which all conditions have been added, to their final form.
 
     A branch whose conditions cannot hold is dropped, unless it is the last.
+
+    Parameters
+    ----------
+    merging
+        Whether the names of columns that are equal in the only branch mean one variable from now on.
     """
     alive: list[Branch] = []
     for branch in scope.branches:
@@ -93,7 +98,8 @@ def settle(scope: Scope) -> list[Within]:
             alive.append(branch)
     scope.branches[:] = alive
     if len(alive) == 1:
-        scope.replace_everywhere(alive[0].values)
+        if merging:
+            scope.replace_everywhere(alive[0].values)
         scope.variables.update(alive[0].known)
     return [Within(scope, branch) for branch in alive]
 

@@ -12,7 +12,7 @@ from cumulus.sql.bind import Binder
 from cumulus.sql.branches import MAX_BRANCHES
 from cumulus.sql.conditions import conjuncts
 from cumulus.sql.grouped import derive
-from cumulus.sql.scope import Branch, Lookup, Queries, Scope, ScopeTable
+from cumulus.sql.scope import Branch, Lookup, Queries, Scope, ScopeTable, showing
 from cumulus.sql.sums import one_group
 
 
@@ -146,6 +146,32 @@ def _as_variables(scope: Scope, branches: list[Branch], tables: list[ScopeTable]
                     variable = scope.new_variable(name, table.alias or "of", scope.typed(scalar))
                     values[variable] = scalar
                     columns[name] = Var(variable)
+    return _with_values(branches, values)
+
+
+def set_columns_apart(scope: Scope) -> None:
+    """Make each column of a scope a variable of its own, even if it is a constant or the same as another.
+
+    Grouping sets tell columns apart by their names: one may be NULL where its equal is not.
+    """
+    values: dict[str, Scalar] = {}
+    own: set[Scalar] = set()
+    for table in scope.tables:
+        for name, scalar in table.columns.items():
+            if isinstance(scalar, Var) and scalar not in own:
+                own.add(scalar)
+                continue
+            variable = scope.new_variable(name, table.alias or "of", scope.typed(scalar))
+            values[variable] = scalar
+            table.columns[name] = Var(variable)
+            for other in scope.tables:
+                if name in table.hidden and other.merged.get(name) is scalar:
+                    other.merged[name] = Var(variable)
+    scope.branches = _with_values(scope.branches, values)
+
+
+def _with_values(branches: list[Branch], values: dict[str, Scalar]) -> list[Branch]:
+    """Return branches with variables that are scalars over others."""
     if not values:
         return branches
     return [
@@ -205,7 +231,7 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
     """Return the equality that USING (name) means, and merge the two columns into one name."""
     sides = []
     for side in (lefts, rights):
-        found = [table for table in side if table.shows(name)]
+        found = showing(side, name)
         if len(found) != 1:
             raise BindError(
                 f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",
@@ -215,6 +241,7 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
         sides.append(found[0])
     left, right = sides
     right.hidden.add(name)
+    left.leading.add(name)
     first, second = left.bare(name), right.bare(name)
     binder = Binder(scope)
     if join.kind == "right":

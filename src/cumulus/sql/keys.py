@@ -12,12 +12,16 @@ from cumulus.sql.scope import Scope
 
 
 class Keys:
-    """The keys of a grouping: scalars and the variables that they are."""
+    """The keys of a grouping: scalars and the variables that they are.
+
+    `last` has what a scalar means of which there are several keys: the last of them, as in DuckDB.
+    """
 
     def __init__(self, scope: Scope, branches: list[Within]) -> None:
         self.scope = scope
         self.branches = branches
         self.names: dict[Scalar, str] = {}
+        self.last: dict[Scalar, Scalar] = {}
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -34,6 +38,22 @@ class Keys:
             return
         wanted = name if name.isidentifier() else f"key_{len(self.names) + 1}"
         self.names[scalar] = self.scope.new_variable(wanted, "key", self.scope.typed(scalar))
+
+    def column(self, scalar: Scalar, name: str, *, alike: bool) -> Scalar:
+        """Return a scalar as a column that is told from those of the same value.
+
+        Parameters
+        ----------
+        alike
+            The scalar itself means this column, unless a later one takes its place.
+        """
+        wanted = name if name.isidentifier() else "column"
+        variable = self.scope.new_variable(wanted, "of", self.scope.typed(scalar))
+        for within in self.branches:
+            within.branch.values[variable] = within.scalar(scalar)
+        if alike:
+            self.last[scalar] = Var(variable)
+        return Var(variable)
 
     def plain(self, scalar: Scalar) -> Scalar:
         """Return a scalar as it stands among the keys: a column under a cast is another's variable, in a wider type."""

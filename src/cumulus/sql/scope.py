@@ -9,7 +9,7 @@ binds it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -73,6 +73,8 @@ class ScopeTable:
         Column name → what it is.
     hidden
         Columns merged into another table's by USING or NATURAL: only `alias.column` means them.
+    leading
+        Columns that others are merged into: a name without a table means them, whatever else is called so.
     merged
         Columns of which a name without a table means something else: the one of the two sides that is there.
     """
@@ -80,6 +82,7 @@ class ScopeTable:
     alias: str
     columns: dict[str, Scalar]
     hidden: set[str] = field(default_factory=set)
+    leading: set[str] = field(default_factory=set)
     merged: dict[str, Scalar] = field(default_factory=dict)
 
     def shows(self, name: str) -> bool:
@@ -89,6 +92,12 @@ class ScopeTable:
     def bare(self, name: str) -> Scalar:
         """Return what a name without a table means."""
         return self.merged.get(name, self.columns[name])
+
+
+def showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
+    """Return the tables of which a name without a table may mean a column."""
+    found = [table for table in tables if table.shows(name)]
+    return [table for table in found if name in table.leading] or found
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +254,7 @@ class Scope:
                 if table.alias == reference.table:
                     return table.columns.get(reference.name)
             return None
-        found = [table for table in self.tables if table.shows(reference.name)]
+        found = showing(self.tables, reference.name)
         if len(found) > 1:
             raise BindError(
                 f"column {reference.name} is ambiguous",

@@ -10,7 +10,7 @@ from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
 from cumulus.sql.branches import Within, settle
-from cumulus.sql.from_clause import open_from
+from cumulus.sql.from_clause import open_from, set_columns_apart
 from cumulus.sql.grouped import Bag, Grouped, as_bag
 from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Scope
@@ -28,7 +28,7 @@ def query_bag(scope: Scope, query: Query) -> Bag:
     """
     if query.limit is not None or query.offset:
         raise scope.context.refuse(
-            "LIMIT inside a query", query.at, "Put LIMIT into the outermost SELECT, or use query() over the view."
+            "LIMIT inside a query", query.limit_at, "Put LIMIT into the outermost SELECT, or use query() over the view."
         )
     _with(scope, query)
     if isinstance(query, SetOperation):
@@ -101,7 +101,9 @@ def _opened(scope: Scope, query: Select) -> Selecting:
 
 def _grouped(scope: Scope, query: Select) -> Grouped:
     selecting = _opened(scope, query)
-    branches = settle(scope)
+    if query.grouping_sets is not None:
+        set_columns_apart(scope)
+    branches = settle(scope, merging=query.grouping_sets is None)
     if is_grouped(query):
         grouped = selecting.grouped(branches)
         if query.distinct:
