@@ -14,7 +14,7 @@ from typing import Any
 from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar, Var
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.algebra.user import fits
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import (
@@ -101,7 +101,7 @@ class Binder:
 
     def nullable(self, scalar: Scalar) -> bool:
         """Whether a bound scalar may be NULL."""
-        return is_nullable(scalar, self.scope.variables)
+        return self.scope.typed(scalar).nullable
 
     def bind(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
         """Return `expr` as a scalar.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var
+from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var, children, rebuild
 from cumulus.algebra.typing import Typed
 from cumulus.sql.branches import Within
 from cumulus.sql.scope import Scope
@@ -61,12 +61,23 @@ class Keys:
             return scalar.arg
         return scalar
 
+    def after(self, scalar: Scalar) -> Scalar:
+        """Return a scalar over rows as it is once they are grouped: over the variables of keys, where it has some."""
+        scalar = self.last.get(scalar, scalar)
+        if scalar in self.names:
+            return Var(self.names[scalar])
+        found: Scalar = rebuild(scalar, self.after) if children(scalar) else scalar
+        return found
+
     def set_apart(self, scalars: Iterable[Scalar]) -> None:
-        """Give keys that are NULL in some grouping set a variable that no atom binds."""
+        """Give keys that are NULL in some grouping set a variable that no atom binds, and that may be NULL."""
         for scalar in scalars:
-            if isinstance(scalar, Var) and self.names[scalar] == scalar.name:
-                typed = Typed(self.scope.variables[scalar.name].type, True)
-                self.names[scalar] = self.scope.new_variable(scalar.name, "key", typed)
+            name = self.names[scalar]
+            typed = Typed(self.scope.variables[name].type, True)
+            if isinstance(scalar, Var) and name == scalar.name:
+                self.names[scalar] = self.scope.new_variable(name, "key", typed)
+            else:
+                self.scope.variables[name] = typed
 
     def shown(self, scalar: Scalar) -> Scalar:
         """Return the variable of a key, or the constant that it is."""

@@ -168,6 +168,8 @@ class Scope:
         The sub-queries of expressions, in order: each may use the columns of those before it.
     queries
         Names of WITH.
+    grouped
+        What a scalar over rows is over the keys of grouping sets, once rows are grouped: a key may be NULL then.
     """
 
     context: Context
@@ -178,6 +180,7 @@ class Scope:
     lookups: list[Lookup] = field(default_factory=list)
     queries: Queries = field(default_factory=dict)
     aliases: Callable[[str], Scalar | None] | None = None
+    grouped: Callable[[Scalar], Scalar] | None = None
 
     @property
     def source(self) -> Source:
@@ -195,7 +198,7 @@ class Scope:
 
     def typed(self, scalar: Scalar) -> Typed:
         """Return what is known of a scalar."""
-        return typed(scalar, self.variables)
+        return typed(scalar if self.grouped is None else self.grouped(scalar), self.variables)
 
     def inner(self) -> Scope:
         """Return the scope of a sub-query in an expression of this one."""

@@ -161,6 +161,7 @@ class Selecting:
             present = {bound[expr] for expr in one}
             sets.append([scalar for scalar in keys.names if scalar not in present])
         keys.set_apart([scalar for scalar in keys.names if any(scalar in absent for absent in sets)])
+        self.scope.grouped = keys.after
         return sets
 
     def _group_expression(self, expr: Expr) -> tuple[Scalar, str, int | None]:
