@@ -115,8 +115,8 @@ def test_json_holds_the_whole_program():
         "node": "Product",
         "parts": [
             {"node": "Const", "value": -1, "type": "INTEGER"},
-            {"node": "MapRead", "map": "M2", "column": "v", "keys": [{"node": "Var", "name": "a"}]},
-            {"node": "MapRead", "map": "M4", "column": "v", "keys": [{"node": "Var", "name": "b"}]},
+            {"node": "MapRead", "map": "M2", "column": "v", "keys": [{"node": "Var", "name": "a"}], "state": "OLD"},
+            {"node": "MapRead", "map": "M4", "column": "v", "keys": [{"node": "Var", "name": "b"}], "state": "OLD"},
         ],
     }
     assert to_json(CYCLIC)["depths"] is None

@@ -18,7 +18,7 @@ def test_an_example_is_valid_and_reads_back(text):
 
 
 def test_the_page_has_examples_of_everything():
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 9
     whole = "\n".join(EXAMPLES)
     for part in (
         "RELATION",
@@ -34,13 +34,15 @@ def test_the_page_has_examples_of_everything():
         "MAX ",
         "MIN[",
         "SUM[",
+        "NEW ",
+        "CHANGED ",
         "if ",
     ):
         assert part in whole
 
 
 def test_the_domain_prints_as_the_page_shows():
-    written, printed = EXAMPLES[5:7]
+    written, printed = EXAMPLES[6:8]
     assert parse(written) == parse(printed)
 
 

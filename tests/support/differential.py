@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import localcontext
 
 from cumulus import m3
@@ -40,10 +41,11 @@ def check_views(program, engine, oracle, selects):
         assert same_bag(reader.rows(), oracle.rows(select)), (view.name, reader.rows(), oracle.rows(select))
 
 
-def run(script, events, *, batch=False, maps=True, schema=SCHEMA, plain=None, **options):
-    """Compile a script of views and compare with DuckDB after every event (as a batch of one, if `batch`).
+def run(script, events, *, batch=0, maps=True, schema=SCHEMA, plain=None, **options):
+    """Compile a script of views and compare with DuckDB after every event.
 
-    `plain` is the schema for DuckDB, if it does not read ours.
+    `batch`: as many events of one relation, neighbours in the stream or not, go in as one net change. `plain` is the
+    schema for DuckDB, if it does not read ours.
     """
     program = compile_sql(schema + script, **{"keep": "none", **options})
     assert m3.parse(str(program)) == program
@@ -57,15 +59,30 @@ def run(script, events, *, batch=False, maps=True, schema=SCHEMA, plain=None, **
     if maps:
         check_maps(program, engine, oracle)
     check_views(program, engine, oracle, selects)
-    for sign, relation, row in events:
+    for group in in_batches(events, batch):
         with localcontext(EXACT):
             engine.begin()
             if batch:
-                engine.on_batch(relation, {row: sign})
+                net = Counter()
+                for sign, _, row in group:
+                    net[row] += sign
+                engine.on_batch(group[0][1], {row: count for row, count in net.items() if count})
             else:
-                engine.on_event(sign, relation, row)
+                engine.on_event(*group[0])
             engine.commit()
-        oracle.apply(sign, relation, row)
+        for event in group:
+            oracle.apply(*event)
         if maps:
             check_maps(program, engine, oracle)
         check_views(program, engine, oracle, selects)
+
+
+def in_batches(events, size):
+    """Return the events in groups of one relation each."""
+    waiting = {}
+    for event in events:
+        group = waiting.setdefault(event[1], [])
+        group.append(event)
+        if len(group) >= size:
+            yield waiting.pop(event[1])
+    yield from waiting.values()

@@ -304,6 +304,9 @@ class TermReader(NameReader):
                 tokens.take()
                 name = tokens.take().text
                 return Batch(name, self.variables("(", ")"))
+            case "NEW" | "CHANGED" as state if after.is_name and tokens.peek(2).is_sign("["):
+                tokens.take()
+                return self._map_read(state)
             case "MIN" | "MAX" as end if after.is_name and tokens.peek(2).is_sign("["):
                 tokens.take()
                 return self._map_end(end)
@@ -393,7 +396,7 @@ class TermReader(NameReader):
             args.append(self.scalar())
         return tuple(args)
 
-    def _map_read(self) -> Term:
+    def _map_read(self, state: str = "OLD") -> Term:
         name = self.call_name("a map")
         self.tokens.expect("[")
         keys: list[Term | Range] = []
@@ -401,7 +404,7 @@ class TermReader(NameReader):
             if keys:
                 self.tokens.expect(",", "between keys")
             keys.append(self._key())
-        return MapRead(name, self.column(), tuple(keys))
+        return MapRead(name, self.column(), tuple(keys), state)
 
     def column(self) -> str:
         """Read the `.v` behind a map's keys, or nothing."""

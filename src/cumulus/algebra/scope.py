@@ -162,6 +162,13 @@ def maps_of(term: Term | Range) -> frozenset[str]:
     return frozenset(own).union(*(maps_of(child) for child in children(term)))
 
 
+@memoised
+def ahead_of(term: Term | Range) -> frozenset[str]:
+    """Return the names of the maps that `term` reads as NEW or CHANGED."""
+    own = {term.map} if isinstance(term, MapRead) and term.state != "OLD" else set()
+    return frozenset(own).union(*(ahead_of(child) for child in children(term)))
+
+
 def substitute(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
     """Return a scalar with variables replaced by scalars.
 

@@ -38,6 +38,8 @@ class _Interned(type):
     if not TYPE_CHECKING:
 
         def __call__(cls, *parts: Any) -> Any:
+            if cls is MapRead and len(parts) == 3:
+                parts = (*parts, "OLD")
             key = (cls, *parts) if cls is not Const else (cls, type(parts[0]), repr(parts[0]), *parts[1:])
             node = _NODES.get(key)
             if node is None:
@@ -173,11 +175,15 @@ class MapRead(Node):
     A key is a scalar, or a `Range`. An unbound `Var` key loops over the slice and is bound by it; a range sums over the
     entries that it holds. `column` "" means the map's only value column; in a canonical program
     (`cumulus.m3.canonical`, and what `cumulus.m3.parse` returns) it is always the column's name.
+
+    `state` says when: "OLD" is before the trigger fires, "NEW" is when its statements have added to the map, "CHANGED"
+    is 1 for a key whose entry differs between the two (`column` is "" then).
     """
 
     map: str
     column: str
     keys: tuple[Term | Range, ...]
+    state: str = "OLD"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -384,7 +390,7 @@ def children(term: Term | Range) -> tuple[Term | Range, ...]:
             return (left, right)
         case Sum(parts) | Product(parts):
             return parts
-        case MapRead(_, _, keys):
+        case MapRead(keys=keys):
             return keys
         case MapEnd(_, _, keys):
             return tuple(key for key in keys if key is not None)
@@ -413,8 +419,8 @@ def rebuild(term: Any, change: Callable[[Any], Any]) -> Any:
             return sum_of(change(part) for part in parts)
         case Product(parts):
             return product_of(change(part) for part in parts)
-        case MapRead(name, column, keys):
-            return MapRead(name, column, tuple(change(key) for key in keys))
+        case MapRead(name, column, keys, state):
+            return MapRead(name, column, tuple(change(key) for key in keys), state)
         case MapEnd(end, name, keys):
             return MapEnd(end, name, tuple(None if key is None else change(key) for key in keys))
         case End(end, variable, inner):

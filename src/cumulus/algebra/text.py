@@ -253,9 +253,10 @@ def _closed(term: Term) -> str:
             return f"EXISTS({_value(inner, 0)})"
         case AggSum(group, inner):
             return f"SUM[{print_names(group)}]({_value(inner, 0)})"
-        case MapRead(name, column, keys):
+        case MapRead(name, column, keys, state):
             listed = ", ".join(_range(key) if isinstance(key, Range) else _scalar(key, _OR) for key in keys)
-            return f"{print_call_name(name)}[{listed}]" + (f".{_column(column)}" if column else "")
+            when = "" if state == "OLD" else f"{state} "
+            return f"{when}{print_call_name(name)}[{listed}]" + (f".{_column(column)}" if column else "")
         case MapEnd(end, name, keys):
             listed = ", ".join("*" if key is None else _scalar(key, _OR) for key in keys)
             return f"{end} {print_call_name(name)}[{listed}]"

@@ -119,7 +119,7 @@ def number_type(
             return _kept(scalar_type(term, variables))
         case AggSum(_, inner):
             return number_type(inner, variables, maps)
-        case MapRead(name, column, _):
+        case MapRead(name, column):
             return (maps or {}).get((name, column), BIGINT)
         case MapEnd():
             return HUGEINT

@@ -282,6 +282,8 @@ class _Walk:
     def _entry(self, read: MapRead, known: Names, inside: str) -> Read:
         definition = self._costs.maps.get(read.map)
         names = [key.name for key in definition.keys] if definition else [f"k{i + 1}" for i in range(len(read.keys))]
+        if read.state == "CHANGED":  # as many as the statements that keep the map write, which are counted there
+            return Read(read.map, CostClass.CONSTANT, tuple(names), ())
         free: list[str] = []
         loops: list[str] = []
         ranged: list[str] = []

@@ -249,11 +249,10 @@ class _Forms:
         """Return a term with maps under their forms, keys in the order of the form."""
         changed = rebuild(node, self._read)
         match changed:
-            case MapRead(name, column, keys) if name in self.columns:
+            case MapRead(name, column, keys, state) if name in self.columns:
                 only = next(iter(self.columns[name]))
-                return MapRead(
-                    self.maps[name], self.columns[name][column or only], tuple(keys[p] for p in self._orders[name])
-                )
+                which = "" if state == "CHANGED" else self.columns[name][column or only]
+                return MapRead(self.maps[name], which, tuple(keys[p] for p in self._orders[name]), state)
             case MapEnd(end, name, keys) if name in self.columns:
                 return MapEnd(end, self.maps[name], tuple(keys[p] for p in self._orders[name]))
             case _:

@@ -28,7 +28,8 @@ def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]
     """
     parent = tables[change.relation]
     parts = list(factors)
-    rows = [change.variables] if change.sign else [part.variables for part in parts if isinstance(part, Batch)]
+    batches = (part for part in parts if isinstance(part, Batch) and part.name == change.relation)
+    rows = [change.variables] if change.sign else [batch.variables for batch in batches]
     parents = [{column: row[parent.position(column)] for column in parent.key} for row in rows]
     return any(
         _positions(atom, reference, tables) in parents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
@@ -19,6 +20,7 @@ from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.start import initial_entries
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.stages import stages
 
 
 def lower(
@@ -46,8 +48,10 @@ def lower(
         for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
             mine = [rule for rule in rules if rule.change.relation == table.name and rule.change.sign == sign]
             if mine:
-                statements = tuple(_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target]))
-                triggers.append(Trigger(on, table.name, mine[0].change.variables, statements))
+                statements = [_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target])]
+                ordered = stages(statements)
+                assert ordered is not None, "a derived relation depends on simpler ones only"
+                triggers.append(Trigger(on, table.name, mine[0].change.variables, tuple(chain(*ordered))))
     return Program(
         relations=tuple(tables.values()),
         maps=maps,
@@ -138,8 +142,9 @@ def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
 
     def placed(term: Term) -> Term:
         match term:
-            case MapRead(token, _, keys) if token in sources:
-                return MapRead(*at[sources[token]], keys)
+            case MapRead(token, _, keys, state) if token in sources:
+                name, column = at[sources[token]]
+                return MapRead(name, "" if state == "CHANGED" else column, keys, state)
             case BatchAtom(name, variables):
                 return Relation(name, variables)
             case _:

@@ -169,9 +169,8 @@ class Materializer:
         signs = (+1,) if table.static else (+1, -1)
         lookups = self.derived.lookups() & derived
         changes = [Change(relation, sign, table.column_names, derived, lookups) for sign in signs]
-        # The old and the new row of a derived relation would be computed anew for each row of a batch.
-        if self.options.batches and not table.static and not derived:
-            changes.append(Change(relation, 0))
+        if self.options.batches and not table.static:
+            changes.append(Change(relation, 0, (), derived, lookups))
         return changes
 
     def _derive(self, column: Column, change: Change) -> None:

@@ -3,19 +3,16 @@
 Base tables stand in components that share no bound variable, and each component is read from a map. An atom of a
 derived relation is looked into: its row at a key is made of the sums that its maps hold. Where the event changes the
 relation, the statement visits the keys that may have changed (`_Builder.changed_keys`), adds what the new row gives and
-takes away what the old one gave; the new row's sums are the old ones plus their own deltas.
+takes away what the old one gave; the new row's sums are read from the maps as they will be (NEW).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from cumulus.algebra.scope import inputs, ordered, outputs, rename, variables_of
+from cumulus.algebra.scope import inputs, ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
-    ONE,
-    AggSum,
     Batch,
     Compare,
     Const,
@@ -24,45 +21,22 @@ from cumulus.algebra.terms import (
     Lift,
     MapRead,
     Product,
-    Range,
     Relation,
-    Sum,
     Term,
     Var,
-    children,
     number,
     product_of,
-    rebuild,
     sum_of,
 )
 from cumulus.calculus.delta import AFTER, Change, aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
-from cumulus.calculus.simplify import fold
+from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated
 from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
 from cumulus.compiler.share import is_value
 
 if TYPE_CHECKING:
     from cumulus.compiler.materialize import Materializer
-
-Names = frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """Factors that stay together, in order: a row of a derived relation, the keys that changed, or one factor."""
-
-    factors: tuple[Term, ...]
-    needs: Names
-    rank: int
-    """What goes first among blocks whose needs are there."""
-
-
-class Alternative(NamedTuple):
-    """One of the products whose sum a monomial is."""
-
-    sign: int
-    blocks: tuple[Block, ...]
 
 
 def known(factors: Iterable[Term], bound: Names, derived: Registry) -> Names:
@@ -104,8 +78,8 @@ def rules_of(
     bound = frozenset(change.variables)
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
         ordered_factors = in_order(blocks, bound if change.variables else frozenset())
-        inlined, shown_keys = _inlined(ordered_factors, target_keys, bound)
-        body = _pre_aggregated(_certain(inlined), shown_keys)
+        shown, shown_keys = inlined(ordered_factors, target_keys, bound)
+        body = pre_aggregated(certain(shown), shown_keys)
         seen = [*shown_keys, *(n for f in body for n in sorted(variables_of(f)))]
         names = nice_names(seen, change.variables)
         rules.append(
@@ -133,7 +107,9 @@ class _Builder:
 
     # --- a product --------------------------------------------------------------------------------------------------
 
-    def alternatives(self, factors: Iterable[Term], bound: Names, wanted: Names) -> list[Alternative]:
+    def alternatives(
+        self, factors: Iterable[Term], bound: Names, wanted: Names, state: str = "OLD"
+    ) -> list[Alternative]:
         """Return a product of factors over maps.
 
         Parameters
@@ -142,21 +118,29 @@ class _Builder:
             Variables that have a value.
         wanted
             Variables that are asked for.
+        state
+            "OLD" or "NEW": whether maps are read as they are before the event or as they will be.
         """
         parts = list(factors)
+        own, groups, there = self._apart(parts, bound)
+        outside = wanted.union(there, *(variables_of(part) for part in own))
+        reads = (self._component(group, outside, state) for group in groups)
+        found = [Alternative(1, tuple(Block((read,), frozenset(), 5) for read in reads))]
+        for part in own:
+            used = wanted.union(bound, *(variables_of(other) for other in parts if other is not part))
+            choices = self._choices(part, used, bound, state)
+            found = [Alternative(one.sign * sign, (*one.blocks, *blocks)) for one in found for sign, blocks in choices]
+        return found
+
+    def _apart(self, parts: list[Term], bound: Names) -> tuple[list[Term], list[list[Term]], Names]:
+        """Return the factors that stand in the statement, the components that maps hold, and what has one value."""
         there = known(parts, bound, self._derived)
         late = self._late(parts, there)
         own: list[Term] = []
         inner: list[Term] = []
         for part in parts:
             (own if self._stays(part, there, late) else inner).append(part)
-        outside = wanted.union(there, *(variables_of(part) for part in own))
-        found = [Alternative(1, tuple(self._read_block(group, outside, there) for group in components(inner, there)))]
-        for part in own:
-            used = wanted.union(bound, *(variables_of(other) for other in parts if other is not part))
-            choices = self._choices(part, used, bound)
-            found = [Alternative(one.sign * sign, (*one.blocks, *blocks)) for one in found for sign, blocks in choices]
-        return found
+        return own, components(inner, there), there
 
     def _late(self, parts: list[Term], there: Names) -> Names:
         """Return the variables that only the statement has: columns of look-ups whose key it loops over."""
@@ -183,33 +167,34 @@ class _Builder:
         names = variables_of(part)
         return bool(names & (there | late)) or not names
 
-    def _read_block(self, group: list[Term], outside: Names, there: Names) -> Block:
+    def _component(self, group: list[Term], outside: Names, state: str) -> MapRead:
         inside = frozenset[str]().union(*(variables_of(factor) for factor in group))
         needed = [name for factor in group for name in outputs(factor) if name in outside & inside]
-        return Block((self._read(needed, [Monomial(1, tuple(group))]),), frozenset(), 5)
+        return self._read(needed, [Monomial(1, tuple(group))], state)
 
-    def _read(self, keys: Iterable[str], body: list[Monomial]) -> MapRead:
+    def _read(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         source, order = self._materializer.add(keys, body)
         token = f"#{len(self.reads)}"
         self.reads.append((token, source))
-        return MapRead(token, "", tuple(Var(name) for name in order))
+        return MapRead(token, "", tuple(Var(name) for name in order), state)
 
-    def _choices(self, part: Term, used: Names, bound: Names) -> list[Alternative]:
+    def _choices(self, part: Term, used: Names, bound: Names, state: str) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
         if isinstance(part, (Batch, Relation)):
             what = self._derived.get(part.name)
             if what is not None:
                 atom = Relation(part.name, part.variables)
                 if isinstance(part, Relation):
-                    row = self._row(what, atom, used, bound, new=part.name.endswith(AFTER))
+                    state = "NEW" if part.name.endswith(AFTER) else state
+                    row = self._row(what, atom, used, bound, state)
                     loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
-                    return [Alternative(1, (*(self._candidates(what, atom) if loop else ()), *row))]
+                    return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
                 where = self.changed_keys(what, atom, bound)
                 if where is None:
                     return []
                 return [
-                    Alternative(1, (*where, *self._row(what, atom, used, bound, new=True))),
-                    Alternative(-1, (*where, *self._row(what, atom, used, bound, new=False))),
+                    Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
+                    Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
                 ]
             return [Alternative(1, (Block((part,), frozenset(), 2),))]
         needs = variables_of(part.term) if isinstance(part, Lift) else variables_of(part)
@@ -217,7 +202,7 @@ class _Builder:
 
     # --- rows of derived relations ----------------------------------------------------------------------------------
 
-    def _row(self, what: Derived, atom: Relation, used: Names, bound: Names, *, new: bool) -> tuple[Block, ...]:
+    def _row(self, what: Derived, atom: Relation, used: Names, bound: Names, state: str) -> tuple[Block, ...]:
         """Return the row at a key, before or after the change: 1 where it is there, binding its columns."""
         self._materializer.count_row()
         names = self._renamed(what, atom)
@@ -232,7 +217,7 @@ class _Builder:
         keys = tuple(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
         factors: list[Term] = [
-            Lift(names[each.name], self._number(what, each, names, keys, there, new=new))
+            Lift(names[each.name], self._number(what, each, names, keys, there, state))
             for each in what.numbers
             if each.name in mentioned
         ]
@@ -255,29 +240,22 @@ class _Builder:
         names: dict[str, str],
         keys: tuple[str, ...],
         there: Names,
-        *,
-        new: bool,
+        state: str,
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
-        body = rename(each.term, names)
+        body = monomials(rename(each.term, names))
         own: tuple[str, ...] = (names[each.variable],) if isinstance(each, Ended) else ()
         term: Term
-        if what.inputs:
-            term = self._closed(monomials(body), there, own)
-        else:
-            term = self._read(ordered((*keys, *own)), monomials(body))
-        if new:
-            more = self._materializer.changed(body, self._change, frozenset(own), there)
-            term = sum_of([term, self._closed(more, there, own)])
+        term = self._closed(body, there, own, state) if what.inputs else self._read(ordered((*keys, *own)), body, state)
         return End(each.end, own[0], term) if isinstance(each, Ended) else term
 
-    def _closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...] = ()) -> Term:
+    def _closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
         parts: list[Term] = []
         for monomial in body:
-            for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group)):
-                factors, _ = _inlined(in_order(blocks, bound), (), bound, frozenset(group))
-                part = product_of([number(monomial.coefficient * sign), *_certain(factors)])
+            for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group), state):
+                factors, _ = inlined(in_order(blocks, bound), (), bound, frozenset(group))
+                part = product_of([number(monomial.coefficient * sign), *certain(factors)])
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))
         return sum_of(parts)
 
@@ -287,17 +265,25 @@ class _Builder:
         names = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._fresh}" for name in self._derived.locals_of(what)}
         return names | dict(zip(what.parameters, atom.variables, strict=True))
 
-    def _candidates(self, what: Derived, atom: Relation) -> tuple[Block, ...]:
+    def _candidates(self, what: Derived, atom: Relation, state: str) -> tuple[Block, ...]:
         """Return a loop over all keys that a relation with inputs may have: maps have no inputs, which filter later."""
+        parts = [Exists(read) for read in self._rows(what, atom, state)]
+        loop = parts[0] if len(parts) == 1 else Exists(sum_of(parts))
+        return (Block((loop,), frozenset(), 5),)
+
+    def _rows(self, what: Derived, atom: Relation, state: str) -> list[MapRead]:
+        """Return reads of the maps that have all keys of a relation with inputs."""
         names = self._renamed(what, atom)
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
-        parts: list[Term] = []
-        for monomial in monomials(rename(what.sums[0].term, names)):
-            rows = tuple(f for f in monomial.factors if not is_value(f) and variables_of(f).isdisjoint(given))
-            parts.append(Exists(self._read(keys, [Monomial(1, rows)])))
-        loop = parts[0] if len(parts) == 1 else Exists(sum_of(parts))
-        return (Block((loop,), frozenset(), 5),)
+        return [
+            self._read(
+                keys,
+                [Monomial(1, tuple(f for f in m.factors if not is_value(f) and variables_of(f).isdisjoint(given)))],
+                state,
+            )
+            for m in monomials(rename(what.sums[0].term, names))
+        ]
 
     # --- where a change is ------------------------------------------------------------------------------------------
 
@@ -309,125 +295,153 @@ class _Builder:
         names = self._renamed(what, atom)
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
-        found: dict[frozenset[Term], tuple[Term, ...]] = {}
         there = bound | given
-        for body in what.bodies:
-            for monomial in self._materializer.changed(rename(body, names), self._change, frozenset(keys), there):
-                join = tuple(factor for factor in monomial.factors if not is_value(factor))
-                for _, blocks in self.alternatives(join, bound | given, frozenset(keys)):
-                    place = _place(in_order(blocks, bound | given), frozenset(keys), bound | given)
-                    found.setdefault(frozenset(place), place)
-        places = [place for form, place in found.items() if not any(other < form for other in found)]
-        if not places:
+        found: dict[tuple[object, ...], tuple[Term, ...]] = {}
+        for each in what.numbers:
+            if not self._moves(each.term):
+                continue
+            places = self._event_places(rename(each.term, names), keys, there)
+            if places is None:
+                places = self._changed_places(what, atom, names, each, there)
+            if places is None:
+                return ()
+            for place in places:
+                found.setdefault(self._place_form(place), place)
+        every = [set(form) for form in found]
+        least = [place for form, place in found.items() if not any(other < set(form) for other in every)]
+        if not least:
             return None
-        if len(places) == 1:
-            free = {name for factor in places[0] for name in outputs(factor)} - bound - given
-            if free <= set(keys):
-                if not places[0]:
-                    return ()
-                needs = given & frozenset[str]().union(*(variables_of(f) for f in places[0]))
-                return (Block(places[0], needs, 3),)
-        total = sum_of(aggregate(keys, product_of(place)) for place in places)
-        everywhere = Exists(total)
-        return (Block((everywhere,), given & variables_of(total), 3),)
+        if len(least) == 1 and {name for factor in least[0] for name in outputs(factor)} - there <= set(keys):
+            if not least[0]:
+                return ()
+            needs = given & frozenset[str]().union(*(variables_of(f) for f in least[0]))
+            return (Block(least[0], needs, 3),)
+        total = sum_of(aggregate(keys, product_of(place)) for place in least)
+        return (Block((Exists(total),), given & variables_of(total), 3),)
+
+    def _place_form(self, place: tuple[Term, ...]) -> tuple[object, ...]:
+        """Return what makes a place equal to another: columns of one map change together."""
+        sources = dict(self.reads)
+        return tuple(
+            (id(sources[f.map].group), f.keys) if isinstance(f, MapRead) and f.state == "CHANGED" else f for f in place
+        )
+
+    def _event_places(self, body: Term, keys: tuple[str, ...], there: Names) -> list[tuple[Term, ...]] | None:
+        """Return factors that bind the keys to what the event says; None if the event alone does not say it."""
+        if self._change.sign == 0 or relations_of(body) & self._change.derived:
+            return None
+        found = []
+        for monomial in self._materializer.changed(body, self._change, frozenset(keys), there):
+            place = _event_place(monomial.factors, keys, there)
+            if place is None:
+                return None
+            found.append(place)
+        return found
+
+    def _changed_places(
+        self, what: Derived, atom: Relation, names: dict[str, str], each: Summed | Ended, there: Names
+    ) -> list[tuple[Term, ...]] | None:
+        """Return factors that bind the keys whose entries have changed in the maps that a number is read from.
+
+        None if the keys of a look-up cannot be told: then it may have changed everywhere.
+        """
+        keys = tuple(names[key] for key in what.keys)
+        body = monomials(rename(each.term, names))
+        if not what.inputs:
+            own = (names[each.variable],) if isinstance(each, Ended) else ()
+            return [(self._read(ordered((*keys, *own)), body, "CHANGED"),)]
+        places: list[tuple[Term, ...]] = []
+        for monomial in body:
+            starts, loops, tests = self._starts(monomial, frozenset(keys), there)
+            for start in starts:
+                place = _bound_place(start, loops, tests, frozenset(keys), there)
+                if place is None:
+                    if what.is_lookup:
+                        return None
+                    place = tuple(_touched(read) for read in self._rows(what, atom, "CHANGED"))
+                places.append(place)
+        return places
+
+    def _starts(
+        self, monomial: Monomial, keys: Names, there: Names
+    ) -> tuple[list[tuple[Term, ...]], list[MapRead], list[Term]]:
+        """Return what in a product has changed, all that it loops over, and its conditions."""
+        parts = [factor for factor in monomial.factors if not is_value(factor)]
+        own, groups, near = self._apart(parts, there)
+        outside = keys.union(near, *(variables_of(part) for part in own))
+        loops = [
+            self._component(group, outside, "CHANGED" if self._moves(product_of(group)) else "OLD") for group in groups
+        ]
+        starts: list[tuple[Term, ...]] = [(loop,) for loop in loops if loop.state == "CHANGED"]
+        for part in own:
+            what = self._derived.of(part)
+            if what is None or not isinstance(part, Relation):
+                continue
+            if what.inputs and not what.is_lookup and not what.split(part)[0] <= there:
+                loops += self._rows(what, part, "CHANGED")
+            if self._moves(part):
+                blocks = self.changed_keys(what, Relation(what.name, part.variables), there)
+                if blocks is not None:
+                    starts.append(tuple(factor for block in blocks for factor in block.factors))
+        return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
+
+    def _moves(self, term: Term) -> bool:
+        """Whether the change can change a term."""
+        return self._change.relation in self._derived.bases(term)
 
 
-def _place(factors: list[Term], keys: Names, bound: Names) -> tuple[Term, ...]:
-    """Return the factors of a delta that say for which keys it may be other than 0."""
-    needed = set(keys)
-    kept: list[Term] = []
-    for factor in reversed(factors):
-        if isinstance(factor, Compare):
-            continue
-        if not needed.isdisjoint(set(outputs(factor)) - bound):
-            kept.insert(0, factor)
-            needed |= inputs(factor)
-            needed |= variables_of(factor) if isinstance(factor, (Lift, Exists, MapRead)) else set()
-    there = bound.union(*(outputs(factor) for factor in kept))
-    result: list[Term] = []
-    for factor in factors:
-        if factor in kept:
-            result.append(Exists(factor) if isinstance(factor, MapRead) else factor)
-        elif isinstance(factor, Compare) and variables_of(factor) <= there:
-            result.append(factor)
-    return tuple(dict.fromkeys(result))
+def _event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
+    """Return the lifts that bind keys to values of the event, and the conditions on them; None if a key has none."""
+    lifts = {f.variable: f for f in factors if isinstance(f, Lift) and not relations_of(f)}
+    kept: dict[str, Lift] = {}
 
+    def bind(name: str) -> bool:
+        if name in there or name in kept:
+            return True
+        if name not in lifts or not all(bind(inner) for inner in sorted(variables_of(lifts[name].term))):
+            return False
+        kept[name] = lifts[name]
+        return True
 
-def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
-    """Order blocks so that each finds its variables bound: conditions as early as they can stand, values last."""
-    waiting = list(blocks)
-    there = set(bound)
-    result: list[Term] = []
-
-    def rank(block: Block) -> tuple[bool, int, int]:
-        free = sum(len(set(variables_of(f)) - there) for f in block.factors) if block.rank == 5 else 0
-        # A look-up in a map goes with the conditions.
-        return not block.needs <= there, 1 if block.rank == 5 and not free else block.rank, free
-
-    while waiting:
-        chosen = min(waiting, key=rank)
-        waiting.remove(chosen)
-        result += chosen.factors
-        there.update(name for factor in chosen.factors for name in outputs(factor))
-    return result
-
-
-def _certain(factors: list[Term]) -> list[Term]:
-    """Leave conditions out of sums that stand behind the same conditions."""
-    tests: set[Term] = set()
-
-    def without(term: Term | Range) -> Term | Range:
-        if term in tests:
-            return ONE
-        return rebuild(term, without) if children(term) else term
-
-    result: list[Term] = []
-    for factor in factors:
-        if isinstance(factor, Lift) and tests and isinstance(factor.term, (Sum, Product, Compare, AggSum)):
-            factor = Lift(factor.variable, without(factor.term))  # type: ignore[arg-type]
-        elif isinstance(factor, Compare):
-            tests.add(factor)
-        result.append(factor)
-    return result
-
-
-def _inlined(
-    factors: list[Term], keys: tuple[str, ...], bound: Names, wanted: Names = frozenset()
-) -> tuple[list[Term], tuple[str, ...]]:
-    """Put the event's variables in the place of those that are only other names of them, and decide what follows.
-
-    The variables in `wanted` keep their names.
-    """
-    for factor in factors:
-        if not isinstance(factor, Lift) or not isinstance(factor.term, Var) or factor.variable in bound | wanted:
-            continue
-        if factor.term.name in bound:
-            names = {factor.variable: factor.term.name}
-            rest = [fold(rename(f, names), frozenset(), bound) for f in factors if f is not factor]
-            rest = [
-                f
-                for place, f in enumerate(rest)
-                if f is not ONE and not (isinstance(f, (Compare, Exists)) and f in rest[:place])
-            ]
-            return _inlined(rest, tuple(names.get(key, key) for key in keys), bound, wanted)
-    return factors, keys
-
-
-def _pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
-    """Add a batch up to the columns that the rest of the statement needs, before it meets any map."""
-    batches = [factor for factor in factors if isinstance(factor, Batch)]
-    if len(batches) != 1:
-        return factors
-    mine = set(batches[0].variables)
-    for factor in factors:
-        if isinstance(factor, Lift) and variables_of(factor.term) <= mine:
-            mine.add(factor.variable)
-    inner = [f for f in factors if not isinstance(f, MapRead) and variables_of(f) <= mine]
-    rest = [factor for factor in factors if factor not in inner]
-    needed = ordered(
-        name
-        for factor in inner
-        for name in outputs(factor)
-        if name in keys or any(name in variables_of(f) for f in rest)
+    if not all(bind(key) for key in keys):
+        return None
+    tests = (
+        f for f in factors if isinstance(f, Compare) and not is_value(f) and variables_of(f) <= there | kept.keys()
     )
-    return [aggregate(needed, product_of(inner)), *rest]
+    return tuple(dict.fromkeys((*kept.values(), *tests)))
+
+
+def _bound_place(
+    start: tuple[Term, ...], loops: list[MapRead], tests: list[Term], keys: Names, there: Names
+) -> tuple[Term, ...] | None:
+    """Return `start` with what else is needed to bind all keys: entries of other maps, and conditions.
+
+    None if the keys cannot be bound so.
+    """
+    place: list[Term] = []
+    bound = there
+    waiting = [*start, *tests]
+    unused = [loop for loop in loops if loop not in start]
+    while True:
+        ready = [factor for factor in waiting if inputs(factor) <= bound]
+        for factor in ready:
+            waiting.remove(factor)
+            place.append(factor)
+            bound = bound.union(outputs(factor))
+        if ready:
+            continue
+        missing = keys.union(*(inputs(factor) for factor in waiting if factor in start)) - bound
+        if not missing:
+            return tuple(place)
+        loop = next((loop for loop in unused if not missing.isdisjoint(outputs(loop))), None)
+        if loop is None:
+            return None
+        unused.remove(loop)
+        place.append(_touched(loop))
+        bound = bound.union(outputs(loop))
+
+
+def _touched(read: MapRead) -> Term:
+    """Return the entries of a map that were there before the event, or have changed."""
+    before = Exists(MapRead(read.map, read.column, read.keys))
+    return Exists(sum_of([before, read])) if read.state == "CHANGED" else before

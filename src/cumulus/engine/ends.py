@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from cumulus.algebra.scalar_code import Code
 from cumulus.algebra.scope import outputs, scalar_inputs
 from cumulus.algebra.terms import ZERO, End, Lift, MapEnd, MapRead, Product, Range, Term, Var, product_of
-from cumulus.engine.sources import Source, map_source
+from cumulus.engine.sources import Source, map_source, read_source
 from cumulus.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
     axis, bound = 0, list[str]()
     place = _axis(inner, term.variable, inside)
     if place is not None and isinstance(inner, MapRead):
-        axis, source = place, map_source(coder.store(inner.map), inner.column, coder)
+        axis, source = place, read_source(inner, coder)
         bound = [coder.scalar(key, inside).text for at, key in enumerate(inner.keys) if at != axis and _is_scalar(key)]
     else:
         source = coder.grouped(inner, [term.variable], inside)

@@ -88,12 +88,6 @@ def read_cell(cell: Cell) -> float:
     return value if -INF < value < INF else finite(value)
 
 
-def moved(entry: tuple[Any, ...] | None, position: int, delta: Any) -> float:
-    """Return the number that a cell of an entry will have once `delta` is added to it, to the last bit."""
-    cell = ZERO_CELL if entry is None else entry[position]
-    return read_cell(add_to_cell(cell, finite(delta))) if delta else read_cell(cell)
-
-
 def is_rest(cell: Cell) -> bool:
     """Whether nothing but rounding is left in `cell` (or an overflow, which no later event could undo)."""
     return not abs(cell[0] + cell[1]) > NEGLIGIBLE * cell[2]

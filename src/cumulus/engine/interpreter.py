@@ -19,6 +19,7 @@ from cumulus.engine.attempts import FAILED
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.protocol import Changes, Key, Stored, Values
+from cumulus.engine.sources import ahead_name
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
@@ -96,6 +97,7 @@ class Interpreter:
         for store in self._stores.values():
             names[store.name] = store.entries
             names[f"{store.name}_undo"] = store.undo
+            names[ahead_name(store)] = store.ahead
             for positions, index in store.indexes.items():
                 names[store.index_name(positions)] = index
         exec(compile(self._module.source, self._filename, "exec"), names)
@@ -173,7 +175,7 @@ class Interpreter:
         """Close the transaction and put every entry back."""
         assert self._is_open, "no transaction is open"
         for store in self._stores.values():
-            if store.undo:
+            if store.undo or store.ahead.changed:
                 store.rollback()
         self._stale |= self._computed
         self._computed.clear()

@@ -25,6 +25,7 @@ from cumulus.algebra.terms import (
     children,
 )
 
+Names = frozenset[str]
 Candidate = tuple[int, Term]
 """A factor with its place in the product."""
 
@@ -77,7 +78,7 @@ def _cost(term: Term, bound: Collection[str], batch: Collection[str]) -> tuple[i
             return 2, 0
         case Batch() | Relation() if not free:
             return 2, 0
-        case Batch() | Relation():
+        case Batch() | Relation() | MapRead(state="CHANGED"):
             return 5, len(free)
         case MapRead(_, _, keys):
             return (7 if len(keys) > len(free) else 9), len(free)
@@ -85,6 +86,24 @@ def _cost(term: Term, bound: Collection[str], batch: Collection[str]) -> tuple[i
             return 4, 0
         case _:
             return (6 if mentions(term, batch) else 8), len(free)
+
+
+def lifted(term: Term | Range, bound: Names = frozenset()) -> Names:
+    """Return the variables for each of whose values a nested lift in `term` holds, 0 included.
+
+    Where such a variable is bound, the lift is about its value; a loop over the lift would leave out those that are 0.
+    """
+    match term:
+        case Product(parts):
+            found = Names()
+            for part in parts:
+                found |= lifted(part, bound)
+                bound = bound.union(outputs(part))
+            return found
+        case Lift(_, inner):
+            return lifted(inner, bound) | (frozenset(outputs(inner)) - bound)
+        case _:
+            return Names().union(*(lifted(child, bound) for child in children(term)))
 
 
 def mentions(term: Term | Range, relations: Collection[str]) -> bool:

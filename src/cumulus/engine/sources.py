@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import MapRead, Range, Sum, Term, sum_of
+from cumulus.algebra.terms import MapRead, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
 from cumulus.engine import floats
+from cumulus.engine.ahead import Slices
 from cumulus.engine.failures import Sites
 from cumulus.engine.numbers import NumberKind, Value
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.writer import Writer
 
 if TYPE_CHECKING:
-    from cumulus.engine.values import Env, Setting, TermCoder
+    from cumulus.engine.values import Setting, TermCoder
 
 CHANGES = "changes"
 """The parameter that holds the net change of a batch: row → multiplicity."""
@@ -62,8 +63,29 @@ class Source:
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
+def read_source(read: MapRead, coder: TermCoder) -> Source:
+    """Return what a read of a map loops over or looks up in."""
+    store = coder.store(read.map)
+    match read.state:
+        case "CHANGED":
+            name = coder.writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
+            coder.writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
+            return replace(group_source(name, store.definition.keys, NumberKind.INT, coder), may_be_zero=False)
+        case "NEW":
+            return replace(
+                map_source(store, read.column, coder), text=ahead_name(store), slice=_ahead_slicer(store, coder)
+            )
+        case _:
+            return map_source(store, read.column, coder)
+
+
+def ahead_name(store: Store) -> str:
+    """Return how generated code calls a map as it will be."""
+    return f"{store.name}_ahead"
+
+
 def map_source(store: Store, column: str, coder: TermCoder) -> Source:
-    """Return a value column of a map."""
+    """Return a value column of a map before the event."""
     position = store.definition.column_index(column)
     declared = store.definition.values[position].type
     kind = NumberKind.INT if position == store.count else NumberKind.DEC
@@ -75,32 +97,30 @@ def map_source(store: Store, column: str, coder: TermCoder) -> Source:
             return Value(f"{coder.pool.bind(floats.read_cell, 'read_cell')}({entry}[{position}])", NumberKind.FLOAT)
         return Value(f"{entry}[{position}]", kind, declared)
 
+    return Source(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))
+
+
+def _indexed(store: Store) -> Callable[[Positions], str]:
     def sliced(positions: Positions) -> str:
         store.add_index(positions)
         return store.index_name(positions)
 
-    return Source(store.name, store.definition.keys, store.width == 1, value, not store.flat, sliced)
+    return sliced
 
 
-def moved_sum(term: Term, env: Env, coder: TermCoder) -> Value | None:
-    """Write `m[k].s + change` for a DOUBLE column as what the column will be after the change; None for another term.
+def _ahead_slicer(store: Store, coder: TermCoder) -> Callable[[Positions], str]:
+    index = _indexed(store)
 
-    A sum of floats depends on how it came to be, so a statement that looks ahead must add as the map will.
-    """
-    parts = term.parts if isinstance(term, Sum) else ()
-    for part in parts:
-        if not isinstance(part, MapRead):
-            continue
-        store = coder.store(part.map)
-        position = store.definition.column_index(part.column)
-        if position not in store.floats or any(isinstance(key, Range) for key in part.keys):
-            continue
-        change = coder.closed(sum_of(other for other in parts if other is not part), env, hint="change")
-        keys = [coder.scalar(key, env).text for key in part.keys if not isinstance(key, Range)]
-        key = keys[0] if store.width == 1 else f"({', '.join(keys)}{',' if len(keys) == 1 else ''})"
-        name = coder.pool.bind(floats.moved, "moved")
-        return Value(f"{name}({store.name}.get({key}), {position}, {change.text})", NumberKind.FLOAT)
-    return None
+    def sliced(positions: Positions) -> str:
+        name = coder.writer.lazy(
+            (store.name, "NEW", positions), f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
+        )
+        build = coder.pool.bind(Slices, "ahead_slices")
+        made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
+        coder.writer.line(f"if {name} is None: {name} = {made}")
+        return name
+
+    return sliced
 
 
 def batch_source(columns: tuple[Column, ...], coder: TermCoder) -> Source:

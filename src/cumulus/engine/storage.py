@@ -17,6 +17,7 @@ from typing import Any
 
 from cumulus.algebra.order import end_of
 from cumulus.algebra.scalar_code import canonical
+from cumulus.engine.ahead import Ahead
 from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import MapDef
@@ -59,6 +60,7 @@ class Store:
             )
         self.enter: Callable[[Any], None] = _nothing
         self.leave: Callable[[Any], None] = _nothing
+        self.ahead = Ahead(self.entries)
 
     # --- packing ----------------------------------------------------------------------------------------------------
 
@@ -149,6 +151,13 @@ class Store:
             if not present:
                 self.enter(packed)
 
+    def settle(self) -> None:
+        """Make what is ahead of the entries theirs, through the journal."""
+        for packed, entry in self.ahead.changed.items():
+            self.undo.setdefault(packed, self.entries.get(packed))
+            self.put(packed, entry)
+        self.ahead.changed.clear()
+
     def replace(self, contents: dict[Any, Any]) -> None:
         """Make `contents` (packed) the entries, through the journal: only what differs is touched."""
         for packed in [packed for packed in self.entries if packed not in contents]:
@@ -165,6 +174,7 @@ class Store:
         for packed, entry in self.undo.items():
             self.put(packed, entry)
         self.undo.clear()
+        self.ahead.changed.clear()
 
     def load(self, entries: Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
         """Replace the contents by plain entries."""

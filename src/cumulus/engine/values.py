@@ -39,8 +39,8 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.attempts import assigned, can_fail, holding, summand
 from cumulus.engine.ends import write_end, write_map_end
 from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
-from cumulus.engine.order import mentions, next_factor
-from cumulus.engine.sources import CHANGES, Shared, Source, batch_source, group_source, map_source, moved_sum
+from cumulus.engine.order import lifted, mentions, next_factor
+from cumulus.engine.sources import CHANGES, Shared, Source, batch_source, group_source, map_source, read_source
 from cumulus.engine.storage import Store
 from cumulus.engine.writer import Writer
 from cumulus.errors import ValidationError
@@ -189,8 +189,8 @@ class TermCoder:
                     then(env, [Value(name, value.kind, value.type)])
             case Compare():
                 raise AssertionError("`_next` writes conditions, all that follow each other at once")
-            case MapRead(name, column, keys):
-                self._scan(map_source(self.store(name), column, self), keys, env, then)
+            case MapRead(keys=keys):
+                self._scan(read_source(term, self), keys, env, then)
             case Batch(name, variables) | Relation(name, variables):
                 self._base(name, variables, isinstance(term, Batch), env, then)
             case Lift(variable, inner):
@@ -255,7 +255,7 @@ class TermCoder:
         if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
             bind(env, self.scalar(inner, env))
         elif not free:
-            bind(env, scalar_of(moved_sum(inner, env, self) or self.closed(inner, env), self.pool))
+            bind(env, scalar_of(self.closed(inner, env), self.pool))
         else:
             source = self.grouped(inner, free, env)
             self._scan(
@@ -432,6 +432,8 @@ class TermCoder:
         """
         inner = variables_of(term).difference(outputs(term))
         if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
+            return False
+        if not lifted(term).isdisjoint(env):
             return False
         return mentions(term, self.setting.batch) or (self._loops > 0 and not outputs(term))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cumulus.algebra.scope import maps_of, outputs, variables_of
+from cumulus.algebra.scope import ahead_of, maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Compare,
@@ -37,14 +37,15 @@ class Pattern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A read of `map` (its value `column`; "" for an end) with a pattern for every key."""
+    """A read of `map` (its value `column`; "" for an end) with a pattern for every key, as `MapRead.state` says."""
 
     map: str
     column: str
     patterns: tuple[Pattern, ...]
+    state: str = "OLD"
 
     def __str__(self) -> str:
-        return f"{self.map}[{', '.join(self.patterns)}]"
+        return f"{'' if self.state == 'OLD' else f'{self.state} '}{self.map}[{', '.join(self.patterns)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def reads_of(trigger: Trigger, statement: Statement) -> tuple[Access, ...]:
 def _reads(term: Term, bound: frozenset[str], axis: str | None = None) -> Iterator[Access]:
     """Yield the reads of a term in value context; `axis` is the variable whose end is looked for."""
     match term:
-        case MapRead(name, column, keys):
+        case MapRead(name, column, keys, state):
             patterns = []
             for key in keys:
                 if isinstance(key, Range):
@@ -92,7 +93,7 @@ def _reads(term: Term, bound: frozenset[str], axis: str | None = None) -> Iterat
                     bound |= {key.name}
                 else:
                     patterns.append(Pattern.BOUND)
-            yield Access(name, column, tuple(patterns))
+            yield Access(name, column, tuple(patterns), state)
             for key in keys:
                 if not isinstance(key, Var):
                     yield from _scalar_reads(key, bound)
@@ -114,9 +115,9 @@ def _reads(term: Term, bound: frozenset[str], axis: str | None = None) -> Iterat
 def _scalar_reads(scalar: Term | Range, bound: frozenset[str]) -> Iterator[Access]:
     """Yield the reads inside a scalar, where nothing loops but ends."""
     match scalar:
-        case MapRead(name, column, keys):
-            patterns = (Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in keys)
-            yield Access(name, column, tuple(patterns))
+        case MapRead(name, column, keys, state):
+            scalar_patterns = tuple(Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in keys)
+            yield Access(name, column, scalar_patterns, state)
         case MapEnd(_, name, ends):
             yield Access(name, "", tuple(Pattern.END if key is None else Pattern.BOUND for key in ends))
         case End(_, variable, inner):
@@ -158,6 +159,8 @@ def _broken_rule(statement: Statement, events: frozenset[str]) -> str:
         return "it replaces a map"
     if any(isinstance(node, Compare) for node in nodes(statement.term)):
         return "it has a condition"
+    if ahead_of(statement.term):
+        return f"it reads {sorted(ahead_of(statement.term))[0]} as NEW or CHANGED"
     factors = statement.term.parts if isinstance(statement.term, Product) else (statement.term,)
     used: dict[str, int] = {}
     for factor in factors:

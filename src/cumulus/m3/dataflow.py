@@ -172,7 +172,7 @@ def late_reads(program: Program) -> tuple[LateRead, ...]:
     """Return where a `+=` statement reads a map that an earlier `+=` of its trigger writes.
 
     The meaning does not depend on it (`+=` reads the state before the event), but an evaluator that runs statements
-    one by one then has to remember old values; the compiler writes programs without late reads.
+    one by one then has to remember old values. The compiler writes late reads only beside a NEW or CHANGED read.
 
     Examples
     --------

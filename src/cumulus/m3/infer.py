@@ -93,8 +93,8 @@ def canonical(program: Program) -> Program:
 
     def named(node: Any) -> Any:
         changed = rebuild(node, named)
-        if isinstance(changed, MapRead) and changed.column == "" and changed.map in only:
-            return MapRead(changed.map, only[changed.map], changed.keys)
+        if _is_short(changed) and changed.map in only:
+            return MapRead(changed.map, only[changed.map], changed.keys, changed.state)
         return changed
 
     def statement(item: Statement) -> Statement:
@@ -114,10 +114,15 @@ def canonical(program: Program) -> Program:
 
 def _unless_same(term: Term, change: Callable[[Any], Any]) -> Term:
     """Rebuild only where a map is read: building anew would retype literals that stand alone."""
-    if not any(isinstance(node, MapRead) and node.column == "" for node in nodes(term)):
+    if not any(map(_is_short, nodes(term))):
         return term
     changed: Term = change(term)
     return changed
+
+
+def _is_short(node: Term | Range) -> bool:
+    """Whether a read leaves out its column; which keys have changed is not about one."""
+    return isinstance(node, MapRead) and node.column == "" and node.state != "CHANGED"
 
 
 def _view(view: ViewDef, change: Callable[[Term], Term]) -> ViewDef:

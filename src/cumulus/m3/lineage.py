@@ -60,9 +60,9 @@ def _all(definition: MapDef) -> Iterator[Place]:
 
 def _read(maps: dict[str, MapDef], term: Term | Range) -> Iterator[Place]:
     """Yield the columns that a term reads; an end of a slice depends on which entries there are."""
-    if isinstance(term, MapRead):
+    if isinstance(term, MapRead) and term.state != "CHANGED":
         yield _place(maps, term.map, term.column)
-    elif isinstance(term, MapEnd):
+    elif isinstance(term, (MapRead, MapEnd)):
         yield from _all(maps[term.map])
     for child in children(term):
         yield from _read(maps, child)

@@ -195,6 +195,8 @@ class Placer:
             key = read.keys[tag.key]
             if isinstance(key, Var):
                 return self.home_of(key.name)
+        if read.state == "CHANGED":
+            raise Illegal(f"whether an entry of {read.map} has changed is not known where it lies in parts")
         return PART
 
     def _scalar(self, term: Term | Range, bound: frozenset[str]) -> Place:

@@ -76,7 +76,7 @@ class _Short:
     def __call__(self, node: Any) -> Any:
         changed = rebuild(node, self)
         if isinstance(changed, MapRead) and changed.column and self._only.get(changed.map) == changed.column:
-            return MapRead(changed.map, "", changed.keys)
+            return MapRead(changed.map, "", changed.keys, changed.state)
         return changed
 
     def term(self, term: Term) -> str:

@@ -9,7 +9,7 @@ from cumulus.algebra.scalar import FUNCTIONS, can_cast, result_type
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var
 from cumulus.catalog.functions import Signature
-from cumulus.catalog.types import BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
+from cumulus.catalog.types import BIGINT, BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
 from cumulus.m3.infer import nodes
 from cumulus.m3.places import Part
@@ -51,8 +51,11 @@ def read_problems(program: Program, part: Part, term: Term) -> Iterator[Problem]
             continue
         if len(node.keys) != len(definition.keys):
             yield Problem(part, f"map {node.map} has {len(definition.keys)} keys, not {len(node.keys)}", node.map)
-        if isinstance(node, MapRead):
+        if isinstance(node, MapRead) and node.state != "CHANGED":
             yield from column_problems(part, definition, node.column)
+        elif isinstance(node, MapRead) and (node.column or any(isinstance(key, Range) for key in node.keys)):
+            hint = f"CHANGED {node.map}[k] is 1 for a key k whose entry has changed, in whatever column."
+            yield Problem(part, f"CHANGED {node.map} takes keys only", node.map, hint)
 
 
 def column_problems(part: Part, definition: MapDef, column: str) -> Iterator[Problem]:
@@ -125,7 +128,7 @@ class TypeChecker:
             case MapRead(name, column, keys):
                 for key in keys:
                     self._key(key)
-                return self._column_type(name, column)
+                return BIGINT if scalar.state == "CHANGED" else self._column_type(name, column)
             case MapEnd(_, name, keys):
                 definition = self._maps.get(name)
                 if definition is None or len(definition.keys) != len(keys):

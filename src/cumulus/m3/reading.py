@@ -46,6 +46,8 @@ def read_of(program: Program, term: Term | Range) -> Read | None:
         For what a view cannot read: a range of keys, or the end of more than one map.
     """
     match term:
+        case MapRead(state="NEW" | "CHANGED"):
+            raise ValidationError(f"a view cannot read {term}", hint="A view reads what maps are after the events.")
         case MapRead(name, column, keys):
             return Read(program.map(name), _scalars(term, keys), program.map(name).column_index(column))
         case MapEnd(end, name, keys):

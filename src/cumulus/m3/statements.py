@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from cumulus.algebra.scope import inputs, maps_of, outputs
+from cumulus.algebra.scope import ahead_of, inputs, maps_of, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -30,6 +30,7 @@ from cumulus.m3.infer import nodes
 from cumulus.m3.places import Part
 from cumulus.m3.problems import Problem, TypeChecker, column_problems, function_problems, read_problems, repeated
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+from cumulus.m3.stages import stages
 
 
 def statement_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:
@@ -47,6 +48,9 @@ def statement_problems(program: Program, functions: Collection[str]) -> Iterator
             yield Problem(part, "there are two triggers for this event", hint="Join their statements.")
         seen.add((trigger.on, trigger.relation))
         yield from _head(part, trigger, known.get(trigger.relation))
+        if stages(trigger.statements) is None:
+            hint = "A map can be read as NEW or CHANGED by statements that it does not depend on."
+            yield Problem(part, "its statements wait for each other's NEW or CHANGED maps", hint=hint)
         for place, statement in enumerate(trigger.statements):
             own: Part = ("statement", index, place)
             yield from _statement(own, trigger, statement, program, functions)
@@ -125,6 +129,10 @@ def _statement(
         if isinstance(node, (Relation, Batch)):
             yield from _relation_read(part, trigger, node, known)
     yield from read_problems(program, part, statement.term)
+    if statement.op == ":=":
+        for name in sorted(ahead_of(statement.term)):
+            hint = f"A := statement runs after the whole transaction: {name}[…] is its last state already."
+            yield Problem(part, f":= reads {name} as NEW or CHANGED", name, hint)
     yield from function_problems(part, statement.term, functions)
     yield from _types(part, trigger, statement, program, definition)
 

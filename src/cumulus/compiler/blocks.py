@@ -1,0 +1,127 @@
+"""The factors of a statement: in which order they stand, and what is left out because other factors say it already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cumulus.algebra.scope import ordered, outputs, rename, variables_of
+from cumulus.algebra.terms import (
+    ONE,
+    AggSum,
+    Batch,
+    Compare,
+    Exists,
+    Lift,
+    MapRead,
+    Product,
+    Range,
+    Sum,
+    Term,
+    Var,
+    children,
+    product_of,
+    rebuild,
+)
+from cumulus.calculus.delta import aggregate
+from cumulus.calculus.simplify import fold
+
+Names = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Factors that stay together, in order: a row of a derived relation, the keys that changed, or one factor."""
+
+    factors: tuple[Term, ...]
+    needs: Names
+    rank: int
+    """What goes first among blocks whose needs are there."""
+
+
+class Alternative(NamedTuple):
+    """One of the products whose sum a monomial is."""
+
+    sign: int
+    blocks: tuple[Block, ...]
+
+
+def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
+    """Order blocks so that each finds its variables bound: conditions as early as they can stand, values last."""
+    waiting = list(blocks)
+    there = set(bound)
+    result: list[Term] = []
+
+    def rank(block: Block) -> tuple[bool, int, int]:
+        free = sum(len(set(variables_of(f)) - there) for f in block.factors) if block.rank == 5 else 0
+        # A look-up in a map goes with the conditions.
+        return not block.needs <= there, 1 if block.rank == 5 and not free else block.rank, free
+
+    while waiting:
+        chosen = min(waiting, key=rank)
+        waiting.remove(chosen)
+        result += chosen.factors
+        there.update(name for factor in chosen.factors for name in outputs(factor))
+    return result
+
+
+def certain(factors: list[Term]) -> list[Term]:
+    """Leave conditions out of sums that stand behind the same conditions."""
+    tests: set[Term] = set()
+
+    def without(term: Term | Range) -> Term | Range:
+        if term in tests:
+            return ONE
+        return rebuild(term, without) if children(term) else term
+
+    result: list[Term] = []
+    for factor in factors:
+        if isinstance(factor, Lift) and tests and isinstance(factor.term, (Sum, Product, Compare, AggSum)):
+            factor = Lift(factor.variable, without(factor.term))  # type: ignore[arg-type]
+        elif isinstance(factor, Compare):
+            tests.add(factor)
+        result.append(factor)
+    return result
+
+
+def inlined(
+    factors: list[Term], keys: tuple[str, ...], bound: Names, wanted: Names = frozenset()
+) -> tuple[list[Term], tuple[str, ...]]:
+    """Put the event's variables in the place of those that are only other names of them, and decide what follows.
+
+    The variables in `wanted` keep their names.
+    """
+    for factor in factors:
+        if not isinstance(factor, Lift) or not isinstance(factor.term, Var) or factor.variable in bound | wanted:
+            continue
+        if factor.term.name in bound:
+            names = {factor.variable: factor.term.name}
+            rest = [fold(rename(f, names), frozenset(), bound) for f in factors if f is not factor]
+            rest = [
+                f
+                for place, f in enumerate(rest)
+                if f is not ONE and not (isinstance(f, (Compare, Exists)) and f in rest[:place])
+            ]
+            return inlined(rest, tuple(names.get(key, key) for key in keys), bound, wanted)
+    return factors, keys
+
+
+def pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
+    """Add a batch up to the columns that the rest of the statement needs, before it meets any map."""
+    batches = [factor for factor in factors if isinstance(factor, Batch)]
+    if len(batches) != 1:
+        return factors
+    mine = set(batches[0].variables)
+    for factor in factors:
+        if isinstance(factor, Lift) and variables_of(factor.term) <= mine:
+            mine.add(factor.variable)
+    inner = [f for f in factors if not isinstance(f, MapRead) and variables_of(f) <= mine]
+    rest = [factor for factor in factors if factor not in inner]
+    needed = ordered(
+        name
+        for factor in inner
+        for name in outputs(factor)
+        if name in keys or any(name in variables_of(f) for f in rest)
+    )
+    return [aggregate(needed, product_of(inner)), *rest]
