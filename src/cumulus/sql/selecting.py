@@ -143,14 +143,18 @@ class Selecting:
         bound: dict[Expr, Scalar] = {}
         for expr, (scalar, name, item) in meant.items():
             key = keys.plain(scalar)
-            constant = query.grouping_sets is not None and not variables_of(key)
+            written = expr if item is None else self.items[item].expr
+            told = _has_subquery(written)
             if query.grouping_sets is not None:
-                if constant or sum(other is scalar for other, _, _ in meant.values()) > 1:
+                constant = not variables_of(key)
+                alone = sum(other is scalar for other, _, _ in meant.values()) == 1
+                if constant or not alone:
                     key = keys.column(key, name, alike=not constant)
                 if item is not None:
                     self._item_keys.setdefault(item, key)
-            written = expr if item is None else self.items[item].expr
-            if constant or _has_subquery(written):
+                # The whole expression goes first: a part of it, such as a constant, may be a key too.
+                told = told or constant or alone
+            if told:
                 self.binder.grouped[written] = key
             keys.add(key, name)
             bound[expr] = key

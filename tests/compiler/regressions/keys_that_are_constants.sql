@@ -7,6 +7,8 @@ CREATE VIEW written AS SELECT 'y' AS x, 'y' || 'z' AS z, SUM(length('y')) AS s, 
   FROM t GROUP BY CUBE ('y', a);
 CREATE VIEW beside AS SELECT a, b > 0 AS p, EXISTS (SELECT 1 FROM t q WHERE q.a = t.a) AS e, 0 AS k
   FROM t GROUP BY ROLLUP (k, a, b);
+CREATE VIEW part_of_another AS SELECT CASE WHEN a IS NULL THEN 'n' ELSE 'y' END AS x, 'y' AS y, COUNT(*) AS n
+  FROM t GROUP BY ROLLUP (y, CASE WHEN a IS NULL THEN 'n' ELSE 'y' END);
 -- events
 +t (1, 2)
 +t (2, 5)
