@@ -90,16 +90,16 @@ def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
     Parameters
     ----------
     merging
-        Whether the names of columns that are equal in the only branch mean one variable from now on.
+        Whether the names of columns that are equal in the only branch mean one variable from now on, and what is known
+        of it there is known of it everywhere.
     """
     alive: list[Branch] = []
     for branch in scope.branches:
         if _settled(scope, branch) or (not alive and branch is scope.branches[-1]):
             alive.append(branch)
     scope.branches[:] = alive
-    if len(alive) == 1:
-        if merging:
-            scope.replace_everywhere(alive[0].values)
+    if len(alive) == 1 and merging:
+        scope.replace_everywhere(alive[0].values)
         scope.variables.update(alive[0].known)
     return [Within(scope, branch) for branch in alive]
 

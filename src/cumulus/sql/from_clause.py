@@ -201,7 +201,8 @@ def _unmatched(
     inner.lookups = [Lookup(each.derived, tuple(map(from_here, each.args)), each.outs) for each in scope.lookups]
     tests = [from_here(condition) for condition in conditions]
     inner.branches = [branch.joined(Branch(where=tests)) for branch in right]
-    grouped, _ = one_group(inner)
+    # The variables are those of the join itself, where less may be known of them.
+    grouped, _ = one_group(inner, merging=False)
     out = scope.new_variable("matches", "of", Typed(BIGINT, False))
     derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}

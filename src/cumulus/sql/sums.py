@@ -246,9 +246,15 @@ class Sums:
         return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
 
 
-def one_group(scope: Scope) -> tuple[Grouped, Sums]:
-    """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it."""
-    sums = Sums(scope, settle(scope), (), [lambda within: []])
+def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
+    """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it.
+
+    Parameters
+    ----------
+    merging
+        See `settle`.
+    """
+    sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
     return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
 
 
