@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import rename, substitute, variables_of
@@ -40,7 +41,8 @@ class Within:
     def __init__(self, scope: Scope, branch: Branch) -> None:
         self.scope = scope
         self.branch = branch
-        self.variables: Mapping[str, Typed] = {**scope.variables, **branch.known} if branch.known else scope.variables
+        # Both may grow: sub-queries are bound later, too.
+        self.variables: Mapping[str, Typed] = ChainMap(branch.known, scope.variables)
 
     def scalar(self, scalar: Scalar) -> Scalar:
         """Return a scalar of the scope as it is here."""
