@@ -14,7 +14,7 @@ from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Term, sum_of
 from cumulus.algebra.typing import number_type
 from cumulus.calculus.delta import AFTER, Change, aggregate, delta
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.schema import Relation as Table
@@ -53,6 +53,8 @@ class Materializer:
         self._by_form: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
         self._by_skeleton: dict[str, Group] = {}
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
+        self._numbers: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
+        self._homes: dict[str, tuple[Group, tuple[str, ...]]] = {}
         self._todo: list[Column] = []
         self._rows = 0
 
@@ -62,6 +64,7 @@ class Materializer:
         body: list[Monomial],
         *,
         home: tuple[Group, tuple[str, ...]] | None = None,
+        near: tuple[Group, tuple[str, ...]] | None = None,
         hint: str = "",
     ) -> tuple[Column, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys.
@@ -75,6 +78,8 @@ class Materializer:
         home
             The group that the column must live in, and the caller's key variables in the order of the group's
             keys; without it, the group of the definition's skeleton, or a new one.
+        near
+            The same, for a group that it lives in rather than in a new one.
         hint
             A name for the column.
         """
@@ -89,8 +94,8 @@ class Materializer:
             group, key_order = home
         else:
             known = self._by_skeleton.get(skeleton) if self.options.payloads else None
-            group, key_order = known or Group(len(order), skeleton), order
-            if known is None:
+            group, key_order = near if near and not known else (known or Group(len(order), skeleton), order)
+            if not (known or near):
                 self.groups.append(group)
                 self._by_skeleton.setdefault(skeleton, group)
         # The marks of a trigger's neighbourhood go: a definition stands alone.
@@ -112,6 +117,36 @@ class Materializer:
             plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
             self.add(column.keys, plain, home=(group, column.keys), hint="n")
         return column, key_order
+
+    def add_number(
+        self, what: Derived, each: Summed | Ended, names: Mapping[str, str]
+    ) -> tuple[Column, tuple[str, ...]]:
+        """Return the column of a number of a derived relation without inputs, and what its keys are called.
+
+        The sums of a relation live in the map of its count, but for those that are in another already.
+
+        Parameters
+        ----------
+        names
+            What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
+        """
+        place = (what.name, each.name)
+        own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))
+        if place not in self._numbers:
+            given = {names.get(key, key): key for key in own}
+            inside = names
+            if len(given) < len(own):  # one value for two keys is a matter of the caller's
+                inside, given = {}, {key: key for key in own}
+            near = None
+            if isinstance(each, Summed) and what.name in self._homes:
+                group, order = self._homes[what.name]
+                near = group, tuple(inside.get(key, key) for key in order)
+            column, order = self.add(given, monomials(rename(each.term, inside)), near=near)
+            self._numbers[place] = column, tuple(given[key] for key in order)
+            if each is what.sums[0] and self.options.payloads and not column.group.of_view:
+                self._homes.setdefault(what.name, (column.group, self._numbers[place][1]))
+        column, order = self._numbers[place]
+        return column, tuple(names.get(key, key) for key in order)
 
     def _form(
         self, keys: tuple[str, ...], body: list[Monomial]

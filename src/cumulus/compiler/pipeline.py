@@ -203,11 +203,8 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
     for end in view.ends:
         planned.reads[end.name] = materializer.add(ordered((*view.group, end.variable)), monomials(end.term))
     for lookup in view.lookups:
-        what = lookup.derived
-        for each in what.sums:
-            planned.reads[each.name] = materializer.add(what.keys, monomials(each.term))
-        for end in what.ends:
-            planned.reads[end.name] = materializer.add(ordered((*what.keys, end.variable)), monomials(end.term))
+        for each in lookup.derived.numbers:
+            planned.reads[each.name] = materializer.add_number(lookup.derived, each, {})
     return planned
 
 

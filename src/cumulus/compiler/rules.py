@@ -174,9 +174,12 @@ class _Builder:
 
     def _read(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         source, order = self._materializer.add(keys, body)
+        return self._read_of(source, order, state)
+
+    def _read_of(self, source: Column, keys: Iterable[str], state: str) -> MapRead:
         token = f"#{len(self.reads)}"
         self.reads.append((token, source))
-        return MapRead(token, "", tuple(Var(name) for name in order), state)
+        return MapRead(token, "", tuple(map(Var, keys)), state)
 
     def _choices(self, part: Term, used: Names, bound: Names, state: str) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
@@ -189,7 +192,7 @@ class _Builder:
                     row = self._row(what, atom, used, bound, state)
                     loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
                     return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
-                where = self.changed_keys(what, atom, bound)
+                where = self.changed_keys(what, atom, bound, _asked(what, atom, used))
                 if where is None:
                     return []
                 return [
@@ -207,7 +210,7 @@ class _Builder:
         self._materializer.count_row()
         names = self._renamed(what, atom)
         columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if names[mine] in used]
-        mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, _, scalar in columns))
+        asked = _asked(what, atom, used)
         given: set[str] = set()
         # A column that is a sum needs no name of its own.
         for _, outer, scalar in columns:
@@ -216,11 +219,7 @@ class _Builder:
                 given.add(scalar.name)
         keys = tuple(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
-        factors: list[Term] = [
-            Lift(names[each.name], self._number(what, each, names, keys, there, state))
-            for each in what.numbers
-            if each.name in mentioned
-        ]
+        factors: list[Term] = [Lift(names[each.name], self._number(what, each, names, there, state)) for each in asked]
         where = rename(what.where, names)
         factors += where.parts if isinstance(where, Product) else () if isinstance(where, Const) else (where,)
         factors += [
@@ -238,16 +237,20 @@ class _Builder:
         what: Derived,
         each: Summed | Ended,
         names: dict[str, str],
-        keys: tuple[str, ...],
         there: Names,
         state: str,
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
-        body = monomials(rename(each.term, names))
-        own: tuple[str, ...] = (names[each.variable],) if isinstance(each, Ended) else ()
-        term: Term
-        term = self._closed(body, there, own, state) if what.inputs else self._read(ordered((*keys, *own)), body, state)
-        return End(each.end, own[0], term) if isinstance(each, Ended) else term
+        if what.inputs:
+            own = (names[each.variable],) if isinstance(each, Ended) else ()
+            term = self._closed(monomials(rename(each.term, names)), there, own, state)
+        else:
+            term = self._number_read(what, each, names, state)
+        return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
+
+    def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
+        """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
+        return self._read_of(*self._materializer.add_number(what, each, names), state)
 
     def _closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
@@ -277,18 +280,16 @@ class _Builder:
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
         return [
-            self._read(
-                keys,
-                [Monomial(1, tuple(f for f in m.factors if not is_value(f) and variables_of(f).isdisjoint(given)))],
-                state,
-            )
-            for m in monomials(rename(what.sums[0].term, names))
+            self._read(keys, [Monomial(1, _without(given, monomial.factors))], state)
+            for monomial in monomials(rename(what.sums[0].term, names))
         ]
 
     # --- where a change is ------------------------------------------------------------------------------------------
 
-    def changed_keys(self, what: Derived, atom: Relation, bound: Names) -> tuple[Block, ...] | None:
-        """Return factors that bind the keys at which the relation may have changed, each key once.
+    def changed_keys(
+        self, what: Derived, atom: Relation, bound: Names, asked: list[Summed | Ended]
+    ) -> tuple[Block, ...] | None:
+        """Return factors that bind the keys at which some numbers of a relation may have changed, each key once.
 
         More keys than that do no harm: their rows are the same before and after. None if there is no change at all.
         """
@@ -297,7 +298,7 @@ class _Builder:
         given = frozenset(names[name] for name in what.inputs)
         there = bound | given
         found: dict[tuple[object, ...], tuple[Term, ...]] = {}
-        for each in what.numbers:
+        for each in asked:
             if not self._moves(each.term):
                 continue
             places = self._event_places(rename(each.term, names), keys, there)
@@ -345,13 +346,11 @@ class _Builder:
 
         None if the keys of a look-up cannot be told: then it may have changed everywhere.
         """
-        keys = tuple(names[key] for key in what.keys)
-        body = monomials(rename(each.term, names))
         if not what.inputs:
-            own = (names[each.variable],) if isinstance(each, Ended) else ()
-            return [(self._read(ordered((*keys, *own)), body, "CHANGED"),)]
+            return [(self._number_read(what, each, names, "CHANGED"),)]
+        keys = tuple(names[key] for key in what.keys)
         places: list[tuple[Term, ...]] = []
-        for monomial in body:
+        for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, frozenset(keys), there)
             for start in starts:
                 place = _bound_place(start, loops, tests, frozenset(keys), there)
@@ -380,7 +379,9 @@ class _Builder:
             if what.inputs and not what.is_lookup and not what.split(part)[0] <= there:
                 loops += self._rows(what, part, "CHANGED")
             if self._moves(part):
-                blocks = self.changed_keys(what, Relation(what.name, part.variables), there)
+                atom = Relation(what.name, part.variables)
+                used = keys.union(*(variables_of(other) for other in parts if other is not part))
+                blocks = self.changed_keys(what, atom, there, _asked(what, atom, used))
                 if blocks is not None:
                     starts.append(tuple(factor for block in blocks for factor in block.factors))
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
@@ -388,6 +389,25 @@ class _Builder:
     def _moves(self, term: Term) -> bool:
         """Whether the change can change a term."""
         return self._change.relation in self._derived.bases(term)
+
+
+def _asked(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
+    """Return the numbers on which a row depends, of whose columns some variables are used."""
+    outer = dict(zip(what.parameters, atom.variables, strict=True))
+    scalars = (scalar for mine, scalar in what.columns if outer[mine] in used)
+    mentioned = variables_of(what.where).union(*(variables_of(scalar) for scalar in scalars))
+    return [each for each in what.numbers if each.name in mentioned]
+
+
+def _without(given: Names, factors: Iterable[Term]) -> tuple[Term, ...]:
+    """Return the factors of a join that need none of some variables, nor what depends on them."""
+    kept = [factor for factor in factors if not is_value(factor) and variables_of(factor).isdisjoint(given)]
+    while True:
+        bound = frozenset[str]().union(*(outputs(factor) for factor in kept))
+        rest = [factor for factor in kept if inputs(factor) <= bound]
+        if len(rest) == len(kept):
+            return tuple(kept)
+        kept = rest
 
 
 def _event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
