@@ -8,38 +8,18 @@ from typing import Any
 import pytest
 
 from cumulus.algebra.dateparts import PARTS
-from cumulus.algebra.scalar import result_type
-from cumulus.catalog.types import SqlType, type_named
+from support.scalar_types import my_type, template
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 DECIMALS = ("DECIMAL(4,1)", "DECIMAL(9,4)", "DECIMAL(15,2)", "DECIMAL(38,10)")
 NUMBERS = (*INTEGERS, *DECIMALS, "REAL", "DOUBLE")
 POINTS = ("DATE", "TIMESTAMP")
 TIMES = (*POINTS, "INTERVAL")
-TEMPLATES = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_not": "~{0}"}
-
-
-def template(name: str, count: int) -> str:
-    return TEMPLATES.get(name) or f"{name}({', '.join(f'{{{index}}}' for index in range(count))})"
-
-
-def parsed(text: str) -> SqlType:
-    name, _, parameters = text.rstrip(")").partition("(")
-    found = type_named(name, tuple(int(part) for part in parameters.split(",") if part))
-    assert found is not None
-    return found
 
 
 def quoted(text: str) -> str:
     """Return a literal inside a template."""
     return "'" + text.replace("{", "{{").replace("}", "}}") + "'"
-
-
-def my_type(name: str, types: tuple[str, ...]) -> str | None:
-    try:
-        return str(result_type(name, tuple(map(parsed, types))))
-    except TypeError:
-        return None
 
 
 # --- types ----------------------------------------------------------------------------------------------------------

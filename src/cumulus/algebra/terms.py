@@ -303,6 +303,17 @@ def add(left: Number, right: Number) -> Number:
     return EXACT.add(Decimal(left), Decimal(right))
 
 
+def factors_of(term: Term) -> tuple[Term, ...]:
+    """Return the factors of a product, or a term that is none as its only factor.
+
+    Examples
+    --------
+    >>> [str(factor) for factor in factors_of(product_of([Var("x"), Var("y")]))], len(factors_of(Var("x")))
+    (['x', 'y'], 1)
+    """
+    return term.parts if isinstance(term, Product) else (term,)
+
+
 def product_of(parts: Iterable[Term]) -> Term:
     """Return the product of `parts`: flat, one leading literal at most, ZERO if any part is.
 
@@ -314,7 +325,7 @@ def product_of(parts: Iterable[Term]) -> Term:
     factor: Number = 1
     rest: list[Term] = []
     for part in parts:
-        for item in part.parts if isinstance(part, Product) else (part,):
+        for item in factors_of(part):
             if isinstance(item, Const) and is_number(item):
                 if not item.value:
                     return ZERO

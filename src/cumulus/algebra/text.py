@@ -34,6 +34,7 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
+    factors_of,
     is_number,
     number,
 )
@@ -172,7 +173,7 @@ def _product(parts: tuple[Term, ...]) -> str:
 
 def _signed(part: Term) -> str:
     """Return a further summand with its sign before it."""
-    factor, rest = (part.parts[0], part.parts[1:]) if isinstance(part, Product) else (part, ())
+    factor, *rest = factors_of(part)
     if not (isinstance(factor, Const) and is_number(factor) and factor.value < 0):
         return f" + {_value(part, 1)}"
     value = factor.value

@@ -89,6 +89,11 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return False
 
 
+def typed(scalar: Scalar, variables: Mapping[str, Typed]) -> Typed:
+    """Return what is known of a scalar; TypeError as of `scalar_type`."""
+    return Typed(scalar_type(scalar, variables), is_nullable(scalar, variables))
+
+
 def number_type(
     term: Term, variables: Mapping[str, Typed], maps: Mapping[tuple[str, str], SqlType] | None = None
 ) -> SqlType:

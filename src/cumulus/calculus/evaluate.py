@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
-from cumulus.algebra.scalar import call, cast_value
+from cumulus.algebra.scalar import LAZY, call, cast_value
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import (
     AggSum,
@@ -29,6 +29,7 @@ from cumulus.algebra.terms import (
     Product,
     Range,
     Relation,
+    Scalar,
     Sum,
     Term,
     Var,
@@ -189,11 +190,8 @@ class _Evaluator:
                 return value
             case Var(name):
                 return bound[name]
-            case Apply("try", (arg,)):
-                try:
-                    return self.scalar(arg, bound)
-                except EvaluationError:
-                    return None
+            case Apply(function, args) if function in LAZY:
+                return self._as_needed(function, args, bound)
             case Apply(function, args):
                 return call(function, tuple(self.scalar(arg, bound) for arg in args))
             case Cast(arg, target):
@@ -204,6 +202,28 @@ class _Evaluator:
                 raise TypeError(f"the reference evaluator has no maps: {term}")
             case _:
                 return sum_numbers(self.value(term, bound).values())
+
+    def _as_needed(self, function: str, args: tuple[Scalar, ...], bound: dict[str, Any]) -> Any:
+        """Evaluate a call whose arguments count from the left, only as far as the outcome needs."""
+        match function:
+            case "try":
+                try:
+                    return self.scalar(args[0], bound)
+                except EvaluationError:
+                    return None
+            case "case" | "if":
+                pairs = zip(args[:-1:2], args[1::2], strict=True)
+                return self.scalar(next((v for test, v in pairs if self.scalar(test, bound)), args[-1]), bound)
+            case "coalesce":
+                values = (self.scalar(arg, bound) for arg in args)
+                return next((value for value in values if value is not None), None)
+            case _:
+                found = []
+                for arg in args:
+                    found.append(self.scalar(arg, bound))
+                    if found[-1] is (function == "or"):
+                        return found[-1]
+                return call(function, tuple(found))
 
     def _end(self, end: str, variable: str, inner: Term, bound: dict[str, Any]) -> Any:
         outside = {name: value for name, value in bound.items() if name != variable}

@@ -20,6 +20,7 @@ from cumulus.algebra.terms import (
     Relation,
     Sum,
     Term,
+    factors_of,
     multiply,
     number,
     product_of,
@@ -59,7 +60,7 @@ def monomials(term: Term) -> list[Monomial]:
     if rest is None:
         return [Monomial(coefficient, ())]
     partial = [Monomial(coefficient, ())]
-    for factor in rest.parts if isinstance(rest, Product) else (rest,):
+    for factor in factors_of(rest):
         choices = [Monomial(1, (factor,))]
         if isinstance(factor, Sum) and not _is_scalar(factor):
             choices = monomials(factor)
@@ -103,7 +104,7 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
             result: list[Monomial] = []
             for part in factor.parts:
                 coefficient, rest = split_coefficient(part)
-                middle = () if rest is None else rest.parts if isinstance(rest, Product) else (rest,)
+                middle = () if rest is None else factors_of(rest)
                 one = Monomial(
                     multiply(monomial.coefficient, coefficient),
                     monomial.factors[:index] + middle + monomial.factors[index + 1 :],
@@ -120,12 +121,8 @@ def is_atom(factor: Term) -> bool:
 
 def _has_data(factor: Term) -> bool:
     return isinstance(factor, (Relation, Batch, MapRead)) or (
-        isinstance(factor, AggSum) and any(is_atom(part) for part in _parts(factor.term))
+        isinstance(factor, AggSum) and any(is_atom(part) for part in factors_of(factor.term))
     )
-
-
-def _parts(term: Term) -> tuple[Term, ...]:
-    return term.parts if isinstance(term, Product) else (term,)
 
 
 def _is_scalar(term: Sum) -> bool:
@@ -134,7 +131,7 @@ def _is_scalar(term: Sum) -> bool:
 
 
 def _binds(term: Term) -> bool:
-    return any(isinstance(part, (Relation, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in _parts(term))
+    return any(isinstance(part, (Relation, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in factors_of(term))
 
 
 def _nested(part: Term) -> bool:

@@ -27,6 +27,7 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     children,
+    factors_of,
     product_of,
     rebuild,
     sum_of,
@@ -207,7 +208,7 @@ def _inside(term: Term, known: Names) -> Term:
         case Lift(variable, inner) if relations_of(inner) or _has_batch(inner):
             return Lift(variable, _inner(inner, known))
         case Sum(parts) if any(_is_nested(part) for part in parts):
-            return sum_of(product_of(_inside(p, known) for p in _factors(part)) for part in parts)
+            return sum_of(product_of(_inside(p, known) for p in factors_of(part)) for part in parts)
         case _:
             return term
 
@@ -223,15 +224,11 @@ def _inner(term: Term, known: Names) -> Term:
 
 
 def _is_nested(term: Term) -> bool:
-    return any(isinstance(part, (Exists, Lift)) for part in _factors(term))
+    return any(isinstance(part, (Exists, Lift)) for part in factors_of(term))
 
 
 def _has_batch(term: Term) -> bool:
     return isinstance(term, Batch) or any(_has_batch(child) for child in children(term) if not isinstance(child, Range))
-
-
-def _factors(term: Term) -> tuple[Term, ...]:
-    return term.parts if isinstance(term, Product) else (term,)
 
 
 def pull(term: Term, keys: Names, bound: Names) -> Term:
@@ -295,7 +292,7 @@ def _fresh(name: str, taken: Names) -> str:
 def _each_product(term: Term, change: Callable[[tuple[Term, ...]], Term]) -> Term:
     if isinstance(term, Sum):
         return sum_of(_each_product(part, change) for part in term.parts)
-    return change(term.parts if isinstance(term, Product) else (term,))
+    return change(factors_of(term))
 
 
 PASSES: tuple[tuple[str, Pass], ...] = (

@@ -1,12 +1,12 @@
 """SQL as a tree of our own: what `parse` makes of sqlglot's, and what `bind` reads.
 
 Operators and functions are one node, `Call`, under the names of `cumulus.algebra.scalar`. `at` is the 0-based
-offset of the node in the script, from which errors are told; -1 if unknown.
+offset of the node in the script, from which errors are told; -1 if unknown. What is written twice is equal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import Relation
@@ -20,7 +20,7 @@ class Literal:
 
     value: Any
     type: SqlType
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ColumnRef:
 
     name: str
     table: str = ""
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Star:
     """`*` or `table.*` in a select list."""
 
     table: str = ""
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Call:
 
     name: str
     args: tuple[Expr, ...]
-    at: int = -1
+    at: int = field(default=-1, compare=False)
     distinct: bool = False
     where: Expr | None = None
     shown: tuple[str, tuple[Expr, ...]] | None = None
@@ -62,7 +62,7 @@ class CastTo:
 
     arg: Expr
     type: SqlType
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Subquery:
     kind: str = "scalar"
     left: Expr | None = None
     op: str = ""
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 Expr: TypeAlias = Literal | ColumnRef | Star | Call | CastTo | Subquery
@@ -88,7 +88,7 @@ class TableRef:
 
     name: str
     alias: str
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Derived:
     query: Query
     alias: str
     columns: tuple[str, ...] = ()
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Join:
     on: Expr | None = None
     using: tuple[str, ...] = ()
     natural: bool = False
-    at: int = -1
+    at: int = field(default=-1, compare=False)
 
 
 FromItem: TypeAlias = TableRef | Derived | Join
@@ -165,7 +165,8 @@ class Select:
     ctes: tuple[NamedQuery, ...] = ()
     group_all: bool = False
     order_all: bool = False
-    at: int = -1
+    limit_at: int = field(default=-1, compare=False)
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,8 @@ class SetOperation:
     limit: int | None = None
     offset: int = 0
     ctes: tuple[NamedQuery, ...] = ()
-    at: int = -1
+    limit_at: int = field(default=-1, compare=False)
+    at: int = field(default=-1, compare=False)
 
 
 Query: TypeAlias = Select | SetOperation

@@ -14,7 +14,7 @@ from typing import Any
 from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar, Var
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.algebra.user import fits
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import (
@@ -76,16 +76,19 @@ class Binder:
     aggregates
         The aggregate calls by the variable that stands for each in scalars.
     groupings
-        The GROUPING calls, in the same way, with their arguments.
+        The GROUPING calls, in the same way, with their arguments and places.
+    grouped
+        Expressions of GROUP BY that are told by how they are written, with the scalars that they are after grouping.
     lookups
         Where the sub-queries that are met go: to the scope's own, or to those that are read after grouping.
     """
 
     scope: Scope
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
-    groupings: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    groupings: dict[str, tuple[tuple[Scalar, ...], int]] = field(default_factory=dict)
+    grouped: dict[Expr, Scalar] = field(default_factory=dict)
     lookups: list[Lookup] = field(default_factory=list)
-    subqueries: dict[tuple[Subquery, bool], Scalar] = field(default_factory=dict)
+    subqueries: dict[tuple[Subquery, bool, bool], Scalar] = field(default_factory=dict)
     folds: bool = True
     """Whether constants are computed now."""
 
@@ -98,7 +101,7 @@ class Binder:
 
     def nullable(self, scalar: Scalar) -> bool:
         """Whether a bound scalar may be NULL."""
-        return is_nullable(scalar, self.scope.variables)
+        return self.scope.typed(scalar).nullable
 
     def bind(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
         """Return `expr` as a scalar.
@@ -110,6 +113,8 @@ class Binder:
         clause
             What to call the place in errors.
         """
+        if aggregates and expr in self.grouped:
+            return self.grouped[expr]
         match expr:
             case Literal(value, found, _):
                 return Const(value, found)
@@ -135,7 +140,7 @@ class Binder:
                 if not aggregates:
                     raise BindError(f"GROUPING cannot stand in {clause}", **self.scope.source.place(at))
                 name = self._unused()
-                self.groupings[name] = tuple(self.bind(arg, clause="GROUPING") for arg in args)
+                self.groupings[name] = tuple(self._key(arg) for arg in args), at
                 self.scope.variables[name] = Typed(BIGINT, False)
                 return Var(name)
             case Call(name, args, at):
@@ -146,17 +151,28 @@ class Binder:
             case Subquery():
                 return self._subquery(expr, truth=False, aggregates=aggregates, clause=clause)
 
+    def _key(self, expr: Expr) -> Scalar:
+        """Return an argument of GROUPING: a column is the one of the rows, even where it is shown otherwise."""
+        if expr in self.grouped:
+            return self.grouped[expr]
+        after, self.lookups = self.lookups, self.scope.lookups
+        try:
+            return self.bind(expr, clause="GROUPING")
+        finally:
+            self.lookups = after
+
     def _subquery(self, expr: Subquery, *, truth: bool, aggregates: bool, clause: str) -> Scalar:
         """Bind a sub-query; with `truth`, NULL may be told as FALSE."""
         from cumulus.sql.subqueries import bind_subquery  # the two modules call each other
 
-        if (expr, truth) not in self.subqueries:
+        known = (expr, truth, self.lookups is self.scope.lookups)
+        if known not in self.subqueries:
             sides: tuple[Expr, ...] = () if expr.left is None else (expr.left,)
             if isinstance(expr.left, Call) and expr.left.name == "row":
                 sides = expr.left.args
             lefts = tuple(self.bind(side, aggregates=aggregates, clause=clause) for side in sides)
-            self.subqueries[expr, truth] = bind_subquery(self, expr, lefts, truth=truth)
-        return self.subqueries[expr, truth]
+            self.subqueries[known] = bind_subquery(self, expr, lefts, truth=truth)
+        return self.subqueries[known]
 
     def truth(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
         """Return a condition of which only matters whether it is TRUE."""
@@ -164,7 +180,7 @@ class Binder:
             case Call("and", args, at):
                 bound = tuple(self.truth(arg, aggregates=aggregates, clause=clause) for arg in args)
                 return self.apply("and", bound, at)
-            case Subquery():
+            case Subquery() if not (aggregates and expr in self.grouped):
                 return self._subquery(expr, truth=True, aggregates=aggregates, clause=clause)
             case _:
                 return self.condition(expr, aggregates=aggregates, clause=clause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import rename, substitute, variables_of
@@ -16,15 +17,15 @@ from cumulus.algebra.terms import (
     Compare,
     Const,
     Lift,
-    Product,
     Relation,
     Scalar,
     Term,
     Var,
+    factors_of,
     product_of,
     sum_of,
 )
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, is_nullable, scalar_type, typed
 from cumulus.catalog.types import INTEGER_BITS, SqlType
 from cumulus.sql.conditions import condition, conjuncts
 from cumulus.sql.folding import folded
@@ -40,7 +41,8 @@ class Within:
     def __init__(self, scope: Scope, branch: Branch) -> None:
         self.scope = scope
         self.branch = branch
-        self.variables: Mapping[str, Typed] = {**scope.variables, **branch.known} if branch.known else scope.variables
+        # Both may grow: sub-queries are bound later, too.
+        self.variables: Mapping[str, Typed] = ChainMap(branch.known, scope.variables)
 
     def scalar(self, scalar: Scalar) -> Scalar:
         """Return a scalar of the scope as it is here."""
@@ -53,10 +55,11 @@ class Within:
 
     def product(self, factors: Iterable[Term], wanted: Iterable[str] = ()) -> Term:
         """Return the rows of the branch times `factors`, with the look-ups that they or the `wanted` variables need."""
-        tests = [part for scalar in self.branch.where for part in _factors(condition(scalar, self.variables))]
+        tests = [part for scalar in self.branch.where for part in factors_of(condition(scalar, self.variables))]
         own: list[Term] = [*self.branch.atoms, *dict.fromkeys([*self.branch.guards, *tests])]
         own += [self.scalar(Var(name)) for name in self.branch.copies]
-        own += [part for factor in factors for part in _factors(factor)]
+        own += [part for factor in factors for part in factors_of(factor)]
+        own = [part for part in own if part is not ONE]
         if any(part is ZERO for part in own):
             return ZERO
         used = frozenset(wanted).union(*(variables_of(part) for part in own))
@@ -70,7 +73,7 @@ class Within:
             args: list[str] = []
             for arg in map(self.scalar, lookup.args):
                 if not isinstance(arg, Var):
-                    variable = self.scope.new_variable("k", "key", Typed(*_typed(arg, self.variables)))
+                    variable = self.scope.new_variable("k", "key", typed(arg, self.variables))
                     lifts.append(Lift(variable, arg))
                     arg = Var(variable)
                 args.append(arg.name)
@@ -81,27 +84,23 @@ class Within:
         return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
 
 
-def _typed(scalar: Scalar, variables: Mapping[str, Typed]) -> tuple[SqlType, bool]:
-    return scalar_type(scalar, variables), is_nullable(scalar, variables)
-
-
-def _factors(term: Term) -> tuple[Term, ...]:
-    if term is ONE:
-        return ()
-    return term.parts if isinstance(term, Product) else (term,)
-
-
-def settle(scope: Scope) -> list[Within]:
+def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
     """Turn the branches of a scope, to which all conditions have been added, to their final form.
 
     A branch whose conditions cannot hold is dropped, unless it is the last.
+
+    Parameters
+    ----------
+    merging
+        Whether the names of columns that are equal in the only branch mean one variable from now on, and what is known
+        of it there is known of it everywhere.
     """
     alive: list[Branch] = []
     for branch in scope.branches:
         if _settled(scope, branch) or (not alive and branch is scope.branches[-1]):
             alive.append(branch)
     scope.branches[:] = alive
-    if len(alive) == 1:
+    if len(alive) == 1 and merging:
         scope.replace_everywhere(alive[0].values)
         scope.variables.update(alive[0].known)
     return [Within(scope, branch) for branch in alive]

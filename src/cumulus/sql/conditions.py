@@ -19,10 +19,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    Product,
     Scalar,
     Term,
     Var,
+    factors_of,
     negate,
     product_of,
     sum_of,
@@ -223,7 +223,7 @@ def _guarded(guard: Term, variables: Mapping[str, Typed]) -> Mapping[str, Typed]
     """Return what is known of variables behind a guard: those that it wants there are, and need no second guard."""
     there = {
         part.left.name
-        for part in (guard.parts if isinstance(guard, Product) else (guard,))
+        for part in factors_of(guard)
         if isinstance(part, Compare) and part.right is NULL_VALUE and isinstance(part.left, Var)
     }
     return {**variables, **{name: Typed(variables[name].type, False) for name in there}} if there else variables

@@ -7,8 +7,11 @@ are its business; all others are a name with arguments, and ours to understand (
 
 from __future__ import annotations
 
+from typing import cast
+
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.tokens import TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
 
@@ -33,6 +36,20 @@ class CumulusSql(DuckDB):
             for name, parse in _DuckDBParser.FUNCTION_PARSERS.items()
             if name in _WITH_WORDS or _is_aggregate(name, _DuckDBParser.FUNCTIONS.get(name)) or name.endswith("AGG")
         }
+
+        # The keys of grouping sets may be any expressions; sqlglot's own parser stops before comparisons.
+
+        def _parse_grouping_set(self) -> exp.Expression | None:
+            found = self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+            return cast("exp.Expression | None", found)
+
+        def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+            kinds = {TokenType.CUBE: exp.Cube, TokenType.ROLLUP: exp.Rollup}
+            kind = next((kind for token, kind in kinds.items() if self._match(token)), None)
+            if kind is None:
+                return None
+            parts = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+            return cast("exp.Cube | exp.Rollup", self.expression(kind(expressions=parts)))
 
 
 TAKEN = frozenset(name.lower() for name in (*CumulusSql.Parser.FUNCTIONS, *CumulusSql.Parser.FUNCTION_PARSERS))

@@ -301,9 +301,9 @@ def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
         return Literal(float(written), DOUBLE, at)
     if "." in written:
         value = Decimal(written)
-        _, digits, exponent = value.as_tuple()
-        scale = -int(exponent)
-        precision = max(len(digits), scale, 1)
+        scale = -int(value.as_tuple().exponent)
+        # DuckDB counts the digits that are written. sqlglot puts a 0 before `.5`, in a literal without a place.
+        precision = len(written) - 1 - (at < 0)
         if precision > 38:
             return Literal(float(written), DOUBLE, at)
         return Literal(value, decimal(precision, scale), at)

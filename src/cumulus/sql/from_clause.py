@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Const, Relation, Scalar, Var, number
 from cumulus.algebra.typing import Typed
@@ -13,7 +11,9 @@ from cumulus.sql.ast import Derived, FromItem, Join, Query, TableRef
 from cumulus.sql.bind import Binder
 from cumulus.sql.branches import MAX_BRANCHES
 from cumulus.sql.conditions import conjuncts
-from cumulus.sql.scope import Branch, Lookup, Scope, ScopeTable
+from cumulus.sql.grouped import derive
+from cumulus.sql.scope import Branch, Lookup, Queries, Scope, ScopeTable, showing
+from cumulus.sql.sums import one_group
 
 
 def open_from(scope: Scope, items: tuple[FromItem, ...]) -> None:
@@ -80,7 +80,7 @@ def _query(
     names: tuple[str, ...],
     at: int,
     *,
-    queries: object = None,
+    queries: Queries | None = None,
     outside: bool = True,
 ) -> list[Branch]:
     """Return the branches of a query in FROM."""
@@ -88,7 +88,7 @@ def _query(
 
     inner = scope.beside()
     if queries is not None:
-        inner.queries = queries  # type: ignore[assignment]
+        inner.queries = queries
     if not outside:
         inner.parent = None
     bag = query_bag(inner, query)
@@ -119,9 +119,9 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         return branches
     made: list[Branch] = []
     if missing_right:
-        made += _unmatched(scope, left, right, lefts, rights, conditions)
+        made += _unmatched(scope, left, right, rights, conditions)
     if missing_left:
-        made += _unmatched(scope, right, left, rights, lefts, conditions)
+        made += _unmatched(scope, right, left, lefts, conditions)
     for side, absent in ((rights, missing_right), (lefts, missing_left)):
         for variable in _variables(side) if absent else ():
             known = scope.variables[variable]
@@ -146,10 +146,36 @@ def _as_variables(scope: Scope, branches: list[Branch], tables: list[ScopeTable]
                     variable = scope.new_variable(name, table.alias or "of", scope.typed(scalar))
                     values[variable] = scalar
                     columns[name] = Var(variable)
+    return _with_values(branches, values)
+
+
+def set_columns_apart(scope: Scope) -> None:
+    """Make each column of a scope a variable of its own, even if it is a constant or the same as another.
+
+    Grouping sets tell columns apart by their names: one may be NULL where its equal is not.
+    """
+    values: dict[str, Scalar] = {}
+    own: set[Scalar] = set()
+    for table in scope.tables:
+        for name, scalar in table.columns.items():
+            if isinstance(scalar, Var) and scalar not in own:
+                own.add(scalar)
+                continue
+            variable = scope.new_variable(name, table.alias or "of", scope.typed(scalar))
+            values[variable] = scalar
+            table.columns[name] = Var(variable)
+            for other in scope.tables:
+                if name in table.hidden and other.merged.get(name) is scalar:
+                    other.merged[name] = Var(variable)
+    scope.branches = _with_values(scope.branches, values)
+
+
+def _with_values(branches: list[Branch], values: dict[str, Scalar]) -> list[Branch]:
+    """Return branches with variables that are scalars over others."""
     if not values:
         return branches
     return [
-        replace(one, values=one.values | {name: substitute(scalar, one.values) for name, scalar in values.items()})
+        one.joined(Branch(values={name: substitute(scalar, one.values) for name, scalar in values.items()}))
         for one in branches
     ]
 
@@ -158,13 +184,10 @@ def _unmatched(
     scope: Scope,
     left: list[Branch],
     right: list[Branch],
-    lefts: list[ScopeTable],
     rights: list[ScopeTable],
     conditions: list[Scalar],
 ) -> list[Branch]:
     """Return the rows of `left` that no row of `right` goes with, with NULL for the columns of `right`."""
-    from cumulus.sql.grouped import counted, derive
-
     inner = scope.inner()
     inside = {name for branch in right for atom in branch.atoms for name in atom.variables}
     inside |= {name for branch in right for name in branch.values} | set(_variables(rights))
@@ -177,30 +200,17 @@ def _unmatched(
 
     inner.lookups = [Lookup(each.derived, tuple(map(from_here, each.args)), each.outs) for each in scope.lookups]
     tests = [from_here(condition) for condition in conditions]
-    inner.branches = [
-        replace(
-            branch,
-            atoms=list(branch.atoms),
-            where=[*branch.where, *tests],
-            values=dict(branch.values),
-            copies=list(branch.copies),
-            guards=list(branch.guards),
-            known=dict(branch.known),
-        )
-        for branch in right
-    ]
-    grouped, count = counted(inner)
+    inner.branches = [branch.joined(Branch(where=tests)) for branch in right]
+    # The variables are those of the join itself, where less may be known of them.
+    grouped, _ = one_group(inner, merging=False)
     out = scope.new_variable("matches", "of", Typed(BIGINT, False))
-    derived = derive(grouped, [(out, Var(count))], ONE, lookup=True)
+    derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
     scope.lookups.append(Lookup(derived, args, (out,)))
     absent: dict[str, Scalar] = {name: Const(None, scope.variables[name].type) for name in _variables(rights)}
     none = Apply("eq", (Var(out), number(0)))
-    return [
-        replace(branch, where=[*branch.where, none], values=branch.values | absent, atoms=list(branch.atoms))
-        for branch in left
-    ]
+    return [branch.joined(Branch(where=[none], values=absent)) for branch in left]
 
 
 def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
@@ -222,7 +232,7 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
     """Return the equality that USING (name) means, and merge the two columns into one name."""
     sides = []
     for side in (lefts, rights):
-        found = [table for table in side if table.shows(name)]
+        found = showing(side, name)
         if len(found) != 1:
             raise BindError(
                 f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",
@@ -232,6 +242,7 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
         sides.append(found[0])
     left, right = sides
     right.hidden.add(name)
+    left.leading.add(name)
     first, second = left.bare(name), right.bare(name)
     binder = Binder(scope)
     if join.kind == "right":

@@ -10,7 +10,6 @@ from cumulus.algebra.terms import ONE, Compare, Lift, Relation, Scalar, Term, Va
 from cumulus.calculus.derived import Derived, Ended, Summed
 from cumulus.calculus.polynomial import monomials
 from cumulus.m3.program import OrderItem
-from cumulus.sql.branches import settle
 from cumulus.sql.conditions import condition
 from cumulus.sql.scope import Branch, Lookup, Scope
 
@@ -51,6 +50,11 @@ class Grouped:
     offset: int = 0
     after: list[Lookup] = field(default_factory=list)
     always: bool = False
+
+    @property
+    def count(self) -> str:
+        """The name of the count of rows."""
+        return self.sums[0].name
 
 
 @dataclass(slots=True)
@@ -116,8 +120,7 @@ def as_bag(grouped: Grouped, into: Scope) -> Bag:
     scope = grouped.scope
     names = [*(each.name for each in grouped.sums), *(each.name for each in grouped.ends)]
     lookup = grouped.always
-    count = grouped.sums[0].name
-    there = ONE if lookup else Compare(">", Var(count), number(0))
+    there = ONE if lookup else Compare(">", Var(grouped.count), number(0))
     simple = not grouped.after and grouped.repeat is None
     if simple:
         where = there if grouped.having is None else product_of([there, condition(grouped.having, scope.variables)])
@@ -149,11 +152,3 @@ def as_bag(grouped: Grouped, into: Scope) -> Bag:
             branch.copies.append(variable)
     into.branches = [branch]
     return Bag(into, columns)
-
-
-def counted(scope: Scope) -> tuple[Grouped, str]:
-    """Return the rows of a scope as one group, with the name of their count."""
-    from cumulus.sql.sums import Sums  # the two modules call each other
-
-    sums = Sums(scope, settle(scope), (), [lambda within: []])
-    return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums.sums[0].name

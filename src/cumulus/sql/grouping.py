@@ -22,8 +22,7 @@ def group_by(source: Source, group: exp.Expression) -> tuple[tuple[Expr, ...], t
     """Return the expressions of GROUP BY, and its grouping sets if it has any but the one of plain GROUP BY."""
     check_taken(source, group)
     items = list(group.expressions)
-    for clause in ("cube", "rollup", "grouping_sets"):
-        items += group.args.get(clause) or ()
+    _check_words(source, group, items)
     sets: Sets = [()]
     plain = True
     for item in items:
@@ -39,6 +38,27 @@ def group_by(source: Source, group: exp.Expression) -> tuple[tuple[Expr, ...], t
         sets = [tuple(dict.fromkeys((*one, *other))) for one in sets for other in more]
     every = tuple(dict.fromkeys(expr for one in sets for expr in one))
     return every, None if plain else tuple(sets)
+
+
+def _check_words(source: Source, group: exp.Expression, items: list[exp.Expression]) -> None:
+    """Refuse what other systems write here and DuckDB does not, such as WITH ROLLUP: sqlglot reads it all."""
+    found = ""
+    if group.args.get("all") and items:
+        found = "ALL beside other expressions"
+    elif group.args.get("all") is False:
+        found = "DISTINCT"
+    elif any(group.args.get(clause) for clause in ("cube", "rollup", "grouping_sets")):
+        found = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
+    elif any(isinstance(item, (exp.Cube, exp.Rollup)) and not item.expressions for item in items):
+        found = "CUBE or ROLLUP without expressions"
+    if found:
+        at = offset_of(group)
+        raise UnsupportedError(
+            f"{found} in GROUP BY is not supported",
+            feature=f"{found} in GROUP BY",
+            hint="Write ROLLUP (a, b), CUBE (a, b) or GROUPING SETS, or the expressions alone.",
+            **source.place(offset_of(group.parent) if at < 0 and isinstance(group.parent, exp.Expression) else at),
+        )
 
 
 def _sets(source: Source, item: exp.Expression) -> Sets:

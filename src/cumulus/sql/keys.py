@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var
+from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var, children, rebuild
 from cumulus.algebra.typing import Typed
 from cumulus.sql.branches import Within
 from cumulus.sql.scope import Scope
 
 
 class Keys:
-    """The keys of a grouping: scalars and the variables that they are."""
+    """The keys of a grouping: scalars and the variables that they are.
+
+    `last` has what a scalar means of which there are several keys: the last of them, as in DuckDB.
+    """
 
     def __init__(self, scope: Scope, branches: list[Within]) -> None:
         self.scope = scope
         self.branches = branches
         self.names: dict[Scalar, str] = {}
+        self.last: dict[Scalar, Scalar] = {}
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -35,18 +39,45 @@ class Keys:
         wanted = name if name.isidentifier() else f"key_{len(self.names) + 1}"
         self.names[scalar] = self.scope.new_variable(wanted, "key", self.scope.typed(scalar))
 
+    def column(self, scalar: Scalar, name: str, *, alike: bool) -> Scalar:
+        """Return a scalar as a column that is told from those of the same value.
+
+        Parameters
+        ----------
+        alike
+            The scalar itself means this column, unless a later one takes its place.
+        """
+        wanted = name if name.isidentifier() else "column"
+        variable = self.scope.new_variable(wanted, "of", self.scope.typed(scalar))
+        for within in self.branches:
+            within.branch.values[variable] = within.scalar(scalar)
+        if alike:
+            self.last[scalar] = Var(variable)
+        return Var(variable)
+
     def plain(self, scalar: Scalar) -> Scalar:
         """Return a scalar as it stands among the keys: a column under a cast is another's variable, in a wider type."""
         if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
             return scalar.arg
         return scalar
 
+    def after(self, scalar: Scalar) -> Scalar:
+        """Return a scalar over rows as it is once they are grouped: over the variables of keys, where it has some."""
+        scalar = self.last.get(scalar, scalar)
+        if scalar in self.names:
+            return Var(self.names[scalar])
+        found: Scalar = rebuild(scalar, self.after) if children(scalar) else scalar
+        return found
+
     def set_apart(self, scalars: Iterable[Scalar]) -> None:
-        """Give keys that are NULL in some grouping set a variable that no atom binds."""
+        """Give keys that are NULL in some grouping set a variable that no atom binds, and that may be NULL."""
         for scalar in scalars:
-            if isinstance(scalar, Var) and self.names[scalar] == scalar.name:
-                typed = Typed(self.scope.variables[scalar.name].type, True)
-                self.names[scalar] = self.scope.new_variable(scalar.name, "key", typed)
+            name = self.names[scalar]
+            typed = Typed(self.scope.variables[name].type, True)
+            if isinstance(scalar, Var) and name == scalar.name:
+                self.names[scalar] = self.scope.new_variable(name, "key", typed)
+            else:
+                self.scope.variables[name] = typed
 
     def shown(self, scalar: Scalar) -> Scalar:
         """Return the variable of a key, or the constant that it is."""

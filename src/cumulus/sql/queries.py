@@ -57,6 +57,7 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
                 limit=limit,
                 offset=offset,
                 ctes=_ctes(source, tree),
+                limit_at=_limit_at(tree),
                 at=offset_of(tree),
             )
         case _:
@@ -106,6 +107,7 @@ def _select(source: Source, tree: exp.Select) -> Select:
         ctes=_ctes(source, tree),
         group_all=group_all,
         order_all=order_all,
+        limit_at=_limit_at(tree),
         at=offset_of(tree),
     )
 
@@ -228,6 +230,12 @@ def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
             raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
         numbers.append(value.value)
     return numbers[0], numbers[1]
+
+
+def _limit_at(tree: exp.Expression) -> int:
+    """Return the offset of the number behind LIMIT, or behind OFFSET where that stands alone."""
+    places = [offset_of(node) for node in (tree.args.get("limit"), tree.args.get("offset")) if node is not None]
+    return next((at for at in places if at >= 0), offset_of(tree))
 
 
 def _ctes(source: Source, tree: exp.Expression) -> tuple[NamedQuery, ...]:

@@ -9,18 +9,21 @@ binds it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from cumulus.algebra.scope import substitute, variables_of
 from cumulus.algebra.terms import Relation, Scalar, Term, Var
-from cumulus.algebra.typing import Typed, is_nullable, scalar_type
+from cumulus.algebra.typing import Typed, typed
 from cumulus.calculus.derived import Derived, Registry
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery
 from cumulus.sql.source import Source
+
+Queries: TypeAlias = "Mapping[str, tuple[NamedQuery, Queries]]"
+"""Queries of WITH by name, each with those that it may read."""
 
 
 @dataclass(slots=True)
@@ -70,6 +73,8 @@ class ScopeTable:
         Column name → what it is.
     hidden
         Columns merged into another table's by USING or NATURAL: only `alias.column` means them.
+    leading
+        Columns that others are merged into: a name without a table means them, whatever else is called so.
     merged
         Columns of which a name without a table means something else: the one of the two sides that is there.
     """
@@ -77,6 +82,7 @@ class ScopeTable:
     alias: str
     columns: dict[str, Scalar]
     hidden: set[str] = field(default_factory=set)
+    leading: set[str] = field(default_factory=set)
     merged: dict[str, Scalar] = field(default_factory=dict)
 
     def shows(self, name: str) -> bool:
@@ -86,6 +92,12 @@ class ScopeTable:
     def bare(self, name: str) -> Scalar:
         """Return what a name without a table means."""
         return self.merged.get(name, self.columns[name])
+
+
+def showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
+    """Return the tables of which a name without a table may mean a column."""
+    found = [table for table in tables if table.shows(name)]
+    return [table for table in found if name in table.leading] or found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ class Branch:
     known: dict[str, Typed] = field(default_factory=dict)
 
     def joined(self, other: Branch) -> Branch:
-        """Return the product of two branches."""
+        """Return the product of two branches, which shares no list with either."""
         return Branch(
             self.atoms + other.atoms,
             self.where + other.where,
@@ -156,6 +168,8 @@ class Scope:
         The sub-queries of expressions, in order: each may use the columns of those before it.
     queries
         Names of WITH.
+    grouped
+        What a scalar over rows is over the keys of grouping sets, once rows are grouped: a key may be NULL then.
     """
 
     context: Context
@@ -164,8 +178,9 @@ class Scope:
     branches: list[Branch] = field(default_factory=lambda: [Branch()])
     parameters: dict[Scalar, str] = field(default_factory=dict)
     lookups: list[Lookup] = field(default_factory=list)
-    queries: Mapping[str, tuple[NamedQuery, Any]] = field(default_factory=dict)
+    queries: Queries = field(default_factory=dict)
     aliases: Callable[[str], Scalar | None] | None = None
+    grouped: Callable[[Scalar], Scalar] | None = None
 
     @property
     def source(self) -> Source:
@@ -183,21 +198,19 @@ class Scope:
 
     def typed(self, scalar: Scalar) -> Typed:
         """Return what is known of a scalar."""
-        return Typed(scalar_type(scalar, self.variables), is_nullable(scalar, self.variables))
+        return typed(scalar if self.grouped is None else self.grouped(scalar), self.variables)
 
     def inner(self) -> Scope:
         """Return the scope of a sub-query in an expression of this one."""
         return Scope(self.context, parent=self, queries=self.queries)
 
+    def around(self) -> Scope:
+        """Return a new scope that sees what is around this one: that of a query whose groups become its rows."""
+        return Scope(self.context, parent=self.parent, parameters=self.parameters, queries=self.queries)
+
     def beside(self) -> Scope:
         """Return the scope of a query in FROM: it sees what is around this one, whose rows its rows become."""
-        return Scope(
-            self.context,
-            parent=self.parent,
-            parameters=self.parameters,
-            lookups=self.lookups,
-            queries=self.queries,
-        )
+        return replace(self.around(), lookups=self.lookups)
 
     def parameter(self, outside: Scalar, name: str = "p") -> Scalar:
         """Return the variable that stands for a scalar of the scope around this one."""
@@ -244,7 +257,7 @@ class Scope:
                 if table.alias == reference.table:
                     return table.columns.get(reference.name)
             return None
-        found = [table for table in self.tables if table.shows(reference.name)]
+        found = showing(self.tables, reference.name)
         if len(found) > 1:
             raise BindError(
                 f"column {reference.name} is ambiguous",

@@ -10,7 +10,7 @@ from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
 from cumulus.sql.branches import Within, settle
-from cumulus.sql.from_clause import open_from
+from cumulus.sql.from_clause import open_from, set_columns_apart
 from cumulus.sql.grouped import Bag, Grouped, as_bag
 from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Scope
@@ -28,7 +28,7 @@ def query_bag(scope: Scope, query: Query) -> Bag:
     """
     if query.limit is not None or query.offset:
         raise scope.context.refuse(
-            "LIMIT inside a query", query.at, "Put LIMIT into the outermost SELECT, or use query() over the view."
+            "LIMIT inside a query", query.limit_at, "Put LIMIT into the outermost SELECT, or use query() over the view."
         )
     _with(scope, query)
     if isinstance(query, SetOperation):
@@ -36,7 +36,7 @@ def query_bag(scope: Scope, query: Query) -> Bag:
 
         return bag_of_set(scope, query)
     if query.distinct or is_grouped(query):
-        return as_bag(_grouped(_sibling(scope), query), scope)
+        return as_bag(_grouped(scope.around(), query), scope)
     selecting = _opened(scope, query)
     return Bag(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
 
@@ -57,7 +57,7 @@ def query_groups(scope: Scope, query: Query) -> Grouped:
 
 def _as_rows(grouped: Grouped, scope: Scope, *, distinct: bool = False) -> Grouped:
     """Return a grouped query as groups of equal rows of its result."""
-    into = Scope(scope.context, parent=scope.parent, parameters=scope.parameters, queries=scope.queries)
+    into = scope.around()
     items, shown = grouped.order_by, len(grouped.columns)
     grouped.columns = [*grouped.columns, *((f"#{index}", item.expression) for index, item in enumerate(items))]
     bag = as_bag(grouped, into)
@@ -86,11 +86,6 @@ def _with(scope: Scope, query: Query) -> None:
         scope.queries = {**scope.queries, named.name: (named, scope.queries)}
 
 
-def _sibling(scope: Scope) -> Scope:
-    """Return a scope for the inside of a query whose groups become rows of `scope`."""
-    return Scope(scope.context, parent=scope.parent, parameters=scope.parameters, queries=scope.queries)
-
-
 def _opened(scope: Scope, query: Select) -> Selecting:
     """Open FROM and WHERE; return what binds the rest."""
     if not query.sources:
@@ -106,7 +101,9 @@ def _opened(scope: Scope, query: Select) -> Selecting:
 
 def _grouped(scope: Scope, query: Select) -> Grouped:
     selecting = _opened(scope, query)
-    branches = settle(scope)
+    if query.grouping_sets is not None:
+        set_columns_apart(scope)
+    branches = settle(scope, merging=query.grouping_sets is None)
     if is_grouped(query):
         grouped = selecting.grouped(branches)
         if query.distinct:

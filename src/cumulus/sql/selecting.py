@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Const, Lift, Scalar, Term, Var, children, number, product_of, rebuild
@@ -29,6 +30,7 @@ class Selecting:
         self.items = self._expanded()
         self._opened: set[str] = set()
         self._aggregates = False
+        self._item_keys: dict[int, Scalar] = {}
         scope.aliases = self._alias
 
     def bind(self, expr: Expr, clause: str = "SELECT") -> Scalar:
@@ -37,12 +39,16 @@ class Selecting:
 
     def _alias(self, name: str) -> Scalar | None:
         """Return the item of the SELECT list that is called `name`: DuckDB lets other clauses name it."""
-        found = [item for item in self.items if item.aliased and item.name == name]
+        found = [at for at, item in enumerate(self.items) if item.aliased and item.name == name]
         if not found or name in self._opened:
             return None
+        if found[0] in self._item_keys:
+            return self._item_keys[found[0]]
         self._opened.add(name)
         try:
-            return self.binder.bind(found[0].expr, aggregates=self._aggregates, clause=f"{name}, where it is used")
+            return self.binder.bind(
+                self.items[found[0]].expr, aggregates=self._aggregates, clause=f"{name}, where it is used"
+            )
         finally:
             self._opened.discard(name)
 
@@ -75,7 +81,10 @@ class Selecting:
         self._aggregates = True
         after: list[Lookup] = []
         self.binder.lookups = after
-        selected = [self.binder.bind(item.expr, aggregates=True, clause="SELECT") for item in self.items]
+        selected = [
+            self._item_keys.get(at) or self.binder.bind(item.expr, aggregates=True, clause="SELECT")
+            for at, item in enumerate(self.items)
+        ]
         having = None
         if query.having is not None:
             having = self.binder.truth(query.having, aggregates=True, clause="HAVING")
@@ -93,7 +102,10 @@ class Selecting:
         standing = [product_of([*nulls, Lift(mark, number(at))]) for at in absent]
         sums = Sums(scope, branches, variables, made, standing)
         finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregates.items()}
-        finished |= {name: _grouping(args, sets, mark, keys) for name, args in self.binder.groupings.items()}
+        finished |= {
+            name: _grouping(args, sets, mark, keys, scope.source.place(at))
+            for name, (args, at) in self.binder.groupings.items()
+        }
 
         def finish(scalar: Scalar, at: int) -> Scalar:
             return self._finished(scalar, finished, keys, at)
@@ -127,11 +139,25 @@ class Selecting:
             wanted: list[Expr] = [item.expr for item in self.items if not has_aggregate(item.expr)]
         else:
             wanted = list(query.group_by or ())
+        meant = {expr: self._group_expression(expr) for expr in wanted}
         bound: dict[Expr, Scalar] = {}
-        for expr in wanted:
-            scalar, name = self._group_expression(expr)
-            keys.add(scalar, name)
-            bound[expr] = keys.plain(scalar)
+        for expr, (scalar, name, item) in meant.items():
+            key = keys.plain(scalar)
+            written = expr if item is None else self.items[item].expr
+            told = _has_subquery(written)
+            if query.grouping_sets is not None:
+                constant = not variables_of(key)
+                alone = sum(other is scalar for other, _, _ in meant.values()) == 1
+                if constant or not alone:
+                    key = keys.column(key, name, alike=not constant)
+                if item is not None:
+                    self._item_keys.setdefault(item, key)
+                # The whole expression goes first: a part of it, such as a constant, may be a key too.
+                told = told or constant or alone
+            if told:
+                self.binder.grouped[written] = key
+            keys.add(key, name)
+            bound[expr] = key
         if query.grouping_sets is None:
             return [[]]
         sets = []
@@ -139,10 +165,14 @@ class Selecting:
             present = {bound[expr] for expr in one}
             sets.append([scalar for scalar in keys.names if scalar not in present])
         keys.set_apart([scalar for scalar in keys.names if any(scalar in absent for absent in sets)])
+        self.scope.grouped = keys.after
         return sets
 
-    def _group_expression(self, expr: Expr) -> tuple[Scalar, str]:
-        """Return what a GROUP BY item means: a position, an expression, or the alias of a select item."""
+    def _group_expression(self, expr: Expr) -> tuple[Scalar, str, int | None]:
+        """Return what a GROUP BY item means, with a name for it.
+
+        A position or the alias of a select item has the place of that item with it.
+        """
         items = self.items
         if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
             if not 1 <= expr.value <= len(items):
@@ -150,15 +180,15 @@ class Selecting:
                     f"GROUP BY {expr.value}: the select list has {len(items)} items", **self.scope.source.place(expr.at)
                 )
             chosen = items[expr.value - 1]
-            return self.binder.bind(chosen.expr, clause="GROUP BY"), chosen.name
+            return self.binder.bind(chosen.expr, clause="GROUP BY"), chosen.name, expr.value - 1
         if isinstance(expr, ColumnRef) and not expr.table:
             is_column = any(table.shows(expr.name) for table in self.scope.tables)
-            aliased = [item for item in items if item.aliased and item.name == expr.name]
+            aliased = [at for at, item in enumerate(items) if item.aliased and item.name == expr.name]
             if aliased and not is_column:
-                return self.binder.bind(aliased[0].expr, clause="GROUP BY"), expr.name
+                return self.binder.bind(items[aliased[0]].expr, clause="GROUP BY"), expr.name, aliased[0]
         scalar = self.binder.bind(expr, clause="GROUP BY")
         named = [item.name for item in items if item.aliased and self._matches(item.expr, scalar)]
-        return scalar, named[0] if named else ""
+        return scalar, named[0] if named else "", None
 
     def _matches(self, expr: Expr, scalar: Scalar) -> bool:
         return not has_aggregate(expr) and not _has_subquery(expr) and self.binder.bind(expr) is scalar
@@ -192,6 +222,7 @@ class Selecting:
 
     def _finished(self, scalar: Scalar, finished: dict[str, Scalar], keys: Keys, at: int) -> Scalar:
         """Return a scalar over group variables and sums; BindError for a column that is neither."""
+        scalar = keys.last.get(scalar, scalar)
         if scalar in keys.names:
             return Var(keys.names[scalar])
         if isinstance(scalar, Var):
@@ -225,12 +256,14 @@ def _marked(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
     return [*lifts(within), Lift(mark, number(at))]
 
 
-def _grouping(args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys) -> Scalar:
+def _grouping(
+    args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys, place: dict[str, Any]
+) -> Scalar:
     """Return GROUPING(args): a bit for each argument, 1 where the row's grouping set does not have it."""
-    args = tuple(keys.plain(arg) for arg in args)
+    args = tuple(keys.last.get(arg, arg) for arg in map(keys.plain, args))
     for arg in args:
         if arg not in keys.names:
-            raise BindError("GROUPING takes expressions of GROUP BY", hint="Group by its arguments.")
+            raise BindError("GROUPING takes expressions of GROUP BY", hint="Group by its arguments.", **place)
     values = [sum((arg in absent) << (len(args) - 1 - place) for place, arg in enumerate(args)) for absent in sets]
     if not mark or len(set(values)) == 1:
         return Const(values[0], BIGINT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cumulus.algebra.scalar import common_type
 from cumulus.algebra.scope import substitute
-from cumulus.algebra.terms import ONE, Apply, Compare, Const, Lift, Scalar, Term, Var, number
+from cumulus.algebra.terms import ONE, Apply, Compare, Const, Scalar, Term, Var, number
 from cumulus.algebra.typing import Typed
 from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
 from cumulus.errors import BindError
@@ -13,6 +13,7 @@ from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.bind import Binder
 from cumulus.sql.branches import Within, settle
 from cumulus.sql.grouped import Bag, Grouped, as_bag
+from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Branch, Scope
 from cumulus.sql.sums import Sums
 
@@ -21,11 +22,7 @@ def bag_of_set(scope: Scope, query: SetOperation) -> Bag:
     """Return a set operation as rows of `scope`, which is new."""
     if query.op == "union" and query.all:
         return _both(scope, query, mark="")
-    return as_bag(groups_of_set(_inside(scope), query), scope)
-
-
-def _inside(scope: Scope) -> Scope:
-    return Scope(scope.context, parent=scope.parent, parameters=scope.parameters, queries=scope.queries)
+    return as_bag(groups_of_set(scope.around(), query), scope)
 
 
 def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
@@ -40,8 +37,10 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     if query.op == "union":
         return rows_of(bag, distinct=not query.all, order_by=order_by, limits=(query.limit, query.offset))
     branches = settle(scope)
-    variables = tuple(scalar.name for _, scalar in bag.columns if isinstance(scalar, Var))
-    sums = Sums(scope, branches, variables, [lambda within: _lifts(within, variables)])
+    keys = Keys(scope, branches)
+    for name, scalar in bag.columns:
+        keys.add(scalar, name)
+    sums = Sums(scope, branches, keys.variables, [keys.lifts])
 
     def on_side(which: int) -> Scalar:
         def counted(within: Within) -> Term:
@@ -63,7 +62,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
         having = Apply("and", (Apply("gt", (left, number(0))), Apply("le", (right, number(0)))))
     return Grouped(
         scope=scope,
-        keys=variables,
+        keys=keys.variables,
         sums=sums.sums,
         ends=sums.ends,
         columns=bag.columns,
@@ -73,10 +72,6 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
         limit=query.limit,
         offset=query.offset,
     )
-
-
-def _lifts(within: Within, variables: tuple[str, ...]) -> list[Term]:
-    return [Lift(name, within.scalar(Var(name))) for name in variables if within.scalar(Var(name)) is not Var(name)]
 
 
 def _both(scope: Scope, query: SetOperation, *, mark: str) -> Bag:

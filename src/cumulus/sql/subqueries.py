@@ -14,11 +14,10 @@ from cumulus.catalog.types import BIGINT, BOOLEAN
 from cumulus.errors import BindError
 from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.bind import Aggregate, Binder
-from cumulus.sql.branches import settle
 from cumulus.sql.chains import chained
 from cumulus.sql.grouped import Bag, Grouped, derive
 from cumulus.sql.scope import Lookup, Scope
-from cumulus.sql.sums import Sums
+from cumulus.sql.sums import one_group
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
@@ -66,10 +65,9 @@ def _count(binder: Binder, query: Query, test: Callable[[Binder, Bag, Scope], Sc
         condition = test(Binder(inner), bag, inner)
         for branch in inner.branches:
             branch.where.append(condition)
-    sums = Sums(inner, settle(inner), (), [lambda within: []])
+    grouped, _ = one_group(inner)
     out = inner.new_variable("matches", "of", Typed(BIGINT, False))
-    grouped = Grouped(inner, (), sums.sums, sums.ends, [], always=True)
-    return _read(binder, inner, grouped, [(out, Var(sums.sums[0].name))])[0]
+    return _read(binder, inner, grouped, [(out, Var(grouped.count))])[0]
 
 
 def _value(binder: Binder, expr: Subquery) -> Scalar:
@@ -93,14 +91,13 @@ def _value(binder: Binder, expr: Subquery) -> Scalar:
     bag = query_bag(inner, query)
     _one_column(binder, expr, len(bag.columns))
     scalar = bag.columns[0][1]
-    sums = Sums(inner, settle(inner), (), [lambda within: []])
+    grouped, sums = one_group(inner)
     if len(sums.branches) == 1:
         scalar = sums.branches[0].scalar(scalar)
     typed = inner.typed(scalar)
     end = sums.finish(Aggregate("min", scalar, False, None, typed.type, expr.at))
-    only = Apply("only_row", (Var(sums.sums[0].name), end))
+    only = Apply("only_row", (Var(grouped.count), end))
     out = inner.new_variable("value", "of", Typed(typed.type, True))
-    grouped = Grouped(inner, (), sums.sums, sums.ends, [], always=True)
     return _read(binder, inner, grouped, [(out, only)])[0]
 
 

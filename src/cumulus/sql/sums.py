@@ -25,7 +25,7 @@ from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.calculus.derived import Derived, Ended, Summed
 from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, Kind, SqlType, decimal
 from cumulus.sql.bind import Aggregate
-from cumulus.sql.branches import Within, summed
+from cumulus.sql.branches import Within, settle, summed
 from cumulus.sql.conditions import is_not_null, special, summand
 from cumulus.sql.grouped import Grouped, derive
 from cumulus.sql.scope import Scope
@@ -244,6 +244,18 @@ class Sums:
         if aggregate.kind == "avg":
             total = Apply("div", (total, each))
         return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+
+
+def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
+    """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it.
+
+    Parameters
+    ----------
+    merging
+        See `settle`.
+    """
+    sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
+    return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
 
 
 def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:
