@@ -42,6 +42,8 @@ class Column:
         The map it lives in.
     hint
         What to call it if nothing else does.
+    counts
+        Whether it is 0 where, and only where, the group has no rows.
     """
 
     keys: tuple[str, ...]
@@ -50,6 +52,7 @@ class Column:
     skeleton: str
     group: Group
     hint: str = ""
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,9 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
     every = {**tables, **{each.name: each.table() for each in derived}}
     types = variable_types([f for m in first.body for f in m.factors], every)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
-    counts = [column for column in group.columns if _is_count(column) and column.skeleton == group.skeleton]
+    counts = [
+        column for column in group.columns if column.counts or (_is_count(column) and column.skeleton == group.skeleton)
+    ]
     # Definitions share the key names of the first column.
     bodies = []
     for column in group.columns:

@@ -198,6 +198,7 @@ def _materialize(view: BoundView, materializer: Materializer, options: Options) 
         )
         if home is None:
             home = (column.group, order)
+        column.counts = column.counts or summed.name == view.count
         column.group.of_view = options.counts
         planned.columns[summed.name] = (column, order)
     for end in view.ends:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cumulus.algebra.scope import inputs, ordered, outputs, relations_of, rename, variables_of
+from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
     Batch,
     Compare,
@@ -33,6 +33,7 @@ from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
 from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated
 from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
+from cumulus.compiler.places import asked_of, bound_place, event_place, is_asked, touched, without
 from cumulus.compiler.share import is_value
 from cumulus.compiler.splitting import Apart, apart
 
@@ -40,8 +41,14 @@ if TYPE_CHECKING:
     from cumulus.compiler.materialize import Materializer
 
 
-def known(factors: Iterable[Term], bound: Names, derived: Registry) -> Names:
-    """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them."""
+def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
+    """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them.
+
+    Parameters
+    ----------
+    loose
+        Keys of changed relations that their changes do not bind.
+    """
     found = set(bound)
     rest = list(factors)
     while True:
@@ -50,9 +57,13 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry) -> Names:
             match factor:
                 case Batch(name, variables):
                     what = derived.get(name)
-                    found |= set(variables)
-                    if what is not None:
-                        found -= what.split(Relation(name, variables))[1] - bound
+                    if what is None:
+                        found |= set(variables)
+                        continue
+                    keys, given, columns = what.split(Relation(name, variables))
+                    found |= keys - loose
+                    if keys <= found:
+                        found |= columns
                 case Lift(variable, inner) if variables_of(inner) <= found:
                     found.add(variable)
                 case Relation() if (what := derived.of(factor)) is not None:
@@ -123,19 +134,39 @@ class _Builder:
             "OLD" or "NEW": whether maps are read as they are before the event or as they will be.
         """
         parts = list(factors)
-        own, groups, there = self._apart(parts, bound)
+        changes: dict[Term, tuple[Block, ...]] = {}
+        loose: Names = frozenset()
+        for part in parts:
+            what = self._derived.get(part.name) if isinstance(part, Batch) else None
+            if what is None or not isinstance(part, Batch):
+                continue
+            atom = Relation(part.name, part.variables)
+            where = self.changed_keys(what, atom, bound, asked_of(what, atom, self._used(part, parts, wanted | bound)))
+            if where is None:
+                return []
+            changes[part] = where
+            loose |= what.split(atom)[0] - bound.union(
+                *(outputs(factor) for block in where for factor in block.factors)
+            )
+        own, groups, there = self._apart(parts, bound, loose)
         outside = wanted.union(there, *(variables_of(part) for part in own))
         reads = self._components(groups, outside, state)
         found = [Alternative(1, tuple(Block((read,), frozenset(), 5) for read in reads))]
         for part in own:
-            used = wanted.union(bound, *(variables_of(other) for other in parts if other is not part))
-            choices = self._choices(part, used, bound, state)
+            choices = self._choices(part, self._used(part, parts, wanted | bound), bound, state, changes.get(part, ()))
             found = [Alternative(one.sign * sign, (*one.blocks, *blocks)) for one in found for sign, blocks in choices]
         return found
 
-    def _apart(self, parts: list[Term], bound: Names) -> tuple[list[Term], list[list[Term]], Names]:
+    @staticmethod
+    def _used(part: Term, parts: list[Term], wanted: Names) -> Names:
+        """Return the variables that matter besides a part itself."""
+        return wanted.union(*(variables_of(other) for other in parts if other is not part))
+
+    def _apart(
+        self, parts: list[Term], bound: Names, loose: Names = frozenset()
+    ) -> tuple[list[Term], list[list[Term]], Names]:
         """Return the factors that stand in the statement, the components that maps hold, and what has one value."""
-        there = known(parts, bound, self._derived)
+        there = known(parts, bound, self._derived, loose)
         late = self._late(parts, there)
         own: list[Term] = []
         inner: list[Term] = []
@@ -151,12 +182,13 @@ class _Builder:
         return own, groups, there
 
     def _late(self, parts: list[Term], there: Names) -> Names:
-        """Return the variables that only the statement has: columns of look-ups whose key it loops over."""
-        late: set[str] = set()
+        """Return the variables that only the statement has: lifts, and columns of look-ups whose keys it loops over."""
+        lifted = (part for part in parts if isinstance(part, Lift) and not variables_of(part.term).isdisjoint(there))
+        late = {lift.variable for lift in lifted} - there
         for part in parts:
-            what = self._derived.of(part)
-            if what is not None and isinstance(part, Relation):
-                keys, _, columns = what.split(part)
+            what = self._derived.get(part.name) if isinstance(part, (Relation, Batch)) else None
+            if what is not None and isinstance(part, (Relation, Batch)):
+                keys, _, columns = what.split(Relation(part.name, part.variables))
                 late |= (columns if what.is_lookup else keys | columns if what.inputs else frozenset()) - there
         while True:
             lifts = [part for part in parts if isinstance(part, Lift) and part.variable not in late]
@@ -194,7 +226,9 @@ class _Builder:
         self.reads.append((token, source))
         return MapRead(token, "", tuple(map(Var, keys)), state)
 
-    def _choices(self, part: Term, used: Names, bound: Names, state: str) -> list[Alternative]:
+    def _choices(
+        self, part: Term, used: Names, bound: Names, state: str, where: tuple[Block, ...]
+    ) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
         if isinstance(part, (Batch, Relation)):
             what = self._derived.get(part.name)
@@ -205,9 +239,6 @@ class _Builder:
                     row = self._row(what, atom, used, bound, state)
                     loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
                     return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
-                where = self.changed_keys(what, atom, bound, _asked(what, atom, used))
-                if where is None:
-                    return []
                 return [
                     Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
                     Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
@@ -222,8 +253,8 @@ class _Builder:
         """Return the row at a key, before or after the change: 1 where it is there, binding its columns."""
         self._materializer.count_row()
         names = self._renamed(what, atom)
-        columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if names[mine] in used]
-        asked = _asked(what, atom, used)
+        columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if is_asked(names[mine], atom, used)]
+        asked = asked_of(what, atom, used)
         given: set[str] = set()
         # A column that is a sum needs no name of its own.
         for _, outer, scalar in columns:
@@ -262,7 +293,7 @@ class _Builder:
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
 
     def _is_row(self, what: Derived, each: Summed | Ended) -> bool:
-        """Whether a number is read off rows of other derived relations, whose keys are its own: then it needs no map."""
+        """Whether a number is read off rows of other derived relations whose keys are its own, and needs no map."""
         atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
         rows = [(self._derived.of(atom), atom) for atom in atoms if isinstance(atom, Relation)]
         return bool(rows) and all(
@@ -301,7 +332,7 @@ class _Builder:
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
         return [
-            self._read(keys, [Monomial(1, _without(given, monomial.factors))], state)
+            self._read(keys, [Monomial(1, without(given, monomial.factors))], state)
             for monomial in monomials(rename(what.sums[0].term, names))
         ]
 
@@ -354,7 +385,7 @@ class _Builder:
             return None
         found = []
         for monomial in self._materializer.changed(body, self._change, frozenset(keys), there):
-            place = _event_place(monomial.factors, keys, there)
+            place = event_place(monomial.factors, keys, there)
             if place is None:
                 return None
             found.append(place)
@@ -375,11 +406,11 @@ class _Builder:
         for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, frozenset(keys), there, is_row)
             for start in starts:
-                place = _bound_place(start, loops, tests, frozenset(keys), there)
+                place = bound_place(start, loops, tests, frozenset(keys), there)
                 if place is None:
                     if what.is_lookup:
                         return None
-                    place = tuple(_touched(read) for read in self._rows(what, atom, "CHANGED"))
+                    place = tuple(touched(read) for read in self._rows(what, atom, "CHANGED"))
                 places.append(place)
         return places
 
@@ -403,8 +434,8 @@ class _Builder:
                 loops += self._rows(what, part, "CHANGED")
             if self._moves(part):
                 atom = Relation(what.name, part.variables)
-                used = keys.union(*(variables_of(other) for other in parts if other is not part))
-                blocks = self.changed_keys(what, atom, there, _asked(what, atom, used))
+                asked = asked_of(what, atom, self._used(part, parts, keys | there))
+                blocks = self.changed_keys(what, atom, there, asked)
                 if blocks is not None:
                     starts.append(tuple(factor for block in blocks for factor in block.factors))
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
@@ -412,79 +443,3 @@ class _Builder:
     def _moves(self, term: Term) -> bool:
         """Whether the change can change a term."""
         return self._change.relation in self._derived.bases(term)
-
-
-def _asked(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
-    """Return the numbers on which a row depends, of whose columns some variables are used."""
-    outer = dict(zip(what.parameters, atom.variables, strict=True))
-    scalars = (scalar for mine, scalar in what.columns if outer[mine] in used)
-    mentioned = variables_of(what.where).union(*(variables_of(scalar) for scalar in scalars))
-    return [each for each in what.numbers if each.name in mentioned]
-
-
-def _without(given: Names, factors: Iterable[Term]) -> tuple[Term, ...]:
-    """Return the factors of a join that need none of some variables, nor what depends on them."""
-    kept = [factor for factor in factors if not is_value(factor) and variables_of(factor).isdisjoint(given)]
-    while True:
-        bound = frozenset[str]().union(*(outputs(factor) for factor in kept))
-        rest = [factor for factor in kept if inputs(factor) <= bound]
-        if len(rest) == len(kept):
-            return tuple(kept)
-        kept = rest
-
-
-def _event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
-    """Return the lifts that bind keys to values of the event, and the conditions on them; None if a key has none."""
-    lifts = {f.variable: f for f in factors if isinstance(f, Lift) and not relations_of(f)}
-    kept: dict[str, Lift] = {}
-
-    def bind(name: str) -> bool:
-        if name in there or name in kept:
-            return True
-        if name not in lifts or not all(bind(inner) for inner in sorted(variables_of(lifts[name].term))):
-            return False
-        kept[name] = lifts[name]
-        return True
-
-    if not all(bind(key) for key in keys):
-        return None
-    tests = (
-        f for f in factors if isinstance(f, Compare) and not is_value(f) and variables_of(f) <= there | kept.keys()
-    )
-    return tuple(dict.fromkeys((*kept.values(), *tests)))
-
-
-def _bound_place(
-    start: tuple[Term, ...], loops: list[MapRead], tests: list[Term], keys: Names, there: Names
-) -> tuple[Term, ...] | None:
-    """Return `start` with what else is needed to bind all keys: entries of other maps, and conditions.
-
-    None if the keys cannot be bound so.
-    """
-    place: list[Term] = []
-    bound = there
-    waiting = [*start, *tests]
-    unused = [loop for loop in loops if loop not in start]
-    while True:
-        ready = [factor for factor in waiting if inputs(factor) <= bound]
-        for factor in ready:
-            waiting.remove(factor)
-            place.append(factor)
-            bound = bound.union(outputs(factor))
-        if ready:
-            continue
-        missing = keys.union(*(inputs(factor) for factor in waiting if factor in start)) - bound
-        if not missing:
-            return tuple(place)
-        loop = next((loop for loop in unused if not missing.isdisjoint(outputs(loop))), None)
-        if loop is None:
-            return None
-        unused.remove(loop)
-        place.append(_touched(loop))
-        bound = bound.union(outputs(loop))
-
-
-def _touched(read: MapRead) -> Term:
-    """Return the entries of a map that were there before the event, or have changed."""
-    before = Exists(MapRead(read.map, read.column, read.keys))
-    return Exists(sum_of([before, read])) if read.state == "CHANGED" else before

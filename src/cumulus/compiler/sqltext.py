@@ -77,7 +77,7 @@ def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Seque
             end, _, variable = how.partition(" ")
             value = f"{end}({part.bound[variable]})" if how else f"SUM({part.number})"
             shown.append(f"{value} AS {_quoted(name)}")
-        group = f" GROUP BY {', '.join(first.bound[key] for key in keys)}" if keys else ""
+        group = f" GROUP BY {', '.join(_no_position(first.bound[key]) for key in keys)}" if keys else ""
         return f"SELECT {', '.join(shown)} {first.source}{group}"
 
     def cell(at: int, index: int, part: _Parts) -> str:
@@ -100,6 +100,11 @@ def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Seque
     )
     group = f" GROUP BY {named}" if keys else ""
     return f"SELECT {named + ', ' if named else ''}{totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
+
+
+def _no_position(text: str) -> str:
+    """Return a key such that GROUP BY does not take an integer for the place of a column."""
+    return f"CAST({text} AS BIGINT)" if text.lstrip("-").isdigit() else text
 
 
 class _Parts:

@@ -1,0 +1,104 @@
+"""Where a change is: the factors that bind the keys at which a row may be another than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
+from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, sum_of
+from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.compiler.blocks import Names
+from cumulus.compiler.columns import HIDDEN
+from cumulus.compiler.share import is_value
+
+
+def asked_of(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
+    """Return the numbers on which a row depends, of whose columns some variables are used."""
+    outer = dict(zip(what.parameters, atom.variables, strict=True))
+    scalars = (scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))
+    mentioned = variables_of(what.where).union(*(variables_of(scalar) for scalar in scalars))
+    return [each for each in what.numbers if each.name in mentioned]
+
+
+def is_asked(column: str, atom: Relation, used: Names) -> bool:
+    """Whether a column of an atom matters: it is used, or equal to another."""
+    return column in used or atom.variables.count(column) > 1
+
+
+def without(given: Names, factors: Iterable[Term]) -> tuple[Term, ...]:
+    """Return a join for all values of some variables: what needs their values is left out.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var
+    >>> join = [Relation("r", ("x", "y")), Compare("<", Var("x"), Var("z")), Lift("u", Var("x"))]
+    >>> [str(factor) for factor in without(frozenset("z"), join)]
+    ['r(x, y)', '(u := x)']
+    """
+    parts = [factor for factor in factors if not is_value(factor)]
+    found = given & {name for part in parts if isinstance(part, Relation) for name in part.variables}
+    free = {name: f"{name}{HIDDEN}any" for name in found}
+    kept = [rename(part, free) for part in parts if not variables_of(part) & (given - found)]
+    while True:
+        bound = frozenset[str]().union(*(outputs(factor) for factor in kept))
+        rest = [factor for factor in kept if inputs(factor) <= bound]
+        if len(rest) == len(kept):
+            return tuple(kept)
+        kept = rest
+
+
+def event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
+    """Return the lifts that bind keys to values of the event, and the conditions on them; None if a key has none."""
+    lifts = {f.variable: f for f in factors if isinstance(f, Lift) and not relations_of(f)}
+    kept: dict[str, Lift] = {}
+
+    def bind(name: str) -> bool:
+        if name in there or name in kept:
+            return True
+        if name not in lifts or not all(bind(inner) for inner in sorted(variables_of(lifts[name].term))):
+            return False
+        kept[name] = lifts[name]
+        return True
+
+    if not all(bind(key) for key in keys):
+        return None
+    tests = (
+        f for f in factors if isinstance(f, Compare) and not is_value(f) and variables_of(f) <= there | kept.keys()
+    )
+    return tuple(dict.fromkeys((*kept.values(), *tests)))
+
+
+def bound_place(
+    start: tuple[Term, ...], loops: list[MapRead], tests: list[Term], keys: Names, there: Names
+) -> tuple[Term, ...] | None:
+    """Return `start` with what else is needed to bind all keys: entries of other maps, and conditions.
+
+    None if the keys cannot be bound so.
+    """
+    place: list[Term] = []
+    bound = there
+    waiting = [*start, *tests]
+    unused = [loop for loop in loops if loop not in start]
+    while True:
+        ready = [factor for factor in waiting if inputs(factor) <= bound]
+        for factor in ready:
+            waiting.remove(factor)
+            place.append(factor)
+            bound = bound.union(outputs(factor))
+        if ready:
+            continue
+        missing = keys.union(*(inputs(factor) for factor in waiting if factor in start)) - bound
+        if not missing:
+            return tuple(place)
+        loop = next((loop for loop in unused if not missing.isdisjoint(outputs(loop))), None)
+        if loop is None:
+            return None
+        unused.remove(loop)
+        place.append(touched(loop))
+        bound = bound.union(outputs(loop))
+
+
+def touched(read: MapRead) -> Term:
+    """Return the entries of a map that were there before the event, or have changed."""
+    before = Exists(MapRead(read.map, read.column, read.keys))
+    return Exists(sum_of([before, read])) if read.state == "CHANGED" else before
