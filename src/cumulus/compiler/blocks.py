@@ -113,11 +113,17 @@ def pre_aggregated(factors: list[Term], keys: tuple[str, ...]) -> list[Term]:
     if len(batches) != 1:
         return factors
     mine = set(batches[0].variables)
+    inner: list[Term] = [batches[0]]
+    rest: list[Term] = []
     for factor in factors:
-        if isinstance(factor, Lift) and variables_of(factor.term) <= mine:
-            mine.add(factor.variable)
-    inner = [f for f in factors if not isinstance(f, MapRead) and variables_of(f) <= mine]
-    rest = [factor for factor in factors if factor not in inner]
+        if factor is batches[0]:
+            continue
+        uses = variables_of(factor.term) if isinstance(factor, Lift) else variables_of(factor)
+        if isinstance(factor, MapRead) or not uses <= mine:
+            rest.append(factor)
+            continue
+        inner.append(factor)
+        mine |= variables_of(factor)
     needed = ordered(
         name
         for factor in inner

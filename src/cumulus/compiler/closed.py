@@ -23,14 +23,15 @@ def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) 
     there = set(bound)
     result: list[Term] = []
     while waiting:
-        chosen = next((factor for factor in waiting if _needs(factor, derived) <= there), waiting[0])
+        chosen = next((factor for factor in waiting if needs(factor, derived) <= there), waiting[0])
         waiting.remove(chosen)
         result.append(chosen)
         there.update(outputs(chosen))
     return result
 
 
-def _needs(factor: Term, derived: Registry) -> frozenset[str]:
+def needs(factor: Term, derived: Registry) -> frozenset[str]:
+    """Return the variables that must have a value before a factor is reached."""
     what = derived.of(factor)
     if what is None or not isinstance(factor, Relation):
         return inputs(factor)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, sum_of
-from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.compiler.blocks import Names
+from cumulus.compiler.closed import needs
 from cumulus.compiler.columns import HIDDEN
 from cumulus.compiler.share import is_value
 
@@ -25,23 +26,25 @@ def is_asked(column: str, atom: Relation, used: Names) -> bool:
     return column in used or atom.variables.count(column) > 1
 
 
-def without(given: Names, factors: Iterable[Term]) -> tuple[Term, ...]:
+def without(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[Term, ...]:
     """Return a join for all values of some variables: what needs their values is left out.
 
     Examples
     --------
     >>> from cumulus.algebra.terms import Var
     >>> join = [Relation("r", ("x", "y")), Compare("<", Var("x"), Var("z")), Lift("u", Var("x"))]
-    >>> [str(factor) for factor in without(frozenset("z"), join)]
+    >>> [str(factor) for factor in without(frozenset("z"), join, Registry())]
     ['r(x, y)', '(u := x)']
     """
     parts = [factor for factor in factors if not is_value(factor)]
-    found = given & {name for part in parts if isinstance(part, Relation) for name in part.variables}
-    free = {name: f"{name}{HIDDEN}any" for name in found}
-    kept = [rename(part, free) for part in parts if not variables_of(part) & (given - found)]
+    bound = frozenset[str]().union(*(outputs(part) for part in parts if isinstance(part, Relation)))
+    needed = frozenset[str]().union(*(needs(part, derived) for part in parts if isinstance(part, Relation)))
+    free = {name: f"{name}{HIDDEN}any" for name in (given & bound) - needed}
+    kept = [rename(part, free) for part in parts if not variables_of(part) & (given - free.keys())]
     while True:
-        bound = frozenset[str]().union(*(outputs(factor) for factor in kept))
-        rest = [factor for factor in kept if inputs(factor) <= bound]
+        bound = frozenset[str]().union(*(outputs(factor) for factor in kept if not needs(factor, derived)))
+        bound = bound.union(*(outputs(factor) for factor in kept if needs(factor, derived) <= bound))
+        rest = [factor for factor in kept if needs(factor, derived) <= bound]
         if len(rest) == len(kept):
             return tuple(kept)
         kept = rest

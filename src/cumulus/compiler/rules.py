@@ -332,7 +332,7 @@ class _Builder:
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs)
         return [
-            self._read(keys, [Monomial(1, without(given, monomial.factors))], state)
+            self._read(keys, [Monomial(1, without(given, monomial.factors, self._derived))], state)
             for monomial in monomials(rename(what.sums[0].term, names))
         ]
 
