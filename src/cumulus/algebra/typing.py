@@ -36,7 +36,7 @@ class Typed(NamedTuple):
 
 
 # Functions whose result can be NULL although no argument is, and those that are never NULL.
-_MAY_BE_NULL = {"case", "if", "nullif", "try"}
+_MAY_BE_NULL = {"case", "if", "nullif", "try", "variance_of", "deviation_of"}
 _NEVER_NULL = {"is_null", "is_distinct"}
 
 

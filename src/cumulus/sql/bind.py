@@ -307,10 +307,12 @@ class Binder:
             if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
                 fitted[index] = self.cast(literal, target, at)
             elif (
-                name in _ARITHMETIC
+                name not in COMPARISONS | {"in", "nullif"}
                 and found.is_integer
                 and target.is_integer
                 and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1)
+                # A literal that meets NULL first is an INTEGER before it meets anything else.
+                and not (name == "case" and index == 1 and types[-1].kind is Kind.NULL)
             ):
                 fitted[index] = Const(literal.value, target)
         return tuple(fitted)
