@@ -100,3 +100,25 @@ def test_joins_that_would_never_end_are_refused():
     with pytest.raises(UnsupportedError, match="with itself 20 times over") as refused:
         compile_sql(f"{SCHEMA}CREATE VIEW v AS SELECT COUNT(*) AS n FROM {copies}")
     assert refused.value.line == 6
+
+
+def nested(levels: int) -> str:
+    """Views over views: how often each value is there, how often each number of times, and so on."""
+    script = "CREATE TABLE e (a INT, b INT); CREATE VIEW v0 AS SELECT a, COUNT(DISTINCT b) AS n FROM e GROUP BY a"
+    for level in range(1, levels):
+        script += f"""; CREATE VIEW v{level} AS SELECT x.n AS a, COUNT(DISTINCT x.a) AS n
+            FROM v{level - 1} x LEFT JOIN v{level - 1} y ON x.n = y.a GROUP BY x.n"""
+    return script
+
+
+def test_a_program_that_would_be_very_large_is_refused_at_once():
+    with pytest.raises(UnsupportedError, match="these views need more than") as refused:
+        compile_sql(nested(6))
+    assert "size=2" in refused.value.hint
+
+
+def test_a_larger_program_is_a_matter_of_an_option():
+    script = nested(4)
+    with pytest.raises(UnsupportedError, match="these views need more than 2000 sub-queries"):
+        compile_sql(script)
+    assert len(compile_sql(script, size=16).views) == 4

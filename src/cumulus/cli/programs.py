@@ -17,6 +17,7 @@ def program_in(
     keep: str = "auto",
     form: str = "",
     functions: Sequence[UserFunction] = (),
+    size: int = 1,
     trace: Callable[[str], None] | None = None,
 ) -> Program:
     """Return the program of a `.sql` or `.m3` file.
@@ -25,7 +26,7 @@ def program_in(
     ----------
     file
         A SQL script, unless its name ends in `.m3`.
-    rely, keep, form, trace
+    rely, keep, form, size, trace
         As of `cumulus.compile`; an M3 program is taken as it is.
     functions
         Those that the SQL may call; an M3 program declares its own.
@@ -46,4 +47,6 @@ def program_in(
         return parse(text, name=str(file))
     from cumulus.compiler import compile_sql
 
-    return compile_sql(text, name=str(file), rely=rely, keep=keep, form=form, functions=functions, trace=trace)
+    return compile_sql(
+        text, name=str(file), rely=rely, keep=keep, form=form, functions=functions, size=size, trace=trace
+    )

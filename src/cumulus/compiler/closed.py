@@ -17,6 +17,31 @@ def closed(body: Iterable[Monomial], derived: Registry) -> Term:
     return sum_of(_Closing(derived).product(monomial, frozenset()) for monomial in body)
 
 
+class Spelled:
+    """How many derived relations `closed` spells out; each one counts as often as it is written."""
+
+    def __init__(self, derived: Registry) -> None:
+        self._derived = derived
+        self._inside: dict[str, int] = {}
+
+    def count(self, body: Iterable[Monomial]) -> int:
+        """Return the number for a sum of monomials, without writing it: that takes time in what is shared only."""
+        return sum(self._row(what) for m in body for f in m.factors if (what := self._derived.of(f)) is not None)
+
+    def _row(self, what: Derived) -> int:
+        if what.name not in self._inside:
+            self._inside[what.name] = 1 + sum(self.count(monomials(each.term)) for each in written(what))
+        return self._inside[what.name]
+
+
+def written(what: Derived) -> list[Summed | Ended]:
+    """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
+    mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, scalar in what.columns))
+    return [
+        each for place, each in enumerate(what.numbers) if each.name in mentioned or (place == 0 and not what.is_lookup)
+    ]
+
+
 def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
     """Return factors in an order in which each finds its variables bound."""
     waiting = list(factors)
@@ -61,14 +86,13 @@ class _Closing:
         self._fresh += 1
         fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._fresh}" for name in self._derived.locals_of(what)}
         names = fresh | dict(zip(what.parameters, atom.variables, strict=True))
-        mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, scalar in what.columns))
         factors: list[Term] = []
         keys = ordered(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
-        for place, each in enumerate(what.numbers):
+        for each in written(what):
             # The count of rows binds the keys of a relation that is there only where there are rows.
-            if each.name in mentioned or (place == 0 and not what.is_lookup):
-                factors.append(Lift(names[each.name], self._number(each, names, keys, bound if not place else there)))
+            near = bound if each is what.numbers[0] else there
+            factors.append(Lift(names[each.name], self._number(each, names, keys, near)))
         where = rename(what.where, names)
         factors += where.parts if isinstance(where, Product) else (where,)
         return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]

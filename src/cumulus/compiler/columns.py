@@ -89,14 +89,15 @@ def nice_names(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
     """Return names without the hidden mark, none of which is taken or stands among `names` already."""
     every = ordered(names)
     used = {*taken, *(name for name in every if HIDDEN not in name)}
+    counts: dict[str, int] = {}
     result: dict[str, str] = {}
     for name in every:
         if HIDDEN not in name:
             continue
-        base = name.split(HIDDEN)[0]
-        nice, count = base, 2
+        base = nice = name.split(HIDDEN)[0]
         while nice in used:
-            nice, count = f"{base}_{count}", count + 1
+            counts[base] = counts.get(base, 1) + 1
+            nice = f"{base}_{counts[base]}"
         used.add(nice)
         result[name] = nice
     return result

@@ -14,13 +14,18 @@ from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
-from cumulus.compiler.closed import closed
+from cumulus.compiler.closed import Spelled, closed
 from cumulus.compiler.columns import Column, Group, Rule, nice_names, variable_types
+from cumulus.compiler.options import Options
 from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.start import initial_entries
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
+
+MAX_SPELLED = 2000
+"""How many sub-queries the definitions of a program may spell out: they are over base tables, so nesting multiplies."""
+_DEEP = "Compile the views in several scripts, or nest fewer aggregated queries."
 
 
 def lower(
@@ -30,6 +35,7 @@ def lower(
     views: tuple[ViewDef, ...],
     kept: Mapping[str, Group],
     derived: Registry,
+    options: Options,
 ) -> Program:
     """Return the program that groups of columns and their rules make.
 
@@ -42,7 +48,11 @@ def lower(
     """
     at = {column: (group.name, column.hint) for group in groups for column in group.columns}
     depths = _depths(rules)
-    maps = tuple(_map(group, tables, derived) for group in groups)
+    spelled = Spelled(derived)
+    count = sum(spelled.count(column.body) for group in groups for column in group.columns)
+    options.refuse(count, MAX_SPELLED, "sub-queries in the definitions of their maps", _DEEP)
+    every = {**tables, **{each.name: each.table() for each in derived}}
+    maps = tuple(_map(group, every, derived) for group in groups)
     triggers = []
     for table in tables.values():
         for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
@@ -77,19 +87,23 @@ def _is_count(column: Column) -> bool:
     return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
 
 
+def _bodies(group: Group) -> list[list[Monomial]]:
+    """Return the definitions of a group's columns, over the key names of the first."""
+    bodies = []
+    for column in group.columns:
+        names = _onto(column, group.columns[0])
+        bodies.append([Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in column.body])
+    return bodies
+
+
 def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef:
     first = group.columns[0]
-    every = {**tables, **{each.name: each.table() for each in derived}}
-    types = variable_types([f for m in first.body for f in m.factors], every)
+    types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
     counts = [
         column for column in group.columns if column.counts or (_is_count(column) and column.skeleton == group.skeleton)
     ]
-    # Definitions share the key names of the first column.
-    bodies = []
-    for column in group.columns:
-        names = _onto(column, first)
-        bodies.append([Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in column.body])
+    bodies = _bodies(group)
     values = tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns)
     return MapDef(
         name=group.name,
@@ -97,7 +111,7 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
         values=values,
         count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
         definitions=tuple(_definition(first.keys, body, derived) for body in bodies),
-        sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, every, derived),
+        sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
         initial=initial_entries(first.keys, zip(bodies, [value.type for value in values], strict=True), derived),
     )
 

@@ -26,14 +26,14 @@ from cumulus.compiler.rules import known, rules_of
 from cumulus.compiler.share import Canonical, canonical, is_value
 from cumulus.compiler.start import starts_empty
 from cumulus.compiler.tracing import traced
-from cumulus.errors import UnsupportedError
 
 MAX_COLUMNS = 2000
 """How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""
-
+_WIDE = "Trust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view."
 
 MAX_ROWS = 1000
 """How often statements may look into a derived relation: each level of nested queries multiplies it."""
+_DEEP = "Compile the views in several scripts, or nest fewer aggregated queries and outer joins."
 
 
 class Materializer:
@@ -101,12 +101,7 @@ class Materializer:
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
-        if len(self.columns) >= MAX_COLUMNS:
-            raise UnsupportedError(
-                f"these views need more than {MAX_COLUMNS} maps",
-                feature="wide join",
-                hint="Trust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view.",
-            )
+        self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", _WIDE)
         column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint)
         group.columns.append(column)
         self.columns.append(column)
@@ -182,12 +177,7 @@ class Materializer:
     def count_row(self) -> None:
         """Count a statement's look into a derived relation; refuse programs that would not end."""
         self._rows += 1
-        if self._rows > MAX_ROWS:
-            raise UnsupportedError(
-                f"these views nest queries too deep: their statements look into sub-queries more than {MAX_ROWS} times",
-                feature="deep nesting",
-                hint="Compile the views in several scripts, or nest fewer aggregated queries and outer joins.",
-            )
+        self.options.refuse(self._rows, MAX_ROWS, "looks into sub-queries, level over level", _DEEP)
 
     def run(self) -> None:
         """Work the list off."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cumulus.errors import UnsupportedError
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -27,6 +29,9 @@ class Options:
         Write `ON BATCH` triggers too.
     keep
         "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
+    size
+        Multiplies the limits of what a program may be: 2,000 maps, 1,000 looks into sub-queries, 2,000 sub-queries
+        spelled out in definitions.
     trace
         Is told, line by line, how every delta is simplified.
     """
@@ -38,7 +43,23 @@ class Options:
     payloads: bool = True
     batches: bool = True
     keep: str = "auto"
+    size: int = 1
     trace: Callable[[str], None] | None = None
+
+    def refuse(self, count: int, limit: int, what: str, hint: str) -> None:
+        """Refuse a program that is larger than allowed.
+
+        Raises
+        ------
+        UnsupportedError
+            If `count` is over the limit.
+        """
+        if count > limit * self.size:
+            raise UnsupportedError(
+                f"these views need more than {limit * self.size} {what}",
+                feature="a program of this size",
+                hint=f"{hint} Or allow larger programs: size={2 * self.size}, --size {2 * self.size}.",
+            )
 
 
 PAPER = Options(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")

@@ -40,6 +40,7 @@ def compile_sql(
     form: str = "",
     batches: bool = True,
     functions: Functions | None = None,
+    size: int = 1,
     trace: Callable[[str], None] | None = None,
 ) -> Program:
     """Compile a script of CREATE TABLE and CREATE VIEW statements to one M3 program.
@@ -60,6 +61,8 @@ def compile_sql(
         Whether `ON BATCH` triggers are written.
     functions
         Scalar functions of your own that the script may call (`cumulus.function`, docs/functions.md).
+    size
+        Multiplies the limits of what a program may be (`Options.size`).
     trace
         Is told, line by line, how every delta is simplified.
 
@@ -81,7 +84,7 @@ def compile_sql(
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
-    options = replace(options, trace=trace)
+    options = replace(options, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
         return declare_functions(compile_script(parse_script(text, name, own), options), own)
@@ -174,7 +177,7 @@ def compile_views(
     materializer.run()
     _name(materializer.groups, planned, kept, tables)
     definitions = tuple(_view(view, columns) for view, columns in planned)
-    return lower(tables, materializer.groups, materializer.rules, definitions, kept, derived)
+    return lower(tables, materializer.groups, materializer.rules, definitions, kept, derived, options)
 
 
 @dataclass(frozen=True, slots=True)
