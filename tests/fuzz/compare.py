@@ -239,6 +239,8 @@ def _compiled_now(case: Case, names: list[str], seconds: float) -> Program:
         program = compile_sql(case.sql(names))
         if case.mode == "batch":
             assert m3.parse(str(program)) == program, "the text of the program is not the program"
+            wrong = m3.problems(program)
+            assert not wrong, f"the program is not valid: {wrong[0].message}"
         return program
 
 

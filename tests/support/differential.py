@@ -49,6 +49,7 @@ def run(script, events, *, batch=0, maps=True, schema=SCHEMA, plain=None, **opti
     """
     program = compile_sql(schema + script, **{"keep": "none", **options})
     assert m3.parse(str(program)) == program
+    assert m3.problems(program) == ()
     selects = [view.split(" AS ", 1)[1] for view in script.split(";\n")]
     engine = Interpreter(program)
     oracle = Oracle(plain or schema)

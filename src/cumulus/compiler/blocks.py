@@ -38,6 +38,8 @@ class Block:
     needs: Names
     rank: int
     """What goes first among blocks whose needs are there."""
+    wider: tuple[Term, ...] | None = None
+    """Factors that do as well, though they may bind more keys; they need nothing."""
 
 
 class Alternative(NamedTuple):
@@ -60,9 +62,14 @@ def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
 
     while waiting:
         chosen = min(waiting, key=rank)
+        factors = chosen.factors
+        if not chosen.needs <= there:
+            # What a change depends on may be a matter of the row that it leads to.
+            chosen = next((block for block in waiting if block.wider is not None), chosen)
+            factors = chosen.factors if chosen.wider is None else chosen.wider
         waiting.remove(chosen)
-        result += chosen.factors
-        there.update(name for factor in chosen.factors for name in outputs(factor))
+        result += factors
+        there.update(name for factor in factors for name in outputs(factor))
     return result
 
 

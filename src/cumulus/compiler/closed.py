@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, ordered, outputs, rename, variables_of
-from cumulus.algebra.terms import AggSum, End, Lift, Product, Relation, Term, number, product_of, sum_of
+from cumulus.algebra.terms import End, Lift, Product, Relation, Term, number, product_of, sum_of
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.columns import HIDDEN
 
 
-def closed(body: Iterable[Monomial], derived: Registry) -> Term:
-    """Return a sum of monomials over base tables only."""
-    return sum_of(_Closing(derived).product(monomial, frozenset()) for monomial in body)
+def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> Term:
+    """Return the sum of monomials by `keys`, over base tables only."""
+    return sum_of(aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body)
 
 
 class Spelled:
@@ -100,7 +100,7 @@ class _Closing:
     def _number(
         self, each: Summed | Ended, names: dict[str, str], keys: tuple[str, ...], bound: frozenset[str]
     ) -> Term:
+        own = (names[each.variable],) if isinstance(each, Ended) else ()
         body = [self.product(m, bound) for m in monomials(rename(each.term, names))]
-        if isinstance(each, Ended):
-            return End(each.end, names[each.variable], AggSum((*keys, names[each.variable]), sum_of(body)))
-        return aggregate(keys, sum_of(body))
+        total = sum_of(aggregate((*keys, *own), part) for part in body)
+        return End(each.end, names[each.variable], total) if isinstance(each, Ended) else total

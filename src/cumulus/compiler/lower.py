@@ -8,7 +8,6 @@ from itertools import chain
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.algebra.terms import MapRead, Relation, Term, number, product_of, rebuild
-from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
@@ -117,9 +116,8 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
 
 
 def _definition(keys: tuple[str, ...], body: list[Monomial], derived: Registry) -> Term:
-    term = closed(body, derived)
-    names = nice_names([*keys, *sorted(variables_of(term))], ())
-    return aggregate(keys, rename(term, names))
+    term = closed(keys, body, derived)
+    return rename(term, nice_names([*keys, *sorted(variables_of(term))], ()))
 
 
 def _onto(column: Column, first: Column) -> dict[str, str]:

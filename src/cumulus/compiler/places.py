@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
-from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, sum_of
+from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, product_of, sum_of
+from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.compiler.blocks import Names
 from cumulus.compiler.closed import needs
@@ -105,3 +106,21 @@ def touched(read: MapRead) -> Term:
     """Return the entries of a map that were there before the event, or have changed."""
     before = Exists(MapRead(read.map, read.column, read.keys))
     return Exists(sum_of([before, read])) if read.state == "CHANGED" else before
+
+
+def one_place(places: list[tuple[Term, ...]], keys: tuple[str, ...], there: Names) -> tuple[Term, ...]:
+    """Return factors that bind the keys of all places, each key once."""
+    if len(places) == 1 and {name for factor in places[0] for name in outputs(factor)} - there <= set(keys):
+        return places[0]
+    return (Exists(sum_of(aggregate(keys, product_of(place)) for place in places)),)
+
+
+def unconditioned(place: tuple[Term, ...], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:
+    """Return a place without what needs more than `bound`; None if that leaves keys unbound."""
+    there = bound
+    kept: list[Term] = []
+    for factor in place:
+        if inputs(factor) <= there:
+            kept.append(factor)
+            there = there.union(outputs(factor))
+    return tuple(kept) if there.issuperset(keys) else None

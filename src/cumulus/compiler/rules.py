@@ -33,7 +33,16 @@ from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
 from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated
 from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
-from cumulus.compiler.places import asked_of, bound_place, event_place, is_asked, touched, without
+from cumulus.compiler.places import (
+    asked_of,
+    bound_place,
+    event_place,
+    is_asked,
+    one_place,
+    touched,
+    unconditioned,
+    without,
+)
 from cumulus.compiler.share import is_value
 from cumulus.compiler.splitting import Apart, apart
 
@@ -364,13 +373,11 @@ class _Builder:
         least = [place for form, place in found.items() if not any(other < set(form) for other in every)]
         if not least:
             return None
-        if len(least) == 1 and {name for factor in least[0] for name in outputs(factor)} - there <= set(keys):
-            if not least[0]:
-                return ()
-            needs = given & frozenset[str]().union(*(variables_of(f) for f in least[0]))
-            return (Block(least[0], needs, 3),)
-        total = sum_of(aggregate(keys, product_of(place)) for place in least)
-        return (Block((Exists(total),), given & variables_of(total), 3),)
+        factors = one_place(least, keys, there)
+        wider = [unconditioned(place, keys, bound) for place in least]
+        wide = one_place([place for place in wider if place is not None], keys, bound) if None not in wider else None
+        needed = given & frozenset[str]().union(*(variables_of(factor) for factor in factors))
+        return (Block(factors, needed, 3, wide),) if factors else ()
 
     def _place_form(self, place: tuple[Term, ...]) -> tuple[object, ...]:
         """Return what makes a place equal to another: columns of one map change together."""

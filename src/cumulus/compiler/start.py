@@ -14,7 +14,6 @@ from typing import Any
 from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.scalar_code import canonical
 from cumulus.algebra.terms import Apply, Batch, Number, Relation, Term
-from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.evaluate import evaluate
 from cumulus.calculus.polynomial import Monomial, monomials
@@ -72,7 +71,7 @@ def initial_entries(
 
 
 def _value(keys: tuple[str, ...], body: Sequence[Monomial], derived: Registry) -> dict[tuple[Any, ...], Number]:
-    term = aggregate(keys, closed(body, derived))
+    term = closed(keys, body, derived)
     for node in nodes(term):
         if isinstance(node, Apply) and node.function not in FUNCTIONS:
             raise UnsupportedError(

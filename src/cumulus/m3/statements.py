@@ -72,8 +72,9 @@ def _head(part: Part, trigger: Trigger, relation: RelationDef | None) -> Iterato
     if relation is None:
         yield Problem(part, f"there is no relation {trigger.relation}", trigger.relation)
         return
-    if relation.static:
-        yield Problem(part, f"{relation.name} is STATIC and has no events", relation.name)
+    if relation.static and trigger.on is not On.INSERT:
+        hint = "Its rows are inserted before the stream begins, and stay."
+        yield Problem(part, f"{relation.name} is STATIC: it has insertions only", relation.name, hint)
     if trigger.on is On.BATCH:
         if trigger.variables:
             yield Problem(part, "a batch has no event variables", hint="Its rows are read as r(x, …).")
