@@ -44,6 +44,9 @@ def compile_command(
     rely: Annotated[bool, typer.Option(help="Use FOREIGN KEY … RELY.")] = True,
     keep: Annotated[str, typer.Option(help="Whose rows are kept: auto, all or none.")] = "auto",
     functions: FunctionPlaces = None,
+    order: Annotated[
+        int | None, typer.Option(min=0, max=1, help="Keep only rows (1), or evaluate views again (0).")
+    ] = None,
     size: Annotated[int, typer.Option(min=1, help="Multiplies the limits of what a program may be.")] = 1,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print each delta after each pass, on standard error.")
@@ -61,6 +64,7 @@ def compile_command(
         keep=keep,
         form="" if form is Form.FULL else form.value,
         functions=functions_in(functions),
+        order=order,
         size=size,
         trace=_tell if trace else None,
     )

@@ -17,6 +17,7 @@ def program_in(
     keep: str = "auto",
     form: str = "",
     functions: Sequence[UserFunction] = (),
+    order: int | None = None,
     size: int = 1,
     trace: Callable[[str], None] | None = None,
 ) -> Program:
@@ -26,7 +27,7 @@ def program_in(
     ----------
     file
         A SQL script, unless its name ends in `.m3`.
-    rely, keep, form, size, trace
+    rely, keep, form, order, size, trace
         As of `cumulus.compile`; an M3 program is taken as it is.
     functions
         Those that the SQL may call; an M3 program declares its own.
@@ -48,5 +49,13 @@ def program_in(
     from cumulus.compiler import compile_sql
 
     return compile_sql(
-        text, name=str(file), rely=rely, keep=keep, form=form, functions=functions, size=size, trace=trace
+        text,
+        name=str(file),
+        rely=rely,
+        keep=keep,
+        form=form,
+        functions=functions,
+        order=order,
+        size=size,
+        trace=trace,
     )

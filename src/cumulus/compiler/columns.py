@@ -42,6 +42,8 @@ class Column:
         The map it lives in.
     hint
         What to call it if nothing else does.
+    order
+        How it is kept (`Options.order`).
     counts
         Whether it is 0 where, and only where, the group has no rows.
     """
@@ -52,12 +54,13 @@ class Column:
     skeleton: str
     group: Group
     hint: str = ""
+    order: int | None = None
     counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One statement before maps have names: `target[keys] += term`, reading columns by number."""
+    """One statement before maps have names: `target[keys] op term`, reading columns by number."""
 
     target: Column
     change: Change
@@ -65,6 +68,7 @@ class Rule:
     coefficient: Number
     factors: tuple[Term, ...]
     reads: tuple[tuple[str, Column], ...]
+    op: str = "+="
 
 
 def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:

@@ -60,7 +60,8 @@ def lower(
                 statements = [_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target])]
                 ordered = stages(statements)
                 assert ordered is not None, "a derived relation depends on simpler ones only"
-                triggers.append(Trigger(on, table.name, mine[0].change.variables, tuple(chain(*ordered))))
+                last = (statement for statement in statements if statement.op == ":=")
+                triggers.append(Trigger(on, table.name, mine[0].change.variables, (*chain(*ordered), *last)))
     return Program(
         relations=tuple(tables.values()),
         maps=maps,
@@ -111,7 +112,9 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
         count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
         definitions=tuple(_definition(first.keys, body, derived) for body in bodies),
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
-        initial=initial_entries(first.keys, zip(bodies, [value.type for value in values], strict=True), derived),
+        initial=()
+        if first.order == 0
+        else initial_entries(first.keys, zip(bodies, [value.type for value in values], strict=True), derived),
     )
 
 
@@ -166,7 +169,7 @@ def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
                 return changed
 
     term = product_of([number(rule.coefficient), *(placed(factor) for factor in rule.factors)])
-    return Statement(*at[rule.target], rule.keys, "+=", term)
+    return Statement(*at[rule.target], rule.keys, rule.op, term)
 
 
 def ordering(items: Iterable[OrderItem], names: Mapping[str, Term]) -> tuple[OrderItem, ...]:

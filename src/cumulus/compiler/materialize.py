@@ -22,7 +22,7 @@ from cumulus.catalog.types import SqlType
 from cumulus.compiler.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
-from cumulus.compiler.rules import known, rules_of
+from cumulus.compiler.rules import evaluation, known, rules_of
 from cumulus.compiler.share import Canonical, canonical, is_value
 from cumulus.compiler.start import starts_empty
 from cumulus.compiler.tracing import traced
@@ -50,11 +50,11 @@ class Materializer:
         self.groups: list[Group] = []
         self.columns: list[Column] = []
         self.rules: list[Rule] = []
-        self._by_form: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
-        self._by_skeleton: dict[str, Group] = {}
+        self._by_form: dict[tuple[tuple[str, str], int | None], tuple[Column, tuple[str, ...]]] = {}
+        self._by_skeleton: dict[tuple[str, int | None], Group] = {}
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
-        self._numbers: dict[tuple[str, str], tuple[Column, tuple[str, ...]]] = {}
-        self._homes: dict[str, tuple[Group, tuple[str, ...]]] = {}
+        self._numbers: dict[tuple[str, str, int | None], tuple[Column, tuple[str, ...]]] = {}
+        self._homes: dict[tuple[str, int | None], tuple[Group, tuple[str, ...]]] = {}
         self._todo: list[Column] = []
         self._rows = 0
 
@@ -65,6 +65,7 @@ class Materializer:
         *,
         home: tuple[Group, tuple[str, ...]] | None = None,
         near: tuple[Group, tuple[str, ...]] | None = None,
+        order: int | None = None,
         hint: str = "",
     ) -> tuple[Column, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys.
@@ -80,41 +81,43 @@ class Materializer:
             keys; without it, the group of the definition's skeleton, or a new one.
         near
             The same, for a group that it lives in rather than in a new one.
+        order
+            How the column is kept; columns that are kept differently are not shared.
         hint
             A name for the column.
         """
         wanted = ordered(keys)
-        identity, skeleton, order, body = self._form(wanted, body)
-        found = self._by_form.get(identity)
+        identity, skeleton, listed, body = self._form(wanted, body)
+        found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
             column, own = found
-            mine = dict(zip(own, order, strict=True))
+            mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
         if home is not None:
             group, key_order = home
         else:
-            known = self._by_skeleton.get(skeleton) if self.options.payloads else None
-            group, key_order = near if near and not known else (known or Group(len(order), skeleton), order)
+            known = self._by_skeleton.get((skeleton, order)) if self.options.payloads else None
+            group, key_order = near if near and not known else (known or Group(len(listed), skeleton), listed)
             if not (known or near):
                 self.groups.append(group)
-                self._by_skeleton.setdefault(skeleton, group)
+                self._by_skeleton.setdefault((skeleton, order), group)
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", _WIDE)
-        column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint)
+        column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order)
         group.columns.append(column)
         self.columns.append(column)
         self._todo.append(column)
-        self._by_form.setdefault(identity, (column, tuple(names.get(name, name) for name in order)))
+        self._by_form.setdefault((identity, order), (column, tuple(names.get(name, name) for name in listed)))
         if column.type.is_float and self.options.counts:
             # A float that looks like 0 does not say that its entry is gone; a count does.
             plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
-            self.add(column.keys, plain, home=(group, column.keys), hint="n")
+            self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
 
     def add_number(
-        self, what: Derived, each: Summed | Ended, names: Mapping[str, str]
+        self, what: Derived, each: Summed | Ended, names: Mapping[str, str], order: int | None
     ) -> tuple[Column, tuple[str, ...]]:
         """Return the column of a number of a derived relation without inputs, and what its keys are called.
 
@@ -124,8 +127,10 @@ class Materializer:
         ----------
         names
             What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
+        order
+            How the column is kept.
         """
-        place = (what.name, each.name)
+        place = (what.name, each.name, order)
         own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))
         if place not in self._numbers:
             given = {names.get(key, key): key for key in own}
@@ -133,15 +138,15 @@ class Materializer:
             if len(given) < len(own):  # one value for two keys is a matter of the caller's
                 inside, given = {}, {key: key for key in own}
             near = None
-            if isinstance(each, Summed) and what.name in self._homes:
-                group, order = self._homes[what.name]
-                near = group, tuple(inside.get(key, key) for key in order)
-            column, order = self.add(given, monomials(rename(each.term, inside)), near=near)
-            self._numbers[place] = column, tuple(given[key] for key in order)
+            if isinstance(each, Summed) and (what.name, order) in self._homes:
+                group, listed = self._homes[what.name, order]
+                near = group, tuple(inside.get(key, key) for key in listed)
+            column, listed = self.add(given, monomials(rename(each.term, inside)), near=near, order=order)
+            self._numbers[place] = column, tuple(given[key] for key in listed)
             if each is what.sums[0] and self.options.payloads and not column.group.of_view:
-                self._homes.setdefault(what.name, (column.group, self._numbers[place][1]))
-        column, order = self._numbers[place]
-        return column, tuple(names.get(key, key) for key in order)
+                self._homes.setdefault((what.name, order), (column.group, self._numbers[place][1]))
+        column, listed = self._numbers[place]
+        return column, tuple(names.get(key, key) for key in listed)
 
     def _form(
         self, keys: tuple[str, ...], body: list[Monomial]
@@ -186,7 +191,10 @@ class Materializer:
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
                 for change in self._changes(relation):
-                    self._derive(column, change)
+                    if column.order == 0:
+                        self.rules.append(evaluation(self, column, change))
+                    else:
+                        self._derive(column, change)
 
     def _changes(self, relation: str) -> list[Change]:
         """Return the changes of a base table that maps must follow."""

@@ -27,6 +27,10 @@ class Options:
         Put columns with the same entries into one map.
     batches
         Write `ON BATCH` triggers too.
+    order
+        What views keep beside their own numbers (compiler.md §2): None whatever makes an event cheap ("full"), 1 only
+        rows of tables and of sub-queries, 0 the same, and the view is evaluated again after each transaction. A view's
+        own `WITH (order = …)` wins.
     keep
         "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
     size
@@ -42,6 +46,7 @@ class Options:
     splits: bool = True
     payloads: bool = True
     batches: bool = True
+    order: int | None = None
     keep: str = "auto"
     size: int = 1
     trace: Callable[[str], None] | None = None

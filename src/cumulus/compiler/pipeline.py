@@ -40,6 +40,7 @@ def compile_sql(
     form: str = "",
     batches: bool = True,
     functions: Functions | None = None,
+    order: int | None = None,
     size: int = 1,
     trace: Callable[[str], None] | None = None,
 ) -> Program:
@@ -61,6 +62,8 @@ def compile_sql(
         Whether `ON BATCH` triggers are written.
     functions
         Scalar functions of your own that the script may call (`cumulus.function`, docs/functions.md).
+    order
+        How views are kept that do not say it: `Options.order`.
     size
         Multiplies the limits of what a program may be (`Options.size`).
     trace
@@ -84,7 +87,7 @@ def compile_sql(
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
-    options = replace(options, trace=trace, size=size)
+    options = replace(options, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
         return declare_functions(compile_script(parse_script(text, name, own), options), own)
@@ -102,7 +105,8 @@ def compile_script(script: Script, options: Options) -> Program:
         bound.append(bind_view(view, tables, script.source, dict(seen), derived))
         seen[view.name] = view
         _refuse_wide(bound[-1], derived, script.source)
-    program = compile_views(tables, bound, options, derived)
+    orders = {"": options.order, "full": None, "0": 0, "1": 1}
+    program = compile_views(tables, bound, options, derived, {view.name: orders[view.order] for view in views})
     check_strict(program, views, script.source)
     return program
 
@@ -168,11 +172,15 @@ def _resolved(table: Table, tables: Mapping[str, Table], place: dict[str, Any]) 
 
 
 def compile_views(
-    tables: Mapping[str, Table], views: Iterable[BoundView], options: Options, derived: Registry
+    tables: Mapping[str, Table],
+    views: Iterable[BoundView],
+    options: Options,
+    derived: Registry,
+    orders: Mapping[str, int | None],
 ) -> Program:
-    """Compile bound views, all together."""
+    """Compile bound views, all together; `orders` says how each is kept."""
     materializer = Materializer(tables, options, derived)
-    planned = [(view, _materialize(view, materializer, options)) for view in views]
+    planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
     kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
     materializer.run()
     _name(materializer.groups, planned, kept, tables)
@@ -189,26 +197,31 @@ class Planned:
     """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
-def _materialize(view: BoundView, materializer: Materializer, options: Options) -> Planned:
+def _materialize(view: BoundView, materializer: Materializer, options: Options, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
     home: tuple[Group, tuple[str, ...]] | None = None
     for summed in view.sums:
         if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
             continue
-        column, order = materializer.add(
-            view.group, monomials(summed.term), home=home if options.payloads else None, hint=summed.name
+        column, listed = materializer.add(
+            view.group,
+            monomials(summed.term),
+            home=home if options.payloads else None,
+            order=order,
+            hint=summed.name,
         )
         if home is None:
-            home = (column.group, order)
+            home = (column.group, listed)
         column.counts = column.counts or summed.name == view.count
         column.group.of_view = options.counts
-        planned.columns[summed.name] = (column, order)
+        planned.columns[summed.name] = (column, listed)
     for end in view.ends:
-        planned.reads[end.name] = materializer.add(ordered((*view.group, end.variable)), monomials(end.term))
+        keys = ordered((*view.group, end.variable))
+        planned.reads[end.name] = materializer.add(keys, monomials(end.term), order=order)
     for lookup in view.lookups:
         for each in lookup.derived.numbers:
-            planned.reads[each.name] = materializer.add_number(lookup.derived, each, {})
+            planned.reads[each.name] = materializer.add_number(lookup.derived, each, {}, order)
     return planned
 
 

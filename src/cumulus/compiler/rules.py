@@ -95,7 +95,7 @@ def rules_of(
     factors = [rename(f, alias) for f in monomial.factors if f not in lifts]
     target_keys = tuple(alias.get(key, key) for key in keys)
     rules: list[Rule] = []
-    build = _Builder(materializer, change)
+    build = _Builder(materializer, change, column.order)
     bound = frozenset(change.variables)
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
         ordered_factors = in_order(blocks, bound if change.variables else frozenset())
@@ -116,13 +116,23 @@ def rules_of(
     return rules
 
 
+def evaluation(materializer: Materializer, column: Column, change: Change) -> Rule:
+    """Return the statement that evaluates a column anew."""
+    build = _Builder(materializer, change, 0)
+    term = build.closed(column.body, frozenset(), column.keys, "OLD")
+    names = nice_names([*column.keys, *sorted(variables_of(term))], ())
+    keys = tuple(names.get(key, key) for key in column.keys)
+    return Rule(column, change, keys, 1, (rename(term, names),), tuple(build.reads), ":=")
+
+
 class _Builder:
     """Writes one statement's terms; `reads` are the columns that they read, by token."""
 
-    def __init__(self, materializer: Materializer, change: Change) -> None:
+    def __init__(self, materializer: Materializer, change: Change, order: int | None) -> None:
         self._materializer = materializer
         self._derived = materializer.derived
         self._change = change
+        self._order = order
         self.reads: list[tuple[str, Column]] = []
         self._fresh = 0
 
@@ -181,6 +191,9 @@ class _Builder:
         inner: list[Term] = []
         for part in parts:
             (own if self._stays(part, there, late) else inner).append(part)
+        if self._order is not None:
+            own += [part for part in inner if not isinstance(part, Relation)]
+            return own, [[part] for part in inner if isinstance(part, Relation)], there
         groups: list[list[Term]] = []
         for group in components(inner, there):
             found = (
@@ -296,7 +309,7 @@ class _Builder:
         """Return a sum or an end of a row, over maps."""
         if what.inputs or self._is_row(what, each):
             own = (names[each.variable],) if isinstance(each, Ended) else ()
-            term = self._closed(monomials(rename(each.term, names)), there, own, state)
+            term = self.closed(monomials(rename(each.term, names)), there, own, state)
         else:
             term = self._number_read(what, each, names, state)
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
@@ -311,9 +324,9 @@ class _Builder:
 
     def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
-        return self._read_of(*self._materializer.add_number(what, each, names), state)
+        return self._read_of(*self._materializer.add_number(what, each, names, self._order or None), state)
 
-    def _closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
+    def closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
         parts: list[Term] = []
         for monomial in body:

@@ -198,7 +198,10 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE [STRICT] VIEW name [(columns)] AS query; `text` is the query as written."""
+    """CREATE [STRICT] VIEW name [(columns)] [WITH (order = …)] AS query; `text` is the query as written.
+
+    `order` is "0", "1" or "full" (`cumulus.compiler.Options.order`), "" where nothing is said.
+    """
 
     name: str
     query: Query
@@ -206,6 +209,7 @@ class CreateView:
     columns: tuple[str, ...] = ()
     strict: bool = False
     replace: bool = False
+    order: str = ""
     at: int = -1
 
 

@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.catalog.functions import Signature
-from cumulus.errors import SqlSyntaxError, UnsupportedError, UsageError
+from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError, UsageError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
 from cumulus.sql.ddl import create_table
 from cumulus.sql.dialect import TAKEN, CumulusSql
@@ -158,7 +158,7 @@ def _statement(
         if kind == "TABLE" and isinstance(tree.this, exp.Schema):
             return CreateTable(create_table(source, tree, _clause_of(source, tree, options)), at)
         if kind == "VIEW":
-            return _create_view(source, tree, at in stricts)
+            return _create_view(source, tree, at in stricts, _clause_of(source, tree, options))
         if kind == "TABLE":
             raise UnsupportedError(
                 "CREATE TABLE … AS is not a declaration of a base table",
@@ -194,13 +194,13 @@ def _unparsed(source: Source, tree: exp.Command) -> SqlSyntaxError:
 def _clause_of(
     source: Source, tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]
 ) -> dict[str, tuple[str, int]]:
-    """Return the WITH options of a CREATE TABLE: those that stand in the same statement."""
+    """Return the WITH options of a CREATE TABLE or VIEW: those that stand in the same statement."""
     begin = offset_of(tree)
     end = source.statement_end(begin)
     return next((values for at, values in options.items() if begin < at < end), {})
 
 
-def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
+def _create_view(source: Source, tree: exp.Create, strict: bool, options: dict[str, tuple[str, int]]) -> CreateView:
     at = offset_of(tree)
     target = tree.this
     columns: tuple[str, ...] = ()
@@ -221,12 +221,25 @@ def _create_view(source: Source, tree: exp.Create, strict: bool) -> CreateView:
         columns=columns,
         strict=strict,
         replace=bool(tree.args.get("replace")),
+        order=_order(source, options),
         at=at,
     )
 
 
+def _order(source: Source, options: dict[str, tuple[str, int]]) -> str:
+    """Return the order of materialisation that a view asks for, "" if none."""
+    for name, (value, at) in options.items():
+        if name != "order" or value not in ("0", "1", "full"):
+            raise BindError(
+                f"unknown view option {name} = {value}",
+                hint="The option is order = 0 (evaluate again), 1 (from stored rows) or full.",
+                **source.place(at),
+            )
+    return options["order"][0] if options else ""
+
+
 def _own_clauses(source: Source, tokens: list[Token]) -> tuple[str, dict[int, dict[str, tuple[str, int]]], set[int]]:
-    """Find `WITH (…)` of CREATE TABLE and `STRICT` of CREATE VIEW; return the text with them blanked."""
+    """Find `WITH (…)` of CREATE TABLE and VIEW, and `STRICT`; return the text with them blanked."""
     blanked = list(source.text)
     options: dict[int, dict[str, tuple[str, int]]] = {}
     stricts: set[int] = set()
@@ -249,14 +262,24 @@ def _own_clauses(source: Source, tokens: list[Token]) -> tuple[str, dict[int, di
                 blank(strict.start, strict.end + 1)
                 name = statement[2 + head.index("VIEW")] if len(statement) > 2 + head.index("VIEW") else strict
                 stricts.add(name.start)
-            elif "TABLE" in words[1:3]:
-                found = _with_clause(source, statement)
+            if "TABLE" in words[1:3] or "VIEW" in head:
+                found = _with_clause(source, statement if "TABLE" in words[1:3] else statement[: _as_of(statement)])
                 if found is not None:
                     begin, end, values = found
                     blank(begin, end)
                     options[begin] = values
         statement = []
     return "".join(blanked), options, stricts
+
+
+def _as_of(statement: list[Token]) -> int:
+    """Return where the AS of a CREATE VIEW is, outside all brackets; 0 if there is none."""
+    depth = 0
+    for index, token in enumerate(statement):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.text.upper() == "AS":
+            return index
+    return 0
 
 
 def _with_clause(source: Source, statement: list[Token]) -> tuple[int, int, dict[str, tuple[str, int]]] | None:

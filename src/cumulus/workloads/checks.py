@@ -7,6 +7,7 @@ independent of it. Used by the demo, the benchmarks and the tests of every host.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,8 +67,11 @@ def statements(sql: str) -> list[str]:
     return [statement for statement in found if statement]
 
 
+_VIEW = re.compile(r"CREATE\s+VIEW\s+(\S+)(?:\s+WITH\s*\([^)]*\))?\s+AS\s+", re.IGNORECASE)
+
+
 def views(sql: str) -> dict[str, str]:
-    """Return name → SELECT of every ``CREATE VIEW name AS SELECT …`` in `sql`, in order.
+    """Return name → SELECT of every ``CREATE VIEW name [WITH (…)] AS SELECT …`` in `sql`, in order.
 
     Examples
     --------
@@ -76,9 +80,9 @@ def views(sql: str) -> dict[str, str]:
     """
     found = {}
     for statement in statements(sql):
-        words = statement.split(None, 4)
-        if [word.upper() for word in words[:2]] == ["CREATE", "VIEW"] and words[3].upper() == "AS":
-            found[words[2]] = words[4]
+        view = _VIEW.match(statement)
+        if view:
+            found[view[1]] = statement[view.end() :]
     return found
 
 
