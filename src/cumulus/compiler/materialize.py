@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
-from cumulus.algebra.terms import Term, sum_of
+from cumulus.algebra.terms import Compare, Term, sum_of
 from cumulus.algebra.typing import number_type
 from cumulus.calculus.delta import AFTER, Change, aggregate, delta
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
@@ -87,6 +87,7 @@ class Materializer:
             A name for the column.
         """
         wanted = ordered(keys)
+        body = [Monomial(m.coefficient, self._once(m.factors)) for m in body]
         identity, skeleton, listed, body = self._form(wanted, body)
         found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
@@ -115,6 +116,14 @@ class Materializer:
             plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
+
+    def _once(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
+        return tuple(
+            factor
+            for place, factor in enumerate(factors)
+            if factor not in factors[:place] or not (isinstance(factor, Compare) or self.derived.of(factor))
+        )
 
     def add_number(
         self, what: Derived, each: Summed | Ended, names: Mapping[str, str], order: int | None

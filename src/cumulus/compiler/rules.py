@@ -178,8 +178,10 @@ class _Builder:
 
     @staticmethod
     def _used(part: Term, parts: list[Term], wanted: Names) -> Names:
-        """Return the variables that matter besides a part itself."""
-        return wanted.union(*(variables_of(other) for other in parts if other is not part))
+        """Return the variables that matter besides a part itself, which may stand there twice."""
+        others = list(parts)
+        others.remove(part)
+        return wanted.union(*(variables_of(other) for other in others))
 
     def _apart(
         self, parts: list[Term], bound: Names, loose: Names = frozenset()
