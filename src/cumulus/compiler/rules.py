@@ -71,7 +71,7 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
                         continue
                     keys, given, columns = what.split(Relation(name, variables))
                     found |= keys - loose
-                    if keys <= found:
+                    if keys | given <= found:
                         found |= columns
                 case Lift(variable, inner) if variables_of(inner) <= found:
                     found.add(variable)
@@ -320,9 +320,10 @@ class _Builder:
         """Whether a number is read off rows of other derived relations whose keys are its own, and needs no map."""
         atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
         rows = [(self._derived.of(atom), atom) for atom in atoms if isinstance(atom, Relation)]
-        return bool(rows) and all(
-            row is not None and not row.inputs and row.split(atom)[0] <= set(what.keys) for row, atom in rows
-        )
+        if not rows or any(row is None or row.inputs for row, _ in rows):
+            return False
+        keys = frozenset[str]().union(*(row.split(atom)[0] for row, atom in rows if row is not None))
+        return keys == set(what.keys)
 
     def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""

@@ -113,8 +113,9 @@ def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...])
     if total is ZERO:
         # What is never there must not swallow the tables that it stands with.
         within, factors = given[0]
-        lifts = [factor for factor in factors if isinstance(factor, Lift)]
-        return product_of([*within.branch.atoms, *lifts, Compare("=", TRUE, FALSE)])
+        never: list[Term] = [*(factor for factor in factors if isinstance(factor, Lift)), Compare("=", TRUE, FALSE)]
+        found = within.product(never, keys)
+        return product_of([*within.branch.atoms, *never]) if found is ZERO else found
     return total
 
 
@@ -162,13 +163,18 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
             name = leader[name]
         return name
 
+    def mergeable(left: str, right: str) -> bool:
+        ends = {find(left), find(right)}
+        members = {left, right, *ends, *(name for name in leader if find(name) in ends)}
+        return _mergeable(members, variables, outs)
+
     rest: list[Scalar] = []
     lifted: set[str] = set()
     for scalar in where:
         match scalar:
             case Apply("eq", (Var(left), Var(right))) if left == right:
                 rest.append(Apply("not", (Apply("is_null", (Var(left),)),)))
-            case Apply("eq", (Var(left), Var(right))) if _mergeable(left, right, variables, outs):
+            case Apply("eq", (Var(left), Var(right))) if mergeable(left, right):
                 first, second = find(left), find(right)
                 if first == second:
                     continue
@@ -221,10 +227,12 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     return [substitute(scalar, values) for scalar in rest]
 
 
-def _mergeable(left: str, right: str, variables: Mapping[str, Typed], outs: set[str]) -> bool:
-    if left in outs or right in outs:
-        return variables[left].type == variables[right].type
-    return _alike(variables[left].type, variables[right].type)
+def _mergeable(names: set[str], variables: Mapping[str, Typed], outs: set[str]) -> bool:
+    """Whether one variable can stand for all of `names`; what a look-up gives is never cast."""
+    types = [variables[name].type for name in sorted(names)]
+    if not names.isdisjoint(outs):
+        return len(set(types)) == 1
+    return all(_alike(types[0], found) for found in types)
 
 
 def _alike(left: SqlType, right: SqlType) -> bool:
