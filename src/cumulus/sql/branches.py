@@ -206,6 +206,12 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
             case _:
                 rest.append(scalar)
     names = {name: find(name) for name in variables if find(name) != name}
+    values = _merged(branch, names, variables)
+    return [substitute(scalar, values) for scalar in rest]
+
+
+def _merged(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Typed]) -> dict[str, Scalar]:
+    """Put the first of equal columns in the place of the others in a branch; return what each of them is now."""
     for kept in dict.fromkeys(names.values()):
         members = [kept, *(name for name, target in names.items() if target == kept)]
         if all(variables[name].nullable for name in members):
@@ -224,7 +230,7 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
         ]
         branch.copies = [names.get(name, name) for name in branch.copies]
         branch.guards = [rename(guard, names) for guard in branch.guards]
-    return [substitute(scalar, values) for scalar in rest]
+    return values
 
 
 def _mergeable(names: set[str], variables: Mapping[str, Typed], outs: set[str]) -> bool:
