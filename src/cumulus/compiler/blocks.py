@@ -55,19 +55,30 @@ def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
     there = set(bound)
     result: list[Term] = []
 
+    def binds(block: Block) -> bool:
+        """Whether a block that is not ready says by its wider form what something else would have to loop over."""
+        return block.wider is not None and any(name not in there for f in block.wider for name in outputs(f))
+
     def rank(block: Block) -> tuple[bool, int, int]:
         free = sum(len(set(variables_of(f)) - there) for f in block.factors) if block.rank == 5 else 0
         # A look-up in a map goes with the conditions.
-        return not block.needs <= there, 1 if block.rank == 5 and not free else block.rank, free
+        return (
+            not block.needs <= there and not binds(block),
+            1 if block.rank == 5 and not free else block.rank,
+            free,
+        )
 
     while waiting:
         chosen = min(waiting, key=rank)
-        factors = chosen.factors
-        if not chosen.needs <= there:
+        if not chosen.needs <= there and not binds(chosen):
             # What a change depends on may be a matter of the row that it leads to.
             chosen = next((block for block in waiting if block.wider is not None), chosen)
-            factors = chosen.factors if chosen.wider is None else chosen.wider
         waiting.remove(chosen)
+        factors = chosen.factors
+        if not chosen.needs <= there and chosen.wider is not None:
+            factors = chosen.wider
+            rest = tuple(factor for factor in chosen.factors if factor not in factors)
+            waiting += [Block(rest, chosen.needs, 0)] if rest else []
         result += factors
         there.update(name for factor in factors for name in outputs(factor))
     return result
