@@ -84,6 +84,56 @@ def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
     return result
 
 
+def ranged(factors: list[Term], bound: Names, wanted: Names) -> list[Term]:
+    """Read a range of a key where all that is asked of it is that it lies between two ends.
+
+    Parameters
+    ----------
+    bound, wanted
+        Variables that have a value outside, and those that are asked for.
+
+    Examples
+    --------
+    >>> read = MapRead("m", "n", (Var("a"), Var("x")))
+    >>> [str(factor) for factor in ranged([read, Compare("<", Var("y"), Var("x"))], frozenset("y"), frozenset("a"))]
+    ['m[a, > y].n']
+    """
+    for index, read in enumerate(factors):
+        if not isinstance(read, MapRead) or read.state == "CHANGED" or any(isinstance(key, Range) for key in read.keys):
+            continue
+        for place, key in enumerate(read.keys):
+            if not isinstance(key, Var) or key.name in bound | wanted or read.keys.count(key) > 1:
+                continue
+            there = bound.union(*(outputs(factor) for factor in factors[:index]))
+            others = [factor for factor in factors if factor is not read and key.name in variables_of(factor)]
+            found = _range_of(key, others, there)
+            if found is not None:
+                keys = (*read.keys[:place], found, *read.keys[place + 1 :])
+                new = MapRead(read.map, read.column, keys, read.state)
+                return ranged([new if f is read else f for f in factors if f not in others], bound, wanted)
+    return factors
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _range_of(key: Var, conditions: list[Term], there: Names) -> Range | None:
+    """Return the range that conditions on a key say, None if they say something else or its ends are not `there`."""
+    ends: dict[str, tuple[Term, bool]] = {}
+    for condition in conditions:
+        if not isinstance(condition, Compare) or condition.op not in _MIRRORED:
+            return None
+        op, other = condition.op, condition.right
+        if condition.left is not key:
+            op, other = _MIRRORED[op], condition.left
+            if condition.right is not key:
+                return None
+        if not variables_of(other) <= there or op[0] in ends:
+            return None
+        ends[op[0]] = other, "=" in op
+    return Range(ends.get(">"), ends.get("<")) if ends else None
+
+
 def certain(factors: list[Term]) -> list[Term]:
     """Leave conditions out of sums that stand behind the same conditions."""
     tests: set[Term] = set()

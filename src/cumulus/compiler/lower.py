@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.algebra.terms import MapRead, Relation, Term, number, product_of, rebuild
+from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Relation, Term, Var, number, product_of, rebuild
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
@@ -19,6 +20,7 @@ from cumulus.compiler.options import Options
 from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.start import initial_entries
+from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
 
@@ -62,6 +64,8 @@ def lower(
                 assert ordered is not None, "a derived relation depends on simpler ones only"
                 last = (statement for statement in statements if statement.op == ":=")
                 triggers.append(Trigger(on, table.name, mine[0].change.variables, (*chain(*ordered), *last)))
+    axes = _axes(triggers, views)
+    maps = tuple(replace(each, ordered=_order(each, axes.get(each.name, set()))) for each in maps)
     return Program(
         relations=tuple(tables.values()),
         maps=maps,
@@ -69,6 +73,28 @@ def lower(
         triggers=tuple(triggers),
         kept=tuple((name, group.name) for name, group in kept.items()),
     )
+
+
+def _axes(triggers: Iterable[Trigger], views: Iterable[ViewDef]) -> dict[str, set[int]]:
+    """Return for each map the places of the keys along which ranges and ends are read."""
+    found: dict[str, set[int]] = {}
+    terms = [statement.term for trigger in triggers for statement in trigger.statements]
+    for node in (node for term in [*terms, *(e for view in views for e in view.expressions)] for node in nodes(term)):
+        match node:
+            case MapRead(name, _, keys):
+                found.setdefault(name, set()).update(at for at, key in enumerate(keys) if isinstance(key, Range))
+            case MapEnd(_, name, ends):
+                found.setdefault(name, set()).add(ends.index(None))
+            case End(_, variable, MapRead(name, _, keys)):
+                found.setdefault(name, set()).update(at for at, key in enumerate(keys) if key is Var(variable))
+            case _:
+                pass
+    return found
+
+
+def _order(each: MapDef, axes: set[int]) -> str:
+    """Return the key in whose order a map is read, "" if there is none or more than one."""
+    return each.keys[next(iter(axes))].name if len(axes) == 1 else ""
 
 
 def name_columns(group: Group) -> None:

@@ -31,7 +31,7 @@ from cumulus.algebra.terms import (
 from cumulus.calculus.delta import AFTER, Change, aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
-from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated
+from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated, ranged
 from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
 from cumulus.compiler.places import (
     asked_of,
@@ -335,7 +335,8 @@ class _Builder:
         for monomial in body:
             for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group), state):
                 factors, _ = inlined(in_order(blocks, bound), (), bound, frozenset(group))
-                part = product_of([number(monomial.coefficient * sign), *certain(factors)])
+                factors = ranged(certain(factors), bound, frozenset(group))
+                part = product_of([number(monomial.coefficient * sign), *factors])
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))
         return sum_of(parts)
 
