@@ -70,7 +70,7 @@ class Sums:
     sums: list[Summed] = field(default_factory=list)
     ends: list[Ended] = field(default_factory=list)
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
-    _values: dict[str, tuple[str, Derived]] = field(default_factory=dict)
+    _values: dict[tuple[object, ...], tuple[str, Derived]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.standing:
@@ -217,18 +217,16 @@ class Sums:
         """Add up over the different values of the group, which are a derived relation."""
         found = scalar_type(arg, self.scope.variables)
         identity = ("distinct", arg, aggregate.where)
-        name = self._known.get(identity)
-        if name is None:
+        if identity not in self._values:
             value, bind = self._value(arg, Typed(found, False))
             body = self.rows(lambda w: product_of([present(w), bind(w)]))
             count = self._named("n", Typed(BIGINT, False))
-            self._known[identity] = name = value
             rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
             there = Compare(">", Var(count), number(0))
-            self._values[name] = (value, derive(rows, (), there, lookup=False))
-        x, values = self._values[name]
+            self._values[identity] = (value, derive(rows, (), there, lookup=False))
+        x, values = self._values[identity]
         atom = Relation(values.name, values.parameters)
-        each = self._added("d", BIGINT, ("d", name), lambda: atom)
+        each = self._added("d", BIGINT, ("d", *identity), lambda: atom)
         if aggregate.kind == "count":
             return each
 
@@ -236,11 +234,11 @@ class Sums:
             return product_of([atom, summand(Var(x), self.scope.variables)])
 
         if found.is_float:
-            plain = self._added("s", DOUBLE, ("s", name), values_of)
-            odd = self._added("odd", HUGEINT, ("odd", name), lambda: product_of([atom, special(Var(x))]))
+            plain = self._added("s", DOUBLE, ("s", *identity), values_of)
+            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, special(Var(x))]))
             total: Scalar = Apply("float_sum", (plain, odd))
         else:
-            total = self._added("s", _kept(aggregate, found), ("s", name), values_of)
+            total = self._added("s", _kept(aggregate, found), ("s", *identity), values_of)
         if aggregate.kind == "avg":
             total = Apply("div", (total, each))
         return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
