@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cumulus.algebra.scope import relations_of
@@ -11,15 +9,8 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.m3.layout import choose_layout
 from support.differential import run
+from support.whole_language import SCHEMA, VIEWS
 
-SCHEMA = """
-CREATE TABLE r (a INT, b INT, c INT NOT NULL);
-CREATE TABLE s (a INT, d INT);
-CREATE TABLE t (d INT NOT NULL, e DOUBLE, f VARCHAR);
-"""
-VIEWS = [
-    view for view in Path(__file__).with_name("views.sql").read_text(encoding="utf-8").split(";\n") if view.strip()
-]
 JOIN = "SELECT s.d, t.f, SUM(c) AS x FROM r, s, t WHERE r.a = s.a AND s.d = t.d GROUP BY s.d, t.f"
 EVENTS = [
     (1, "r", (1, 2, 3)),
@@ -37,7 +28,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("place", range(len(VIEWS)))
 def test_a_view_is_exact_in_every_order(place: int) -> None:
-    run(f"CREATE VIEW v AS {VIEWS[place].strip()}", EVENTS, schema=SCHEMA, order=place % 2, batch=place // 2 % 2 * 3)
+    run(f"CREATE VIEW v AS {VIEWS[place]}", EVENTS, schema=SCHEMA, order=place % 2, batch=place // 2 % 2 * 3)
 
 
 def tables_of_maps(order: str) -> set[int]:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 from support.differential import run
-
-SCHEMA = """
-CREATE TABLE r (a INT, b INT, c INT NOT NULL);
-CREATE TABLE s (a INT, d INT);
-CREATE TABLE t (d INT NOT NULL, e DOUBLE, f VARCHAR);
-"""
-VIEWS = [
-    view.strip()
-    for view in Path(__file__).with_name("views.sql").read_text(encoding="utf-8").split(";\n")
-    if view.strip()
-]
+from support.whole_language import SCHEMA, VIEWS
 
 
 def stream(seed: int, length: int) -> list[tuple[int, str, tuple[object, ...]]]:

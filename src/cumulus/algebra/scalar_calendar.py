@@ -138,7 +138,7 @@ def micros_since_epoch(point: dt.date) -> int:
 # --- truncation -----------------------------------------------------------------------------------------------------
 
 _MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "quarter": 3, "month": 1}
-_MICROS = {
+CLOCK_UNITS = {
     "hour": 3600 * MICROS_PER_SECOND,
     "minute": 60 * MICROS_PER_SECOND,
     "second": MICROS_PER_SECOND,
@@ -146,6 +146,7 @@ _MICROS = {
     "millisecond": 1000,
     "microsecond": 1,
 }
+"""Microseconds of the parts of a day."""
 _DAYS = ("day", "dayofweek", "isodow", "dayofyear", "julian")
 _YEARS = {"millennium": 1000, "century": 100, "decade": 10, "year": 1}
 
@@ -156,9 +157,9 @@ def date_trunc(part: str, value: Any) -> Any:
     if type(value) is Interval:
         return _trunc_span(name, part, value)
     point = moment(value)
-    if name in _MICROS:
+    if name in CLOCK_UNITS:
         time = point - dt.datetime(point.year, point.month, point.day)
-        return point - dt.timedelta(microseconds=time // MICROSECOND % _MICROS[name])
+        return point - dt.timedelta(microseconds=time // MICROSECOND % CLOCK_UNITS[name])
     day = dt.datetime(point.year, point.month, point.day)
     if name in _DAYS:
         return day
@@ -186,8 +187,8 @@ def _trunc_span(name: str, part: str, span: Interval) -> Interval:
         return Interval(months, days - _rest(days, 7), 0)
     if name in _DAYS:
         return Interval(months, days, 0)
-    if name in _MICROS:
-        return Interval(months, days, micros - _rest(micros, _MICROS[name]))
+    if name in CLOCK_UNITS:
+        return Interval(months, days, micros - _rest(micros, CLOCK_UNITS[name]))
     raise failure("date_trunc", (part, span), f"an interval has no {name}")
 
 
@@ -208,8 +209,8 @@ def date_diff(part: str, start: Any, end: Any) -> int:
         return whole_quotient(end.toordinal() - start.toordinal(), 7)
     if name == "isoyear":
         return _iso_year(end) - _iso_year(start)
-    if name in _MICROS:
-        return micros_since_epoch(end) // _MICROS[name] - micros_since_epoch(start) // _MICROS[name]
+    if name in CLOCK_UNITS:
+        return micros_since_epoch(end) // CLOCK_UNITS[name] - micros_since_epoch(start) // CLOCK_UNITS[name]
     raise failure("date_diff", (part, start, end), f"does not count {name}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cumulus.algebra.function import INTEGERS, NUMBERS, POINTS, TEXT, TIMES, Function, Types, all_as, failure, takes
-from cumulus.algebra.scalar_calendar import DAY_NAMES, MONTH_NAMES, micros_since_epoch, part_named
+from cumulus.algebra.scalar_calendar import CLOCK_UNITS, DAY_NAMES, MONTH_NAMES, micros_since_epoch, part_named
 from cumulus.algebra.scalar_time import (
     EPOCH,
     MICROS_PER_DAY,
@@ -119,12 +119,7 @@ _UNITS = {
     "week": 7 * MICROS_PER_DAY,
     "yearweek": 7 * MICROS_PER_DAY,
     **dict.fromkeys(("day", "dayofweek", "isodow", "dayofyear", "julian"), MICROS_PER_DAY),
-    "hour": 3600 * MICROS_PER_SECOND,
-    "minute": 60 * MICROS_PER_SECOND,
-    "second": MICROS_PER_SECOND,
-    "epoch": MICROS_PER_SECOND,
-    "millisecond": 1000,
-    "microsecond": 1,
+    **CLOCK_UNITS,
 }
 
 

@@ -38,8 +38,9 @@ class _Interned(type):
     if not TYPE_CHECKING:
 
         def __call__(cls, *parts: Any) -> Any:
-            if cls is MapRead and len(parts) == 3:
-                parts = (*parts, "OLD")
+            if len(parts) < len(cls.__match_args__):
+                fields = cls.__dataclass_fields__
+                parts = (*parts, *(fields[name].default for name in cls.__match_args__[len(parts) :]))
             key = (cls, *parts) if cls is not Const else (cls, type(parts[0]), repr(parts[0]), *parts[1:])
             node = _NODES.get(key)
             if node is None:

@@ -80,6 +80,11 @@ class Derived:
         """What a row is made of."""
         return (*self.sums, *self.ends)
 
+    def numbers_in(self, scalars: Iterable[Scalar]) -> list[Summed | Ended]:
+        """Return the numbers that the row's condition or one of some scalars mentions."""
+        mentioned = variables_of(self.where).union(*(variables_of(scalar) for scalar in scalars))
+        return [each for each in self.numbers if each.name in mentioned]
+
     @property
     def bodies(self) -> tuple[Term, ...]:
         """The terms that are added up or searched."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cumulus.algebra.scope import inputs, ordered, outputs, rename, variables_of
-from cumulus.algebra.terms import End, Lift, Product, Relation, Term, number, product_of, sum_of
+from cumulus.algebra.scope import inputs, ordered, outputs, rename
+from cumulus.algebra.terms import End, Lift, Relation, Term, factors_of, number, product_of, sum_of
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
@@ -36,10 +36,9 @@ class Spelled:
 
 def written(what: Derived) -> list[Summed | Ended]:
     """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
-    mentioned = variables_of(what.where).union(*(variables_of(scalar) for _, scalar in what.columns))
-    return [
-        each for place, each in enumerate(what.numbers) if each.name in mentioned or (place == 0 and not what.is_lookup)
-    ]
+    found = what.numbers_in(scalar for _, scalar in what.columns)
+    count = what.numbers[0]
+    return found if what.is_lookup or count in found else [count, *found]
 
 
 def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
@@ -64,6 +63,12 @@ def needs(factor: Term, derived: Registry) -> frozenset[str]:
     return keys | given if what.is_lookup else given
 
 
+def inside(what: Derived, atom: Relation, derived: Registry, number_: int) -> dict[str, str]:
+    """Return what the variables of a relation are called where its atom is looked into for the `number_`-th time."""
+    fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{number_}" for name in derived.locals_of(what)}
+    return fresh | dict(zip(what.parameters, atom.variables, strict=True))
+
+
 class _Closing:
     def __init__(self, derived: Registry) -> None:
         self._derived = derived
@@ -84,8 +89,7 @@ class _Closing:
 
     def _row(self, what: Derived, atom: Relation, bound: frozenset[str]) -> list[Term]:
         self._fresh += 1
-        fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._fresh}" for name in self._derived.locals_of(what)}
-        names = fresh | dict(zip(what.parameters, atom.variables, strict=True))
+        names = inside(what, atom, self._derived, self._fresh)
         factors: list[Term] = []
         keys = ordered(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
@@ -94,7 +98,7 @@ class _Closing:
             near = bound if each is what.numbers[0] else there
             factors.append(Lift(names[each.name], self._number(each, names, keys, near)))
         where = rename(what.where, names)
-        factors += where.parts if isinstance(where, Product) else (where,)
+        factors += factors_of(where)
         return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
 
     def _number(

@@ -156,7 +156,7 @@ class Costs:
 
     def needed(self, view: ViewDef) -> frozenset[str]:
         """Return the maps that a view depends on: those that it shows, and all that these are kept with."""
-        waiting = [*view.maps, *(name for scalar in scalars_of(view) for name in maps_of(scalar))]
+        waiting = [*view.reads]
         found: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -222,13 +222,6 @@ def worst_costs(program: Program) -> dict[str, dict[str, Worst]]:
                 mine[name] = Worst(found.cost, found)
         result[view.name] = {name: worst for name, worst in mine.items() if worst.cause is not None}
     return result
-
-
-def scalars_of(view: ViewDef) -> Iterator[Term]:
-    """Yield the expressions of a view."""
-    yield from view.select
-    yield from (scalar for scalar in (view.where, view.repeat) if scalar is not None)
-    yield from (item.expression for item in view.order_by)
 
 
 class _Walk:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import AggSum, MapEnd, MapRead, Product, Term, rebuild
+from cumulus.algebra.terms import AggSum, MapEnd, MapRead, Term, factors_of, rebuild
 from cumulus.calculus.polynomial import monomials
-from cumulus.compiler.cost import scalars_of
 from cumulus.compiler.share import canonical
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, Program, Statement, Trigger, ViewDef
@@ -264,7 +263,7 @@ class _Forms:
         term = rename(self._read(statement.term), events)
         order = self._orders.get(statement.map, tuple(range(len(statement.keys))))
         keys = [events.get(statement.keys[place], statement.keys[place]) for place in order]
-        factors = term.parts if isinstance(term, Product) else (term,)
+        factors = factors_of(term)
         named = {name: f"key {place}" for place, name in enumerate(keys) if name not in events.values()}
         numbered = canonical(named.values(), [rename(factor, named) for factor in factors])
         column = statement.column or next(iter(self.columns.get(statement.map, {"": ""})))
@@ -281,7 +280,7 @@ class _Forms:
                 names[f"{name}.{value.name}"] = names[value.name] = self.columns[name][value.name]
             order = self._orders[name]
             names |= {definition.keys[place].name: f"key {at}" for at, place in enumerate(order)}
-        scalars = [str(rename(self._read(scalar), names)) for scalar in scalars_of(view)]
+        scalars = [str(rename(self._read(scalar), names)) for scalar in view.expressions]
         directions = [(item.descending, item.nulls_first) for item in view.order_by]
         columns = [f"{column.name} {column.type} {column.not_null}" for column in view.columns]
         shape = (view.where is None, view.repeat is None, view.limit, view.offset)

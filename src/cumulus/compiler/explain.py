@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Lift, MapEnd, MapRead, Var
-from cumulus.compiler.cost import CostClass, Costs, Read, StatementCost, scalars_of
+from cumulus.compiler.cost import CostClass, Costs, Read, StatementCost
 from cumulus.compiler.memory import Size, Statistics, size_of
 from cumulus.errors import UnknownNameError
 from cumulus.m3.infer import nodes
@@ -298,7 +298,7 @@ def _places_of_keys(program: Program, view: ViewDef) -> dict[str, tuple[int, ...
     """
     keys = [key.name for key in program.map(view.maps[0]).keys]
     found: dict[str, tuple[int, ...] | None] = dict.fromkeys(view.maps, tuple(range(len(keys))))
-    for scalar in scalars_of(view):
+    for scalar in view.expressions:
         for node in nodes(scalar):
             if isinstance(node, (MapRead, MapEnd)) and node.map not in view.maps:
                 names = [key.name if isinstance(key, Var) else "" for key in node.keys]

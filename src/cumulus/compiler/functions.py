@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, children, rebuild
+from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, rebuild
 from cumulus.catalog.functions import Signature
-from cumulus.m3.program import OrderItem, Program, Statement, ViewDef
+from cumulus.m3.infer import nodes
+from cumulus.m3.program import Program, Statement
 
 
 def declare_functions(program: Program, functions: Sequence[Signature]) -> Program:
@@ -39,7 +40,7 @@ def declare_functions(program: Program, functions: Sequence[Signature]) -> Progr
         return found
 
     maps = tuple(replace(each, definitions=tuple(changed(term) for term in each.definitions)) for each in program.maps)
-    views = tuple(_view(view, changed) for view in program.views)
+    views = tuple(view.rewritten(changed) for view in program.views)
     triggers = tuple(
         replace(trigger, statements=tuple(_statement(each, changed) for each in trigger.statements))
         for trigger in program.triggers
@@ -48,21 +49,9 @@ def declare_functions(program: Program, functions: Sequence[Signature]) -> Progr
     return replace(program, maps=maps, views=views, triggers=triggers, functions=used)
 
 
-def _calls(term: Any, names: Iterable[str]) -> bool:
-    if isinstance(term, Apply) and term.function in names:
-        return True
-    return any(_calls(child, names) for child in children(term))
+def _calls(term: Term, names: Collection[str]) -> bool:
+    return any(isinstance(node, Apply) and node.function in names for node in nodes(term))
 
 
 def _statement(statement: Statement, change: Callable[[Term], Term]) -> Statement:
     return replace(statement, term=change(statement.term))
-
-
-def _view(view: ViewDef, change: Callable[[Term], Term]) -> ViewDef:
-    return replace(
-        view,
-        select=tuple(change(item) for item in view.select),
-        where=None if view.where is None else change(view.where),
-        repeat=None if view.repeat is None else change(view.repeat),
-        order_by=tuple(OrderItem(change(item.expression), item.descending, item.nulls_first) for item in view.order_by),
-    )

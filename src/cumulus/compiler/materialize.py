@@ -55,6 +55,7 @@ class Materializer:
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
         self._numbers: dict[tuple[str, str, int | None], tuple[Column, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[Group, tuple[str, ...]]] = {}
+        self._changes: dict[str, list[Change]] = {}
         self._todo: list[Column] = []
         self._rows = 0
 
@@ -199,13 +200,15 @@ class Materializer:
             column = self._todo.pop(0)
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
-                for change in self._changes(relation):
+                if relation not in self._changes:
+                    self._changes[relation] = self._changes_of(relation)
+                for change in self._changes[relation]:
                     if column.order == 0:
                         self.rules.append(evaluation(self, column, change))
                     else:
                         self._derive(column, change)
 
-    def _changes(self, relation: str) -> list[Change]:
+    def _changes_of(self, relation: str) -> list[Change]:
         """Return the changes of a base table that maps must follow."""
         table, derived = self.tables[relation], self.derived.touched(relation)
         signs = (+1,) if table.static else (+1, -1)

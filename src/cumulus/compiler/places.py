@@ -17,9 +17,7 @@ from cumulus.compiler.share import is_value
 def asked_of(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
     """Return the numbers on which a row depends, of whose columns some variables are used."""
     outer = dict(zip(what.parameters, atom.variables, strict=True))
-    scalars = (scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))
-    mentioned = variables_of(what.where).union(*(variables_of(scalar) for scalar in scalars))
-    return [each for each in what.numbers if each.name in mentioned]
+    return what.numbers_in(scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))
 
 
 def is_asked(column: str, atom: Relation, used: Names) -> bool:

@@ -20,10 +20,10 @@ from cumulus.algebra.terms import (
     Exists,
     Lift,
     MapRead,
-    Product,
     Relation,
     Term,
     Var,
+    factors_of,
     number,
     product_of,
     sum_of,
@@ -32,7 +32,8 @@ from cumulus.calculus.delta import AFTER, Change, aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
 from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated, ranged
-from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
+from cumulus.compiler.closed import inside
+from cumulus.compiler.columns import Column, Rule, nice_names
 from cumulus.compiler.places import (
     asked_of,
     bound_place,
@@ -64,21 +65,16 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
         before = len(found)
         for factor in rest:
             match factor:
-                case Batch(name, variables):
-                    what = derived.get(name)
-                    if what is None:
-                        found |= set(variables)
-                        continue
+                case Batch(name, variables) if derived.get(name) is None:
+                    found |= set(variables)
+                case Batch(name, variables) | Relation(name, variables) if (what := derived.get(name)) is not None:
                     keys, given, columns = what.split(Relation(name, variables))
-                    found |= keys - loose
+                    if isinstance(factor, Batch):
+                        found |= keys - loose
                     if keys | given <= found:
                         found |= columns
                 case Lift(variable, inner) if variables_of(inner) <= found:
                     found.add(variable)
-                case Relation() if (what := derived.of(factor)) is not None:
-                    keys, given, columns = what.split(factor)
-                    if keys | given <= found:
-                        found |= columns
                 case _:
                     pass
         if len(found) == before:
@@ -233,10 +229,10 @@ class _Builder:
 
     def _components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:
         """Return the reads of components, each with what the statement or another component needs of it as keys."""
-        inside = [frozenset[str]().union(*(variables_of(factor) for factor in group)) for group in groups]
+        every = [frozenset[str]().union(*(variables_of(factor) for factor in group)) for group in groups]
         reads = []
         for index, group in enumerate(groups):
-            wanted = outside.union(*(names for place, names in enumerate(inside) if place != index))
+            wanted = outside.union(*(names for place, names in enumerate(every) if place != index))
             needed = [name for factor in group for name in outputs(factor) if name in wanted]
             reads.append(self._read(needed, [Monomial(1, tuple(group))], state))
         return reads
@@ -289,7 +285,7 @@ class _Builder:
         there = bound | set(keys) | {names[name] for name in what.inputs}
         factors: list[Term] = [Lift(names[each.name], self._number(what, each, names, there, state)) for each in asked]
         where = rename(what.where, names)
-        factors += where.parts if isinstance(where, Product) else () if isinstance(where, Const) else (where,)
+        factors += () if isinstance(where, Const) else factors_of(where)
         factors += [
             Lift(outer, rename(scalar, names))
             for _, outer, scalar in columns
@@ -343,8 +339,7 @@ class _Builder:
     def _renamed(self, what: Derived, atom: Relation) -> dict[str, str]:
         """Return new names for everything inside a derived relation."""
         self._fresh += 1
-        names = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._fresh}" for name in self._derived.locals_of(what)}
-        return names | dict(zip(what.parameters, atom.variables, strict=True))
+        return inside(what, atom, self._derived, self._fresh)
 
     def _candidates(self, what: Derived, atom: Relation, state: str) -> tuple[Block, ...]:
         """Return a loop over all keys that a relation with inputs may have: maps have no inputs, which filter later."""

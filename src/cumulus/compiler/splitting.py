@@ -14,10 +14,9 @@ from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import Compare, Relation, Term
 from cumulus.calculus.polynomial import components
 from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.blocks import Names
 from cumulus.compiler.determined import closure, dependencies
 from cumulus.compiler.share import is_value
-
-Names = frozenset[str]
 
 
 @dataclass(slots=True)

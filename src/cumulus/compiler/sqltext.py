@@ -16,6 +16,7 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
+    factors_of,
 )
 from cumulus.calculus.derived import Derived, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
@@ -264,7 +265,7 @@ def _row_sql(what: Derived, atom: Relation, bound: Mapping[str, str], context: _
     parts = _Parts(Monomial(1, ()), replace(context, outer=names | inputs))
     shown = [f"{parts.bound[name]} AS {_quoted(name)}" for name in (*what.keys, *what.inputs)]
     shown += [f"{parts.scalar(scalar)} AS {_quoted(name)}" for name, scalar in what.columns]
-    tests = what.where.parts if isinstance(what.where, Product) else (what.where,)
+    tests = factors_of(what.where)
     told = [parts.comparison(test.op, test.left, test.right) for test in tests if isinstance(test, Compare)]
     where = f" WHERE {' AND '.join(told)}" if told else ""
     lateral = "LATERAL " if what.is_lookup or inputs else ""

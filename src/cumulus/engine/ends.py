@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from cumulus.algebra.scalar_code import Code
 from cumulus.algebra.scope import outputs, scalar_inputs
-from cumulus.algebra.terms import ZERO, End, Lift, MapEnd, MapRead, Product, Range, Term, Var, product_of
+from cumulus.algebra.terms import ZERO, End, Lift, MapEnd, MapRead, Range, Term, Var, factors_of, product_of
 from cumulus.engine.sources import Source, map_source, read_source
 from cumulus.errors import ValidationError
 
@@ -52,7 +52,7 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
 
 def _without_marks(term: Term, env: Env) -> Term:
     """Take away the lifts of bound variables from themselves (`cumulus.engine.hidden`)."""
-    parts = term.parts if isinstance(term, Product) else (term,)
+    parts = factors_of(term)
     return product_of(
         part
         for part in parts

@@ -91,11 +91,15 @@ def _column_names(definition: MapDef) -> list[str]:
 
 
 def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-    if sql_type is not None:
-        try:
-            return array_of(values, sql_type), None
-        except (pa.ArrowException, OverflowError):
-            pass  # a computed key beyond its type: kept as text, exactly
+    if sql_type is None:
+        return _text(values)
+    try:
+        return array_of(values, sql_type), None
+    except (pa.ArrowException, OverflowError):
+        return _text(values)  # a computed key beyond its type: kept as text, exactly
+
+
+def _text(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes]]:
     return pa.array([to_text(value) for value in values], pa.string()), _TEXT
 
 
@@ -107,7 +111,7 @@ def _numbers(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes] | None
     scale = max(max(-_exponent(value), 0) for value in decimals)
     digits = max(max(value.adjusted() + 1, 1) for value in decimals) + scale
     if digits > _MOST_DIGITS:
-        return pa.array([to_text(value) for value in values], pa.string()), _TEXT
+        return _text(values)
     kind = pa.decimal128(38, scale) if digits <= 38 and scale <= 38 else pa.decimal256(_MOST_DIGITS, scale)
     return pa.array(decimals, kind), None
 

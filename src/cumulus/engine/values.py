@@ -34,6 +34,7 @@ from cumulus.algebra.terms import (
     Sum,
     Term,
     Var,
+    factors_of,
 )
 from cumulus.catalog.schema import Column
 from cumulus.engine.attempts import assigned, can_fail, holding, summand
@@ -141,7 +142,7 @@ class TermCoder:
         """
         flat: list[Term] = []
         for factor in factors:
-            flat.extend(factor.parts if isinstance(factor, Product) else (factor,))
+            flat.extend(factors_of(factor))
         self._next(list(enumerate(flat)), env, [], then)
 
     # --- order of factors -------------------------------------------------------------------------------------------

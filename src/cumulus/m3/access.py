@@ -21,6 +21,7 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     children,
+    factors_of,
 )
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -161,7 +162,7 @@ def _broken_rule(statement: Statement, events: frozenset[str]) -> str:
         return "it has a condition"
     if ahead_of(statement.term):
         return f"it reads {sorted(ahead_of(statement.term))[0]} as NEW or CHANGED"
-    factors = statement.term.parts if isinstance(statement.term, Product) else (statement.term,)
+    factors = factors_of(statement.term)
     used: dict[str, int] = {}
     for factor in factors:
         if isinstance(factor, MapRead):

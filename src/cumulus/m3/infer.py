@@ -28,7 +28,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
-from cumulus.m3.program import MapDef, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import MapDef, Program, Statement, Trigger
 
 
 def complete(program: Program) -> Program:
@@ -108,7 +108,7 @@ def canonical(program: Program) -> Program:
         replace(definition, definitions=tuple(_unless_same(term, named) for term in definition.definitions))
         for definition in program.maps
     )
-    views = tuple(_view(view, lambda term: _unless_same(term, named)) for view in program.views)
+    views = tuple(view.rewritten(lambda term: _unless_same(term, named)) for view in program.views)
     return replace(program, maps=maps, views=views, triggers=tuple(trigger(item) for item in program.triggers))
 
 
@@ -123,16 +123,6 @@ def _unless_same(term: Term, change: Callable[[Any], Any]) -> Term:
 def _is_short(node: Term | Range) -> bool:
     """Whether a read leaves out its column; which keys have changed is not about one."""
     return isinstance(node, MapRead) and node.column == "" and node.state != "CHANGED"
-
-
-def _view(view: ViewDef, change: Callable[[Term], Term]) -> ViewDef:
-    return replace(
-        view,
-        select=tuple(change(item) for item in view.select),
-        where=None if view.where is None else change(view.where),
-        repeat=None if view.repeat is None else change(view.repeat),
-        order_by=tuple(OrderItem(change(item.expression), item.descending, item.nulls_first) for item in view.order_by),
-    )
 
 
 def _columns(arity: int) -> tuple[Column, ...]:
@@ -153,9 +143,7 @@ def _terms(program: Program) -> Iterator[Term]:
         for statement in trigger.statements:
             yield statement.term
     for view in program.views:
-        yield from view.select
-        yield from (term for term in (view.where, view.repeat) if term is not None)
-        yield from (item.expression for item in view.order_by)
+        yield from view.expressions
 
 
 def _undeclared(program: Program) -> list[MapDef]:

@@ -81,11 +81,9 @@ def _shown(maps: dict[str, MapDef], view: ViewDef) -> Iterator[Place]:
             yield name, definition.count
         else:
             yield from _all(definition)
-    order = (item.expression for item in view.order_by)
-    for scalar in (*view.select, view.where, view.repeat, *order):
-        if scalar is not None:
-            yield from _read(maps, scalar)
-            yield from (names[name] for name in _variables(scalar) if name in names)
+    for scalar in view.expressions:
+        yield from _read(maps, scalar)
+        yield from (names[name] for name in _variables(scalar) if name in names)
 
 
 def _variables(scalar: Scalar | Range) -> Iterator[str]:

@@ -42,6 +42,7 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     children,
+    factors_of,
     product_of,
 )
 
@@ -117,7 +118,7 @@ class Placer:
         self._batch = batch
         self._bound = frozenset(bound)
         self._equal: dict[str, str] = {}
-        for factor in term.parts if isinstance(term, Product) else (term,):
+        for factor in factors_of(term):
             match factor:
                 case Lift(left, Var(right)) | Compare("=", Var(left), Var(right)):
                     self._equal[self.representative(left)] = self.representative(right)

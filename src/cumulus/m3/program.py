@@ -6,7 +6,8 @@ checks it; hosts take it as it is. docs/m3.md is the reference of the language.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -119,6 +120,16 @@ class ViewDef:
         """Everything that is computed of a row: SELECT, WHERE, REPEAT, ORDER BY."""
         conditions = (scalar for scalar in (self.where, self.repeat) if scalar is not None)
         return (*self.select, *conditions, *(item.expression for item in self.order_by))
+
+    def rewritten(self, change: Callable[[Scalar], Scalar]) -> ViewDef:
+        """Return the view with every expression changed."""
+        return replace(
+            self,
+            select=tuple(change(scalar) for scalar in self.select),
+            where=None if self.where is None else change(self.where),
+            repeat=None if self.repeat is None else change(self.repeat),
+            order_by=tuple(replace(item, expression=change(item.expression)) for item in self.order_by),
+        )
 
     @property
     def reads(self) -> tuple[str, ...]:
