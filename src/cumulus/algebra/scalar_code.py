@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from cumulus.algebra.casts import cast_value
 from cumulus.algebra.scalar import FUNCTIONS, call, result_type
-from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var, children
+from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var, children, memoised
 from cumulus.algebra.user import Given, UserFunction
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import EvaluationError, ValidationError
@@ -410,6 +410,7 @@ def _plain(left: SqlType | None, right: SqlType | None) -> bool:
     return left.kind is right.kind and not left.is_float and left.kind is not Kind.INTERVAL
 
 
+@memoised
 def may_raise(term: Term | Range) -> bool:
     """Whether evaluating `term` can fail: it holds a cast or a function that is not total."""
     if isinstance(term, Cast) or (isinstance(term, Apply) and term.function not in TOTAL_FUNCTIONS):

@@ -23,6 +23,7 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     children,
+    memoised,
 )
 
 Names = frozenset[str]
@@ -113,5 +114,6 @@ def mentions(term: Term | Range, relations: Collection[str]) -> bool:
     return any(mentions(child, relations) for child in children(term))
 
 
+@memoised
 def _has_lift(term: Term | Range) -> bool:
     return isinstance(term, Lift) or any(_has_lift(child) for child in children(term))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,15 +46,17 @@ class Writer:
         self.row = ""
         """The row of the batch that is being looked at, as code; "" if there is none, or not just one."""
         self._taken = set(taken)
+        self._last: defaultdict[str, int] = defaultdict(lambda: 1)
+        """Hint → the number of the last name made of it: the largest programs ask thousands of times."""
         self._lazy: dict[Any, str] = {}
 
     def fresh(self, hint: str) -> str:
         """Return a name that nothing else has."""
         base = identifier(hint)
-        name, count = base, 1
+        name = base
         while name in self._taken:
-            count += 1
-            name = f"{base}_{count}"
+            self._last[base] += 1
+            name = f"{base}_{self._last[base]}"
         self._taken.add(name)
         return name
 

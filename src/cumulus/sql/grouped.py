@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
-from cumulus.algebra.terms import ONE, Compare, Lift, Relation, Scalar, Term, Var, number, product_of
+from cumulus.algebra.terms import ONE, Apply, Compare, Lift, Relation, Scalar, Term, Var, number, product_of
 from cumulus.calculus.derived import Derived, Ended, Summed
 from cumulus.calculus.polynomial import monomials
 from cumulus.m3.program import OrderItem
@@ -63,6 +63,11 @@ class Bag:
 
     scope: Scope
     columns: list[tuple[str, Scalar]]
+
+
+def stands(count: str) -> Scalar:
+    """Return the condition that a group has rows: what no key tells, where there is none but constants."""
+    return Apply("gt", (Var(count), number(0)))
 
 
 def is_bound(name: str, term: Term, scope: Scope) -> bool:

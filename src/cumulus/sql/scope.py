@@ -170,6 +170,8 @@ class Scope:
         Names of WITH.
     grouped
         What a scalar over rows is over the keys of grouping sets, once rows are grouped: a key may be NULL then.
+    named
+        How often a name has meant a column of these tables.
     """
 
     context: Context
@@ -181,6 +183,7 @@ class Scope:
     queries: Queries = field(default_factory=dict)
     aliases: Callable[[str], Scalar | None] | None = None
     grouped: Callable[[Scalar], Scalar] | None = None
+    named: int = 0
 
     @property
     def source(self) -> Source:
@@ -255,6 +258,7 @@ class Scope:
         if reference.table:
             for table in self.tables:
                 if table.alias == reference.table:
+                    self.named += reference.name in table.columns
                     return table.columns.get(reference.name)
             return None
         found = showing(self.tables, reference.name)
@@ -265,6 +269,7 @@ class Scope:
                 **self.source.place(reference.at),
             )
         if found:
+            self.named += 1
             return found[0].bare(reference.name)
         return None if self.aliases is None else self.aliases(reference.name)
 

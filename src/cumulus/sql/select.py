@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Var
 from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
 from cumulus.sql.branches import Within, settle
 from cumulus.sql.from_clause import open_from, set_columns_apart
-from cumulus.sql.grouped import Bag, Grouped, as_bag
+from cumulus.sql.grouped import Bag, Grouped, as_bag, stands
 from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Scope
 from cumulus.sql.selecting import Selecting, has_aggregate
@@ -77,6 +78,7 @@ def is_grouped(query: Select) -> bool:
         or query.grouping_sets is not None
         or query.having is not None
         or any(has_aggregate(item.expr) for item in query.items)
+        or any(has_aggregate(item.expr) for item in query.order_by)
     )
 
 
@@ -101,6 +103,9 @@ def _opened(scope: Scope, query: Select) -> Selecting:
 
 def _grouped(scope: Scope, query: Select) -> Grouped:
     selecting = _opened(scope, query)
+    if query.group_all:
+        selecting.group_all()
+        query = selecting.query
     if query.grouping_sets is not None:
         set_columns_apart(scope)
     branches = settle(scope, merging=query.grouping_sets is None)
@@ -138,7 +143,7 @@ def rows_of(
     for name, scalar in bag.columns:
         keys.add(scalar, name)
     for item in order_by:
-        if distinct and item.expression not in keys.names:
+        if distinct and variables_of(item.expression) and keys.plain(item.expression) not in keys.names:
             raise scope.context.refuse(
                 "ORDER BY an expression that SELECT DISTINCT does not have", -1, "Add it to the SELECT list."
             )
@@ -151,6 +156,7 @@ def rows_of(
         sums=sums.sums,
         ends=sums.ends,
         columns=[(name, keys.shown(scalar)) for name, scalar in bag.columns],
+        having=None if keys.variables or not distinct else stands(count),
         repeat=None if distinct else Var(count),
         order_by=tuple(OrderItem(keys.shown(i.expression), i.descending, i.nulls_first) for i in order_by),
         limit=limits[0],

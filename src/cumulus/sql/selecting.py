@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, Star, Subquery
 from cumulus.sql.bind import AGGREGATES, Binder
 from cumulus.sql.branches import Within
-from cumulus.sql.grouped import Grouped
+from cumulus.sql.grouped import Grouped, stands
 from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Lookup, Scope
 from cumulus.sql.sums import Lifts, Sums
@@ -71,6 +72,22 @@ class Selecting:
                         items.append(SelectItem(ColumnRef(name, "", item.expr.at), name))
         return items
 
+    def group_all(self) -> None:
+        """Let GROUP BY ALL be GROUP BY the items that name a column of these tables, outside aggregates.
+
+        Where none does there is no GROUP BY, as in DuckDB: one group if there is an aggregate, and else the rows.
+        """
+        trial = Binder(self.scope)
+        trial.lookups = []
+        keys = []
+        for item in self.items:
+            if not has_aggregate(item.expr):
+                before = self.scope.named
+                trial.bind(item.expr, clause="SELECT")
+                if self.scope.named > before:
+                    keys.append(item.expr)
+        self.query = replace(self.query, group_by=tuple(keys) or None)
+
     # --- groups -----------------------------------------------------------------------------------------------------
 
     def grouped(self, branches: list[Within]) -> Grouped:
@@ -114,7 +131,7 @@ class Selecting:
         always = query.group_by is None or (bool(query.grouping_sets) and not several and not keys.variables)
         if not always and not variables:
             # GROUP BY of constants only: one group, but none where there are no rows.
-            there = Apply("gt", (Var(sums.sums[0].name), number(0)))
+            there = stands(sums.sums[0].name)
             shown = there if shown is None else Apply("and", (there, shown))
         return Grouped(
             scope=scope,
@@ -135,11 +152,7 @@ class Selecting:
     def _grouping_sets(self, keys: Keys) -> list[list[Scalar]]:
         """Add the keys; return, for each grouping set, the keys that are not in it."""
         query = self.query
-        if query.group_all:
-            wanted: list[Expr] = [item.expr for item in self.items if not has_aggregate(item.expr)]
-        else:
-            wanted = list(query.group_by or ())
-        meant = {expr: self._group_expression(expr) for expr in wanted}
+        meant = {expr: self._group_expression(expr) for expr in query.group_by or ()}
         bound: dict[Expr, Scalar] = {}
         for expr, (scalar, name, item) in meant.items():
             key = keys.plain(scalar)

@@ -1,0 +1,22 @@
+-- GROUP BY ALL and SELECT DISTINCT over items that no column is part of, over empty tables too.
+CREATE TABLE r (a INTEGER, b INTEGER);
+CREATE TABLE s (a INTEGER, d INTEGER);
+CREATE VIEW total AS SELECT SUM(a) AS x, 1 AS one, (SELECT MAX(d) FROM s) AS largest FROM r GROUP BY ALL;
+CREATE VIEW every AS SELECT 1 AS one FROM r GROUP BY ALL;
+CREATE VIEW largest AS SELECT (SELECT MAX(d) FROM s) AS x FROM r GROUP BY ALL;
+CREATE VIEW correlated AS SELECT SUM(a) AS x, (SELECT MAX(d) FROM s WHERE s.a <> r.b) AS largest FROM r GROUP BY ALL;
+CREATE VIEW none AS SELECT 1 AS one FROM r GROUP BY ALL HAVING COUNT(*) > 1;
+CREATE VIEW ordered AS SELECT 1 AS one FROM r GROUP BY ALL ORDER BY SUM(a);
+CREATE VIEW inside AS SELECT a, (SELECT SUM(d) FROM s WHERE s.d = o.a GROUP BY ALL) AS x FROM r o;
+CREATE VIEW named AS SELECT q.k, SUM(q.a) AS x FROM (SELECT 1 AS k, a FROM r) q GROUP BY ALL;
+CREATE VIEW different AS SELECT DISTINCT 1 AS one FROM r ORDER BY one;
+-- events
++s (1, 2)
++r (1, 1)
++r (2, NULL)
++s (NULL, 3)
+-r (1, 1)
+-s (1, 2)
++r (2, NULL)
+-r (2, NULL)
+-r (2, NULL)
