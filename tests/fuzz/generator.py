@@ -16,11 +16,14 @@ MODES = ("event", "event", "call", "batch")
 
 RARE = (
     "USING", "NATURAL", "CROSS JOIN", "theta join", "FULL JOIN", "RIGHT JOIN", "LIKE", "ILIKE", "IS NULL", "SUBSTRING",
-    "SUBSTRING", "UPPER/LOWER", "UPPER/LOWER", "||", "string function", "date function", "EXTRACT", "DATE_TRUNC",
+    "SUBSTRING", "SUBSTRING", "UPPER/LOWER", "UPPER/LOWER", "||", "||", "string function", "date function", "EXTRACT",
+    "DATE_TRUNC",
     "DATE_TRUNC", "INTERVAL", "CUBE", "ROLLUP", "GROUPING SETS", "scalar sub-query", "EXISTS", "NOT EXISTS",
     "NOT EXISTS", "IN (SELECT)", "NOT IN (SELECT)", "ANY", "ALL", "NOT IN (SELECT)", "ANY", "ANY", "ALL", "correlated",
     "sub-query in SELECT", "sub-query in HAVING", "sub-query in HAVING", "sub-query in HAVING", "CTE", "CTE used twice",
-    *("sub-query in a sub-query",) * 3, "LIMIT", "LIMIT", *SET_OPERATIONS, *SET_OPERATIONS,
+    *("sub-query in HAVING",) * 2, *("sub-query in a sub-query",) * 5, "LIMIT", "LIMIT", "IS NULL", "ALL",
+    "LIKE", "UPPER/LOWER", "EXCEPT ALL", "EXCEPT ALL", "ANY", "DATE_TRUNC",
+    *SET_OPERATIONS, *SET_OPERATIONS, *("INTERSECT", "INTERSECT ALL", "EXCEPT", "UNION", "UNION ALL") * 2,
 )  # fmt: skip
 """What needs to be wanted to be met often enough."""
 
@@ -93,7 +96,7 @@ class Generator(Queries):
         self.used: set[str] = set()
         self.room = self.draw.choices((1, 2, 3, 4, 5), (0.8, 2.2, 3.7, 2.2, 0.9))[0]
         self.nested = self.draw.choices((0, 1, 2, 3), (2.5, 4, 2, 1))[0]
-        wanted = [self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 2)]
+        wanted = [self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 3)]
         self.want([each for each in wanted if each not in self.without])
         if self.wanted & {"sub-query in a sub-query"}:
             self.nested, self.room = 3, max(self.room, 4)
@@ -147,7 +150,7 @@ def script_of(seed: int, *, only: tuple[str, ...] = (), without: frozenset[str] 
     tables = random_tables(draw)
     views = Generator(draw, tables, only=only, without=without).views(draw.choice((2, 3, 4, 5)))
     mode = draw.choice(MODES)
-    transactions = Stream(draw, tables).transactions(draw.randint(24, 40), single=mode == "event")
+    transactions = Stream(draw, tables).transactions(draw.randint(36, 60), single=mode == "event")
     last = len(transactions) - 1
     checks = list(range(last + 1))
     if draw.random() < 0.8:

@@ -98,7 +98,7 @@ class Queries(Sources):
         return max(least, 1, min(wanted, self.room))
 
     def _where_count(self) -> int:
-        return self.draw.choices((0, 1, 2), (4, 5, 1))[0]
+        return self.draw.choices((0, 1, 2), (5, 4, 0.5))[0]
 
     def _some(self, least: int, most: int) -> tuple[str, ...]:
         """Return a shape that leaves every kind open."""
@@ -307,7 +307,7 @@ class Queries(Sources):
     def set_operation(self, depth: int = 0, first: tuple[Known, ...] = ()) -> tuple[Query, Columns]:
         """Return two or three blocks in UNION, INTERSECT or EXCEPT."""
         op = self.pick(dict.fromkeys(SET_OPERATIONS, 1.0))
-        if op.startswith("INTERSECT") and self.draw.random() < 0.75:
+        if op.startswith("INTERSECT") and self.draw.random() < 0.9:
             # Two random blocks have next to nothing in common: two selections of columns do.
             left, columns = self._columns(depth + 1, first, ())
             right, others = self._columns(depth + 1, (), tuple(kind for _, kind in columns))
@@ -332,7 +332,7 @@ class Queries(Sources):
         kinds = [kind for kind in scope.kinds() if kind not in ROUGH] or ["int"]
         shape = shape or tuple(self.one(kinds) for _ in range(self.one((1, 1, 2))))
         items, columns = self.named([self.column(scope, kind) for kind in shape], scope)
-        where = made.where + ((self.condition(scope),) if self.draw.random() < 0.3 else ())
+        where = made.where + ((self.condition(scope),) if self.draw.random() < 0.2 else ())
         return Select(items, made.sources, where), columns
 
     def with_ctes(self) -> tuple[Query, Columns]:

@@ -29,7 +29,7 @@ WEIGHTS = {"a": 6, "b": 5, "i": 3, "d": 3, "g": 2, "f": 3, "c": 4, "s": 2, "e": 
 
 # Sums of these floats and decimals are exact in binary, so that no comparison hangs on rounding.
 POOLS: dict[str, tuple[Any, ...]] = {
-    "int": (0, 1, 1, 1, 2, 2, 3, -1),
+    "int": (0, 1, 1, 1, 1, 2, 2, 2, 3, -1),
     "decimal": tuple(map(Decimal, ("0.5", "1", "1", "1.5", "2", "-2.5", "0"))),
     "float": (0.5, 1.0, 1.0, 1.5, 2.0, -2.5, 0.0),
     "text": ("x", "x", "y", "xy", "Xy", "", "é%"),
@@ -41,7 +41,7 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "bool": (True, True, False),
 }  # fmt: skip
 KEY_POOL = (-1, 0, 1, 2, 3, 4, 5)
-NULL_SHARE = 0.14
+NULL_SHARE = 0.12
 
 
 @dataclass(frozen=True)

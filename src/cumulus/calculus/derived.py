@@ -58,6 +58,16 @@ class Derived:
         Each further column and its scalar, over the same.
     is_lookup
         Whether there is a row for every key, even one of which there are no rows (sums are 0 then).
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import ONE, Var
+    >>> from cumulus.catalog.types import BIGINT
+    >>> count = Summed("n", Relation("r", ("a", "b")), BIGINT)
+    >>> known = {name: Typed(BIGINT, False) for name in ("a", "b", "n", "x")}
+    >>> query = Derived("q", ("a",), (), (count,), (), ONE, (("x", Var("n")),), known)
+    >>> query.parameters, query.split(Relation("q", ("k", "v")))
+    (('a', 'x'), (frozenset({'k'}), frozenset(), frozenset({'v'})))
     """
 
     name: str

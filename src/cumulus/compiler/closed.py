@@ -13,7 +13,20 @@ from cumulus.compiler.columns import HIDDEN
 
 
 def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> Term:
-    """Return the sum of monomials by `keys`, over base tables only."""
+    """Return the sum of monomials by `keys`, over base tables only.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import ONE, Var
+    >>> from cumulus.algebra.typing import Typed
+    >>> from cumulus.catalog.types import INTEGER
+    >>> total = Summed("total", product_of([Relation("r", ("a", "b")), Var("b")]), INTEGER)
+    >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
+    >>> query = Derived("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
+    >>> body = [Monomial(1, (Relation("s", ("k", "a")), Relation("q", ("a", "x"))))]
+    >>> print(str(closed(("k", "x"), body, Registry([query]))).replace(HIDDEN, "'"))
+    SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
+    """
     return sum_of(aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body)
 
 

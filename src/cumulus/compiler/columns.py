@@ -72,7 +72,18 @@ class Rule:
 
 
 def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:
-    """Return the types of the variables that factors bind, from the columns and lifts that bind them."""
+    """Return the types of the variables that factors bind, from the columns and lifts that bind them.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Apply, Var
+    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.types import BIGINT
+    >>> table = Table("r", (Column("a", BIGINT),))
+    >>> factors = [Relation("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
+    >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
+    {'x': 'BIGINT', 'y': 'BIGINT'}
+    """
     types: dict[str, Typed] = {}
     lifts: list[Lift] = []
     for factor in factors:

@@ -22,6 +22,15 @@ def declare_functions(program: Program, functions: Sequence[Signature]) -> Progr
     ----------
     functions
         Those that the text might have called.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import DOUBLE
+    >>> from cumulus.m3 import parse
+    >>> program = parse("RELATION r(a DOUBLE); MAP q[](v DOUBLE); ON +r(a) { q[] += CAST(score(a) AS DOUBLE) }")
+    >>> declared = declare_functions(program, [Signature("score", (DOUBLE,), DOUBLE)])
+    >>> print(declared.functions[0], "|", declared.triggers[0].statements[0].term)
+    score(DOUBLE) DOUBLE | score(a)
     """
     known = {signature.name: signature for signature in functions}
     called: dict[str, None] = {}

@@ -98,7 +98,17 @@ def _order(each: MapDef, axes: set[int]) -> str:
 
 
 def name_columns(group: Group) -> None:
-    """Give the columns of a group names that differ from each other and from its keys."""
+    """Give the columns of a group names that differ from each other and from its keys.
+
+    Examples
+    --------
+    >>> group = Group(1, "")
+    >>> for body in ((Relation("r", ("a", "n")),), (Relation("r", ("a", "n")), Var("n"))):
+    ...     group.columns.append(Column(("n",), [Monomial(1, body)], BIGINT, "", group))
+    >>> name_columns(group)
+    >>> [column.hint for column in group.columns]
+    ['n2', 's']
+    """
     taken = set(group.columns[0].keys)
     for column in group.columns:
         wanted = column.hint or ("n" if _is_count(column) else "v" if len(group.columns) == 1 else "s")

@@ -37,7 +37,22 @@ _DEEP = "Compile the views in several scripts, or nest fewer aggregated queries 
 
 
 class Materializer:
-    """Turns definitions into columns and rules; `columns` and `rules` are the result."""
+    """Turns definitions into columns and rules; `columns` and `rules` are the result.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation
+    >>> from cumulus.catalog.schema import Column as Named
+    >>> from cumulus.catalog.types import INTEGER
+    >>> from cumulus.compiler.options import PAPER
+    >>> tables = {name: Table(name, (Named("a", INTEGER), Named("b", INTEGER))) for name in "rs"}
+    >>> made = Materializer(tables, PAPER)
+    >>> join = Monomial(1, (Relation("r", ("x", "y")), Relation("s", ("y", "z"))))
+    >>> column, keys = made.add(("x",), [join])
+    >>> made.run()
+    >>> [[str(factor) for factor in column.body[0].factors] for column in made.columns]
+    [['r(x, y)', 's(y, z)'], ['s(b, z)'], ['r(x, a)']]
+    """
 
     def __init__(self, tables: Mapping[str, Table], options: Options, derived: Registry | None = None) -> None:
         self.derived = derived or Registry()

@@ -58,6 +58,15 @@ class Options:
         ------
         UnsupportedError
             If `count` is over the limit.
+
+        Examples
+        --------
+        >>> Options().refuse(2001, 2000, "maps", "Join fewer tables.")
+        Traceback (most recent call last):
+        ...
+        cumulus.errors.UnsupportedError: these views need more than 2000 maps
+        Join fewer tables. Or allow larger programs: size=2, --size 2.
+        >>> Options(size=2).refuse(2001, 2000, "maps", "Join fewer tables.")
         """
         if count > limit * self.size:
             raise UnsupportedError(

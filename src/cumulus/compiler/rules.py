@@ -58,6 +58,11 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
     ----------
     loose
         Keys of changed relations that their changes do not bind.
+
+    Examples
+    --------
+    >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
+    ['x', 'y', 'z']
     """
     found = set(bound)
     rest = list(factors)

@@ -48,6 +48,15 @@ def definition_sql(
         The names of the keys, which the bodies bind.
     bodies
         One sum of monomials per value column.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.types import BIGINT
+    >>> table = Table("r", (Column("a"), Column("b")))
+    >>> body = [Monomial(1, (Relation("r", ("x", "y")), Compare(">", Var("y"), Const(1, BIGINT)), Var("y")))]
+    >>> print(definition_sql(["total"], ["x"], [body], {"r": table}, Registry()))
+    SELECT t0.a AS x, SUM(COALESCE(t0.b, 0)) AS total FROM r t0 WHERE (t0.b > 1) IS TRUE GROUP BY t0.a
     """
     columns = [(name, "", body) for name, body in zip(values, bodies, strict=True)]
     return _grouped(columns, keys, _Context(tables, derived, "t", {}))

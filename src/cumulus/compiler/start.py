@@ -59,6 +59,14 @@ def initial_entries(
     ------
     UnsupportedError
         If a function of the user's would be needed for it: its code is not known here.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import BIGINT
+    >>> initial_entries((), [([Monomial(1, (Relation("r", ("a",)),))], BIGINT)], Registry())
+    ()
+    >>> initial_entries((), [([Monomial(1, ())], BIGINT)], Registry())
+    (((), (1,)),)
     """
     found: dict[tuple[Any, ...], list[Number]] = {}
     listed = list(columns)

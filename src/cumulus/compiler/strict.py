@@ -36,6 +36,16 @@ def check_strict(program: Program, views: Iterable[CreateView], source: Source) 
     ------
     UnsupportedError
         Naming the construct, its place, and the statement.
+
+    Examples
+    --------
+    >>> from cumulus.compiler import compile_sql
+    >>> view = "CREATE STRICT VIEW v AS SELECT a FROM r WHERE a < (SELECT SUM(a) FROM r)"
+    >>> try:
+    ...     program = compile_sql(f"CREATE TABLE r (a INT); {view}")
+    ... except UnsupportedError as problem:
+    ...     print(problem.feature, "at column", problem.column)
+    a sub-query at column 83
     """
     strict = [view for view in views if view.strict]
     if not strict:

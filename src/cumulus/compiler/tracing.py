@@ -23,6 +23,15 @@ def traced(options: Options, definition: Term, change: Change, delta: Term) -> T
         Where the lines go.
     definition
         What the delta is of.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import ONE, Relation
+    >>> step = traced(Options(trace=print), Relation("r", ("a",)), Change("r", +1, ("x",)), ONE)
+    ON +r(x) of r(a)
+      delta: 1
+    >>> step("lifts", ONE)
+      lifts: 1
     """
     tell = options.trace
     if tell is None:
