@@ -11,22 +11,19 @@ from collections.abc import Callable
 from decimal import localcontext
 from typing import Protocol, TypeAlias
 
-from cumulus.algebra.scope import outputs, relations_of, rename, variables_of
+from cumulus.algebra.scope import outputs, rename, variables_of
 from cumulus.algebra.terms import (
     ONE,
     ZERO,
     AggSum,
-    Batch,
     Compare,
     Const,
     Exists,
     Lift,
     Product,
-    Range,
     Sum,
     Term,
     Var,
-    children,
     factors_of,
     product_of,
     rebuild,
@@ -34,7 +31,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.evaluate import compare
-from cumulus.calculus.polynomial import Monomial, combined, monomials
+from cumulus.calculus.polynomial import combined, monomials
 from cumulus.catalog.types import EXACT
 
 Names: TypeAlias = frozenset[str]
@@ -150,145 +147,6 @@ def fold(term: Term, keys: Names, bound: Names) -> Term:
     return change(term)
 
 
-def flatten(term: Term, keys: Names, bound: Names) -> Term:
-    """Dissolve an aggregate that stands in a product of the outer one; variables of its own get fresh names.
-
-    Examples
-    --------
-    >>> from cumulus.algebra.terms import Relation
-    >>> inner = AggSum(("x",), Relation("r", ("x", "y")))
-    >>> str(flatten(product_of([inner, Relation("s", ("x", "y"))]), frozenset("x"), Names()))
-    'r(x, y_1) * s(x, y)'
-    """
-
-    def change(parts: tuple[Term, ...]) -> Term:
-        result: list[Term] = []
-        for index, part in enumerate(parts):
-            if not isinstance(part, AggSum):
-                result.append(part)
-                continue
-            others = frozenset[str]().union(*(variables_of(p) for p in parts[:index] + parts[index + 1 :]))
-            taken = others | keys | bound | variables_of(part)
-            # What is bound to the left is the same variable inside; what is bound later only has the same name.
-            known = bound.union(*(outputs(p) for p in parts[:index]), part.group)
-            hidden = [name for name in outputs(part.term) if name not in known and name in others | keys]
-            fresh = {name: _fresh(name, taken) for name in hidden}
-            result.append(rename(part.term, fresh))
-        return product_of(result)
-
-    return _each_product(term, change)
-
-
-def inside(term: Term, keys: Names, bound: Names) -> Term:
-    """Simplify what stands inside EXISTS, lifts and inner sums; what is bound to their left is bound there.
-
-    Examples
-    --------
-    >>> from cumulus.algebra.terms import Relation
-    >>> inner = AggSum((), product_of([Lift("y", Var("e")), Relation("r", ("x", "y"))]))
-    >>> str(inside(Lift("v", inner), frozenset("v"), frozenset("e")))
-    '(v := SUM[](r(x, e)))'
-    """
-
-    def change(parts: tuple[Term, ...]) -> Term:
-        known = bound
-        result = []
-        for part in parts:
-            result.append(_inside(part, known))
-            known |= set(outputs(part))
-        return product_of(result)
-
-    return _each_product(term, change)
-
-
-def _inside(term: Term, known: Names) -> Term:
-    match term:
-        case Exists(inner):
-            return Exists(_inner(inner, known))
-        case Lift(variable, inner) if relations_of(inner) or _has_batch(inner):
-            return Lift(variable, _inner(inner, known))
-        case Sum(parts) if any(_is_nested(part) for part in parts):
-            return sum_of(product_of(_inside(p, known) for p in factors_of(part)) for part in parts)
-        case _:
-            return term
-
-
-def _inner(term: Term, known: Names) -> Term:
-    match term:
-        case AggSum(group, body):
-            return aggregate(group, simplify(body, frozenset(group), known))
-        case Sum(parts):
-            return sum_of(_inner(part, known) for part in parts)
-        case _:
-            return simplify(term, frozenset(outputs(term)), known)
-
-
-def _is_nested(term: Term) -> bool:
-    return any(isinstance(part, (Exists, Lift)) for part in factors_of(term))
-
-
-def _has_batch(term: Term) -> bool:
-    return isinstance(term, Batch) or any(_has_batch(child) for child in children(term) if not isinstance(child, Range))
-
-
-def pull(term: Term, keys: Names, bound: Names) -> Term:
-    """Pull conditions and lifts that all of an EXISTS shares out of it.
-
-    Examples
-    --------
-    >>> changed = product_of([Lift("x", Var("e")), Compare(">", Var("e"), Var("f"))])
-    >>> str(pull(Exists(changed), frozenset("x"), frozenset("ef")))
-    '(x := e) * {e > f}'
-    """
-
-    def change(parts: tuple[Term, ...]) -> Term:
-        known = bound
-        result: list[Term] = []
-        for part in parts:
-            result += _pulled(part, known) if isinstance(part, Exists) else [part]
-            known |= set(outputs(part))
-        return product_of(result)
-
-    return _each_product(term, change)
-
-
-def _pulled(part: Exists, known: Names) -> list[Term]:
-    """Return factors whose product is `part`."""
-    inner = part.term
-    group, body = (inner.group, inner.term) if isinstance(inner, AggSum) else (outputs(inner), inner)
-    found = monomials(body)
-    if not found:
-        return [ZERO]
-    visible = known | set(group)
-    shared = [
-        factor
-        for factor in dict.fromkeys(found[0].factors)
-        if isinstance(factor, (Compare, Lift, Exists))
-        and not (isinstance(factor, Lift) and relations_of(factor.term))
-        and set(variables_of(factor)) <= visible
-        and all(factor in other.factors for other in found)
-    ]
-    if not shared:
-        return [part]
-    lifted = {name for factor in shared for name in outputs(factor)}
-    rest = combined(
-        Monomial(one.coefficient, tuple(factor for factor in one.factors if factor not in shared)) for one in found
-    )
-    if not rest:
-        return [ZERO]
-    left = aggregate(tuple(name for name in group if name not in lifted), sum_of(one.term() for one in rest))
-    if isinstance(left, Const):
-        return list(shared)
-    return [*shared, Exists(left)]
-
-
-def _fresh(name: str, taken: Names) -> str:
-    count = 1
-    while f"{name}_{count}" in taken:
-        count += 1
-    return f"{name}_{count}"
-
-
 def _each_product(term: Term, change: Callable[[tuple[Term, ...]], Term]) -> Term:
     if isinstance(term, Sum):
         return sum_of(_each_product(part, change) for part in term.parts)
@@ -297,9 +155,6 @@ def _each_product(term: Term, change: Callable[[tuple[Term, ...]], Term]) -> Ter
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("distribute", distribute),
-    ("flatten", flatten),
-    ("inside", inside),
-    ("pull", pull),
     ("unify", unify),
     ("filter bound lifts", filter_bound_lifts),
     ("fold", fold),
