@@ -28,6 +28,7 @@ from cumulus.algebra.function import (
     takes,
 )
 from cumulus.catalog.types import (
+    BIGDECIMAL,
     BIGINT,
     DOUBLE,
     EXACT,
@@ -259,6 +260,17 @@ def finite(value: Any) -> float:
     return value if math.isfinite(value) else 0.0
 
 
+def exactly(value: Any) -> Decimal:
+    """Return `value` as the decimal that it is, 0 if it is infinite or NaN: what sums without rounding add up.
+
+    Examples
+    --------
+    >>> exactly(0.1) - Decimal("0.1") > 0, exactly(math.inf)
+    (True, Decimal('0'))
+    """
+    return Decimal(value) if math.isfinite(value) else Decimal(0)
+
+
 def special(value: Any) -> int:
     """Return 0 for a finite value, 1 for NaN, 2**40 for +inf, 2**80 for -inf: what is counted beside a float sum.
 
@@ -427,6 +439,7 @@ NUMBER_FUNCTIONS: tuple[Function, ...] = (
     _double("log10", _logarithm(math.log10)),
     _double("exp", exponential),
     _double("finite", finite),
+    Function("exactly", exactly, takes("exactly", BIGDECIMAL, NUMBERS)),
     Function("special", special, takes("special", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
     Function("float_sum", float_sum, takes("float_sum", DOUBLE, NUMBERS, frozenset(EXACTS))),
 )

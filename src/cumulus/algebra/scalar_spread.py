@@ -1,4 +1,7 @@
-"""Variance and deviation from a count, a sum and a sum of squares: exact but for the last division."""
+"""Variance and deviation from a count, a sum and a sum of squares: exact but for the last division.
+
+So nothing cancels, also where the values are DOUBLE: their sums are kept as decimals of any length (`exactly`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from cumulus.algebra.function import EXACTS, Function, takes
-from cumulus.catalog.types import DOUBLE
+from cumulus.catalog.types import DOUBLE, Kind
 
 Exact = int | Decimal
 
@@ -15,13 +18,15 @@ Exact = int | Decimal
 def variance(count: int, total: Exact, squares: Exact, missing: int) -> float | None:
     """Return the variance of `count` numbers, NULL where `count` does not exceed `missing` degrees of freedom.
 
+    It is infinite beyond DOUBLE.
+
     Examples
     --------
     >>> variance(3, 6, 14, 1), variance(1, 5, 25, 1)
     (1.0, None)
     """
     found = _variance(count, total, squares, missing)
-    return None if found is None else float(found)
+    return None if found is None else _as_float(found)
 
 
 def deviation(count: int, total: Exact, squares: Exact, missing: int) -> float | None:
@@ -33,7 +38,7 @@ def deviation(count: int, total: Exact, squares: Exact, missing: int) -> float |
     1.0
     """
     found = _variance(count, total, squares, missing)
-    return None if found is None else math.sqrt(found)
+    return None if found is None else math.sqrt(_as_float(found))
 
 
 def _variance(count: int, total: Exact, squares: Exact, missing: int) -> Fraction | None:
@@ -43,7 +48,14 @@ def _variance(count: int, total: Exact, squares: Exact, missing: int) -> Fractio
     return spread / (count * (count - missing))
 
 
-_EXACT = frozenset(EXACTS)
+def _as_float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+_EXACT = EXACTS | {Kind.BIGDECIMAL}
 SPREAD_FUNCTIONS = (
     Function("variance_of", variance, takes("variance_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
     Function("deviation_of", deviation, takes("deviation_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),

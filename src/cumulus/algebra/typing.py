@@ -25,7 +25,18 @@ from cumulus.algebra.terms import (
     Term,
     Var,
 )
-from cumulus.catalog.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.catalog.types import (
+    BIGDECIMAL,
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    MAX_PRECISION,
+    Kind,
+    SqlType,
+    decimal,
+)
 
 
 class Typed(NamedTuple):
@@ -97,7 +108,7 @@ def typed(scalar: Scalar, variables: Mapping[str, Typed]) -> Typed:
 def number_type(
     term: Term, variables: Mapping[str, Typed], maps: Mapping[tuple[str, str], SqlType] | None = None
 ) -> SqlType:
-    """Return the type in which the value of a term is kept: BIGINT, HUGEINT, DECIMAL(38, s) or DOUBLE.
+    """Return the type in which the value of a term is kept: BIGINT, HUGEINT, DECIMAL(38, s), BIGDECIMAL or DOUBLE.
 
     Multiplicities are BIGINT. Sums of integers are HUGEINT, as DuckDB has them; decimals keep their scale.
 
@@ -134,6 +145,8 @@ def number_type(
 def _kept(found: SqlType) -> SqlType:
     if found.is_float:
         return DOUBLE
+    if found.kind is Kind.BIGDECIMAL:
+        return found
     if found.kind is Kind.DECIMAL:
         return decimal(MAX_PRECISION, found.scale)
     return INTEGER if found.is_integer else BIGINT
@@ -142,6 +155,8 @@ def _kept(found: SqlType) -> SqlType:
 def _widest(types: list[SqlType], scale: int) -> SqlType:
     if any(t.is_float for t in types):
         return DOUBLE
+    if BIGDECIMAL in types:
+        return BIGDECIMAL
     if any(t.kind is Kind.DECIMAL for t in types):
         return decimal(MAX_PRECISION, scale)
     return BIGINT if all(t == BIGINT for t in types) else HUGEINT

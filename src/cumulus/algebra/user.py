@@ -210,7 +210,7 @@ def _type(name: str, given: str | SqlType) -> SqlType:
     found = _TYPE.fullmatch(given)
     numbers = tuple(int(each) for each in found.groups()[1:] if each is not None) if found else ()
     named = type_named(found[1], numbers) if found else None
-    if named is None or named.kind is Kind.NULL:
+    if named is None or named.kind in (Kind.NULL, Kind.BIGDECIMAL):
         raise UsageError(f"{name}: there is no type {given!r}", hint="Say 'DOUBLE', 'VARCHAR', 'DECIMAL(18,2)', ….")
     return named
 

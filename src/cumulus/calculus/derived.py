@@ -185,6 +185,7 @@ def _form(derived: Derived) -> tuple[str, ...]:
     order |= dict.fromkeys(each.name for each in derived.numbers)
     for term in terms:
         order |= dict.fromkeys(in_text_order(term))
+    order |= dict.fromkeys(each.variable for each in derived.ends)  # a term that is 0 does not mention it
     names = {name: f"v{index}" for index, name in enumerate(order)}
     shape = (len(derived.keys), len(derived.inputs), len(derived.sums), len(derived.columns), derived.is_lookup)
     ends = [f"{each.end} {names[each.variable]}" for each in derived.ends]

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     BIGINT = "BIGINT"
     HUGEINT = "HUGEINT"
     DECIMAL = "DECIMAL"
+    BIGDECIMAL = "BIGDECIMAL"
     REAL = "REAL"
     DOUBLE = "DOUBLE"
     VARCHAR = "VARCHAR"
@@ -49,8 +50,8 @@ MAX_PRECISION = 38
 # Digits that an integer of the kind needs when it meets a decimal: DuckDB's own table.
 INTEGER_DIGITS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INTEGER: 10, Kind.BIGINT: 19, Kind.HUGEINT: 38}
 
-EXACT = Context(prec=400, traps=[Inexact, InvalidOperation, Overflow])
-"""The context of all decimal arithmetic: it never rounds, it raises."""
+EXACT = Context(prec=4000, traps=[Inexact, InvalidOperation, Overflow])
+"""The context of all decimal arithmetic: it never rounds, it raises. The square of any DOUBLE has fewer digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class SqlType:
     @property
     def is_exact(self) -> bool:
         """Whether values are numbers that add without rounding."""
-        return self.is_integer or self.kind is Kind.DECIMAL
+        return self.is_integer or self.kind in (Kind.DECIMAL, Kind.BIGDECIMAL)
 
     @property
     def is_float(self) -> bool:
@@ -104,6 +105,9 @@ class SqlType:
         """Whether values are points in time."""
         return self.kind in (Kind.DATE, Kind.TIMESTAMP)
 
+
+BIGDECIMAL = SqlType(Kind.BIGDECIMAL)
+"""Decimals of any length, in maps only: sums of what a DOUBLE is exactly. No column of a table has it."""
 
 BOOLEAN = SqlType(Kind.BOOLEAN)
 TINYINT = SqlType(Kind.TINYINT)
@@ -193,7 +197,7 @@ def arrow_type(sql_type: SqlType) -> pa.DataType:
             return pa.decimal128(sql_type.precision, sql_type.scale)
         case Kind.REAL:
             return pa.float32()
-        case Kind.DOUBLE:
+        case Kind.DOUBLE | Kind.BIGDECIMAL:
             return pa.float64()
         case Kind.VARCHAR:
             return pa.string()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, product_of, sum_of
@@ -12,6 +13,13 @@ from cumulus.compiler.blocks import Names
 from cumulus.compiler.closed import needs
 from cumulus.compiler.columns import HIDDEN
 from cumulus.compiler.share import is_value
+
+
+class Place(NamedTuple):
+    """Factors that bind keys; `wider` are others that do as well, if there are, and need less of what is given."""
+
+    factors: tuple[Term, ...]
+    wider: tuple[Term, ...] | None
 
 
 def asked_of(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:

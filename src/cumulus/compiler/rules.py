@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
+    ZERO,
     Batch,
     Compare,
     Const,
@@ -35,6 +36,7 @@ from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order
 from cumulus.compiler.closed import inside
 from cumulus.compiler.columns import Column, Rule, nice_names
 from cumulus.compiler.places import (
+    Place,
     asked_of,
     bound_place,
     event_place,
@@ -101,6 +103,8 @@ def rules_of(
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
         ordered_factors = in_order(blocks, bound if change.variables else frozenset())
         shown, shown_keys = inlined(ordered_factors, target_keys, bound)
+        if ZERO in shown:  # a row of the event never meets itself, say
+            continue
         body = pre_aggregated(certain(shown), shown_keys)
         seen = [*shown_keys, *(n for f in body for n in sorted(variables_of(f)))]
         names = nice_names(seen, change.variables)
@@ -356,7 +360,7 @@ class _Builder:
         """Return reads of the maps that have all keys of a relation with inputs."""
         names = self._renamed(what, atom)
         keys = ordered(names[key] for key in what.keys)
-        given = frozenset(names[name] for name in what.inputs)
+        given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
         return [
             self._read(keys, [Monomial(1, without(given, monomial.factors, self._derived))], state)
             for monomial in monomials(rename(what.sums[0].term, names))
@@ -365,33 +369,39 @@ class _Builder:
     # --- where a change is ------------------------------------------------------------------------------------------
 
     def changed_keys(
-        self, what: Derived, atom: Relation, bound: Names, asked: list[Summed | Ended]
+        self, what: Derived, atom: Relation, bound: Names, asked: list[Summed | Ended], around: Names = frozenset()
     ) -> tuple[Block, ...] | None:
         """Return factors that bind the keys at which some numbers of a relation may have changed, each key once.
 
         More keys than that do no harm: their rows are the same before and after. None if there is no change at all.
+
+        Parameters
+        ----------
+        around
+            Variables that are given to the relation that this one is inside of.
         """
         names = self._renamed(what, atom)
         keys = ordered(names[key] for key in what.keys)
-        given = frozenset(names[name] for name in what.inputs)
+        given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
+        given |= around
         there = bound | given
-        found: dict[tuple[object, ...], tuple[Term, ...]] = {}
+        found: dict[tuple[object, ...], Place] = {}
         for each in asked:
             if not self._moves(each.term):
                 continue
             places = self._event_places(rename(each.term, names), keys, there)
             if places is None:
-                places = self._changed_places(what, atom, names, each, there)
+                places = self._changed_places(what, atom, names, each, bound, there)
             if places is None:
                 return ()
             for place in places:
-                found.setdefault(self._place_form(place), place)
+                found.setdefault(self._place_form(place.factors), place)
         every = [set(form) for form in found]
         least = [place for form, place in found.items() if not any(other < set(form) for other in every)]
         if not least:
             return None
-        factors = one_place(least, keys, there)
-        wider = [unconditioned(place, keys, bound) for place in least]
+        factors = one_place([place.factors for place in least], keys, there)
+        wider = [None if place.wider is None else unconditioned(place.wider, keys, bound) for place in least]
         wide = one_place([place for place in wider if place is not None], keys, bound) if None not in wider else None
         needed = given & frozenset[str]().union(*(variables_of(factor) for factor in factors))
         return (Block(factors, needed, 3, wide),) if factors else ()
@@ -403,7 +413,7 @@ class _Builder:
             (id(sources[f.map].group), f.keys) if isinstance(f, MapRead) and f.state == "CHANGED" else f for f in place
         )
 
-    def _event_places(self, body: Term, keys: tuple[str, ...], there: Names) -> list[tuple[Term, ...]] | None:
+    def _event_places(self, body: Term, keys: tuple[str, ...], there: Names) -> list[Place] | None:
         """Return factors that bind the keys to what the event says; None if the event alone does not say it."""
         if self._change.sign == 0 or relations_of(body) & self._change.derived:
             return None
@@ -412,44 +422,64 @@ class _Builder:
             place = event_place(monomial.factors, keys, there)
             if place is None:
                 return None
-            found.append(place)
+            found.append(Place(place, place))
         return found
 
     def _changed_places(
-        self, what: Derived, atom: Relation, names: dict[str, str], each: Summed | Ended, there: Names
-    ) -> list[tuple[Term, ...]] | None:
+        self, what: Derived, atom: Relation, names: dict[str, str], each: Summed | Ended, bound: Names, there: Names
+    ) -> list[Place] | None:
         """Return factors that bind the keys whose entries have changed in the maps that a number is read from.
 
         None if the keys of a look-up cannot be told: then it may have changed everywhere.
         """
         is_row = self._is_row(what, each)
         if not what.inputs and not is_row:
-            return [(self._number_read(what, each, names, "CHANGED"),)]
-        keys = tuple(names[key] for key in what.keys)
-        places: list[tuple[Term, ...]] = []
+            read = (self._number_read(what, each, names, "CHANGED"),)
+            return [Place(read, read)]
+        keys = frozenset(names[key] for key in what.keys)
+        places: list[Place] = []
         for monomial in monomials(rename(each.term, names)):
-            starts, loops, tests = self._starts(monomial, frozenset(keys), there, is_row)
+            starts, loops, tests = self._starts(monomial, keys, bound, there, is_row)
             for start in starts:
-                place = bound_place(start, loops, tests, frozenset(keys), there)
+                place = bound_place(start.factors, loops, tests, keys, there)
+                wider = None if start.wider is None else bound_place(start.wider, loops, tests, keys, there)
                 if place is None:
                     if what.is_lookup:
                         return None
-                    place = tuple(touched(read) for read in self._rows(what, atom, "CHANGED"))
-                places.append(place)
+                    place = wider = tuple(touched(read) for read in self._rows(what, atom, "CHANGED"))
+                places.append(Place(place, wider))
         return places
 
     def _starts(
-        self, monomial: Monomial, keys: Names, there: Names, is_row: bool
-    ) -> tuple[list[tuple[Term, ...]], list[MapRead], list[Term]]:
+        self, monomial: Monomial, keys: Names, bound: Names, there: Names, is_row: bool
+    ) -> tuple[list[Place], list[MapRead], list[Term]]:
         """Return what in a product has changed, all that it loops over, and its conditions."""
         parts = [factor for factor in monomial.factors if not is_value(factor)]
         own, groups, near = self._apart(parts, there | keys if is_row else there)
+        valued = [list(group) for group in groups]
         outside = keys.union(near, *(variables_of(part) for part in own))
+        for value in filter(is_value, monomial.factors):
+            # Rows may be as many as before, and their values others.
+            free = variables_of(value) - near
+            homes = [group for group in valued if any(not free.isdisjoint(outputs(factor)) for factor in group)]
+            if len(homes) == 1 and free <= frozenset[str]().union(*(outputs(factor) for factor in homes[0])):
+                homes[0].append(value)
+            elif homes:
+                outside |= free
+        reads = self._components(groups, outside, "CHANGED")
         loops = [
             read if self._moves(product_of(group)) else MapRead(read.map, "", read.keys)
-            for read, group in zip(self._components(groups, outside, "CHANGED"), groups, strict=True)
+            for read, group in zip(reads, groups, strict=True)
         ]
-        starts: list[tuple[Term, ...]] = [(loop,) for loop in loops if loop.state == "CHANGED"]
+        changed = [loop for loop in loops if loop.state == "CHANGED"]
+        sources = dict(self.reads)
+        for read, group, values in zip(loops, groups, valued, strict=True):
+            if read.state == "CHANGED" and len(values) > len(group):
+                keys_ = [key.name for key in read.keys if isinstance(key, Var)]
+                other = self._read(keys_, [Monomial(1, tuple(values))], "CHANGED")
+                if dict(self.reads)[other.map].group is not sources[read.map].group:
+                    changed.append(other)
+        starts = [Place((read,), (read,)) for read in changed]
         for part in own:
             what = self._derived.of(part)
             if what is None or not isinstance(part, Relation):
@@ -458,10 +488,16 @@ class _Builder:
                 loops += self._rows(what, part, "CHANGED")
             if self._moves(part):
                 atom = Relation(what.name, part.variables)
-                asked = asked_of(what, atom, self._used(part, parts, keys | there))
-                blocks = self.changed_keys(what, atom, there, asked)
+                asked = asked_of(what, atom, self._used(part, list(monomial.factors), keys | there))
+                blocks = self.changed_keys(what, atom, bound, asked, there - bound)
                 if blocks is not None:
-                    starts.append(tuple(factor for block in blocks for factor in block.factors))
+                    wider = [block.factors if not block.needs else block.wider for block in blocks]
+                    starts.append(
+                        Place(
+                            tuple(factor for block in blocks for factor in block.factors),
+                            None if None in wider else tuple(factor for each in wider for factor in each or ()),
+                        )
+                    )
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
 
     def _moves(self, term: Term) -> bool:

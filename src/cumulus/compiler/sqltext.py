@@ -79,9 +79,13 @@ def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Seque
         for index, (_, _, body) in enumerate(columns)
         for place, monomial in enumerate(body)
     ]
+    if not parts:
+        nothing = ", ".join(f"CAST(NULL AS BIGINT) AS {_quoted(name)}" for name in (*keys, *(c[0] for c in columns)))
+        return f"SELECT {nothing} FROM (SELECT 1) AS one WHERE FALSE"
     first = parts[0][1]
     named = ", ".join(_quoted(key) for key in keys)
-    if len(parts) == len(columns) and all(p.source == first.source and p.bound == first.bound for _, p in parts):
+    is_one_each = [index for index, _ in parts] == list(range(len(columns)))
+    if is_one_each and all(part.source == first.source and part.bound == first.bound for _, part in parts):
         shown = [f"{first.bound[key]} AS {_quoted(key)}" for key in keys]
         for (name, how, _), (_, part) in zip(columns, parts, strict=True):
             end, _, variable = how.partition(" ")
@@ -190,7 +194,7 @@ class _Parts:
                 return f"CAST({self.comparison(op, left, right)} AS INTEGER)"
             case Const():
                 return literal(term)
-            case Apply("finite", (inner,)):
+            case Apply("finite" | "exactly", (inner,)):
                 text = self.scalar(inner)
                 return f"CASE WHEN isfinite({text}) THEN {text} ELSE 0 END"
             case Apply("special", (inner,)):

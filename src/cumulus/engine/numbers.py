@@ -40,7 +40,7 @@ def kind_of(sql_type: SqlType | None) -> NumberKind | None:
         return NumberKind.ANY
     if sql_type.is_integer or sql_type.kind is Kind.BOOLEAN:
         return NumberKind.INT
-    if sql_type.kind is Kind.DECIMAL:
+    if sql_type.kind in (Kind.DECIMAL, Kind.BIGDECIMAL):
         return NumberKind.DEC
     return NumberKind.FLOAT if sql_type.is_float else None
 
@@ -99,7 +99,7 @@ def product(values: Sequence[Value], pool: Pool) -> Value:
 
 def _scale(value: Value) -> int | None:
     """Return the scale of an exact number of a known type."""
-    if value.type is not None and value.type.is_exact:
+    if value.type is not None and value.type.is_exact and value.type.kind is not Kind.BIGDECIMAL:
         return value.type.scale
     return 0 if value.kind is NumberKind.INT else None
 

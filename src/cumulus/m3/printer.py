@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -235,14 +236,15 @@ def wrap(text: str, start: int, indent: int, width: int = WIDTH) -> str:
             breaks.append((at, depth))
         bare = re.sub(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""", "", word)
         depth += sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
+    places = [at for at, _ in breaks]
     lines: list[str] = []
     begin, room = 0, width - start
     while len(text) - begin > room:
-        fitting = [(open_brackets, -at) for at, open_brackets in breaks if begin < at <= begin + room + 1]
-        fitting = fitting or [(0, -at) for at, _ in breaks if at > begin][:1]
+        first, end = bisect_right(places, begin), bisect_right(places, begin + room + 1)
+        fitting = breaks[first : max(end, first + 1)]
         if not fitting:
             break
-        at = -min(fitting)[1]
+        at = min(fitting, key=lambda each: (each[1], -each[0]))[0]
         lines.append(text[begin:at].rstrip())
         begin, room = at, width - indent
     lines.append(text[begin:])

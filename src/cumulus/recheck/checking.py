@@ -23,6 +23,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
+from cumulus.catalog.types import BIGDECIMAL
 from cumulus.compiler.cost import Costs
 from cumulus.compiler.share import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
@@ -207,8 +208,8 @@ def _absolute(term: Term) -> Term:
             return product_of(_absolute(part) for part in parts)
         case Relation():
             return term
-        case Apply("finite", (inner,)):
-            return Apply("finite", (Apply("abs", (inner,)),))
+        case Apply("finite" | "exactly" as function, (inner,)):
+            return Apply(function, (Apply("abs", (inner,)),))
         case _ if is_number(term):
             return number(abs(term.value))  # type: ignore[union-attr]  # a number is a Const
         case _ if is_value(term):
@@ -240,15 +241,16 @@ def check_maps(
             continue
         width = len(each.keys)
         columns = tuple(column.name for column in (*each.keys, *each.values))
-        rows = [(*key, *values) for key, values in stored(each.name)]
+        rough = [value.type is not None and (value.type.is_float or value.type == BIGDECIMAL) for value in each.values]
+        rows = [(*key, *_as_floats(values, rough)) for key, values in stored(each.name)]
         try:
-            wanted = [(*key, *values) for key, values in oracle.entries(each)]
+            wanted = [(*key, *_as_floats(values, rough)) for key, values in oracle.entries(each)]
             found = compare_rows(rows, wanted, key=range(width))
-            if found and any(value.type is not None and value.type.is_float for value in each.values):
+            if found and any(rough):
                 sizes = {
                     width + place: _magnitude(term, oracle)
-                    for place, (term, value) in enumerate(zip(each.definitions, each.values, strict=True))
-                    if value.type is not None and value.type.is_float
+                    for place, (term, is_rough) in enumerate(zip(each.definitions, rough, strict=True))
+                    if is_rough
                 }
                 found = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
         except CumulusError as problem:
@@ -256,3 +258,8 @@ def check_maps(
             continue
         result.append(Checked(each.name, len(rows), len(found), tuple(found[:limit]), columns, "definition"))
     return tuple(result)
+
+
+def _as_floats(values: tuple[Any, ...], rough: list[bool]) -> tuple[Any, ...]:
+    """Return values with floats for those that DuckDB adds up as floats."""
+    return tuple(float(value) if is_rough else value for value, is_rough in zip(values, rough, strict=True))

@@ -366,13 +366,6 @@ class Binder:
             arg = Const(None, found)
         if not (found.is_numeric or (found.kind is Kind.BOOLEAN and name == "sum")):
             raise BindError(f"{name.upper()} needs a number, not {found}", hint="CAST the argument.", **place)
-        if name not in ("sum", "avg") and (found.is_float or found.scale > 19):
-            raise UnsupportedError(
-                f"{name.upper()} of {found} does not compile",
-                feature=f"{name.upper()} of {found}",
-                hint="CAST the argument to a DECIMAL of up to 19 digits after the point: its squares are kept exactly.",
-                **place,
-            )
         if name != "sum" or found.is_float:
             return arg, DOUBLE
         return arg, decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT

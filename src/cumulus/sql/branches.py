@@ -35,6 +35,10 @@ MAX_BRANCHES = 512
 """How many branches a FROM clause may have: each outer join may double them."""
 
 
+NEVER = Compare("=", TRUE, FALSE)
+"""A condition that nothing meets, and that is not simplified away with what it stands beside."""
+
+
 class Within:
     """One settled branch: what scalars are there."""
 
@@ -113,7 +117,8 @@ def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...])
     if total is ZERO:
         # What is never there must not swallow the tables that it stands with.
         within, factors = given[0]
-        never: list[Term] = [*(factor for factor in factors if isinstance(factor, Lift)), Compare("=", TRUE, FALSE)]
+        lifts = (part for factor in factors for part in factors_of(factor) if isinstance(part, Lift))
+        never: list[Term] = [*lifts, NEVER]
         found = within.product(never, keys)
         return product_of([*within.branch.atoms, *never]) if found is ZERO else found
     return total
@@ -127,7 +132,7 @@ def _settled(scope: Scope, branch: Branch) -> bool:
     dead = [part for part in branch.where if isinstance(part, Const) and part.value is not True]
     branch.where[:] = [part for part in branch.where if not isinstance(part, Const)]
     if dead:
-        branch.guards.append(Compare("=", TRUE, FALSE))
+        branch.guards.append(NEVER)
     return not dead
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cumulus.catalog.schema import Column, ForeignKey, Relation
-from cumulus.catalog.types import SqlType, type_named
+from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.source import Source, identifier, offset_of
 from cumulus.sql.taken import check_taken
@@ -19,7 +19,7 @@ def sql_type(source: Source, node: exp.DataType) -> SqlType:
     written = node.sql(dialect="duckdb")
     parameters = tuple(int(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam))
     found = None if node.args.get("nested") else type_named(_TYPE_NAMES.get(name, name), parameters)
-    if found is None:
+    if found is None or found == BIGDECIMAL:
         raise UnsupportedError(
             f"the type {written} is not supported",
             feature=written,

@@ -162,11 +162,13 @@ class Selecting:
                 constant = not variables_of(key)
                 alone = sum(other is scalar for other, _, _ in meant.values()) == 1
                 if constant or not alone:
-                    key = keys.column(key, name, alike=not constant)
+                    is_column = isinstance(written, ColumnRef)
+                    key = keys.column(key, name, alike=is_column or not (constant or key in keys.last))
                 if item is not None:
                     self._item_keys.setdefault(item, key)
                 # The whole expression goes first: a part of it, such as a constant, may be a key too.
-                told = told or constant or alone
+                # Of two spellings of one column the last is meant; a cast that does nothing is no column.
+                told = told or constant or alone or not isinstance(written, ColumnRef)
             if told:
                 self.binder.grouped[written] = key
             keys.add(key, name)

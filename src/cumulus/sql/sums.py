@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from cumulus.algebra.scalar_code import NAN
 from cumulus.algebra.terms import (
     NULL_VALUE,
     ONE,
+    ZERO,
     Apply,
     Cast,
     Compare,
@@ -23,9 +25,9 @@ from cumulus.algebra.terms import (
 )
 from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.calculus.derived import Derived, Ended, Summed
-from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, Kind, SqlType, decimal
+from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.sql.bind import Aggregate
-from cumulus.sql.branches import Within, settle, summed
+from cumulus.sql.branches import NEVER, Within, settle, summed
 from cumulus.sql.conditions import is_not_null, special, summand
 from cumulus.sql.grouped import Grouped, derive
 from cumulus.sql.scope import Scope
@@ -162,26 +164,41 @@ class Sums:
 
         if found.is_float:
             plain = self.column("s", DOUBLE, identity, number_of)
-            odd = self.column(
-                "odd", HUGEINT, ("odd", *identity), lambda w: product_of([only(w), special(w.scalar(arg))])
-            )
-            return Apply("float_sum", (plain, odd))
+            return Apply("float_sum", (plain, self._odd(arg, aggregate, only)))
         return self.column("s", _kept(aggregate, found), identity, number_of)
 
     def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
-        """Variance and deviation are made of the count, the sum and the sum of squares of exact numbers."""
+        """Variance and deviation are made of the count, the sum and the sum of squares, all of them exact."""
         found = scalar_type(arg, self.scope.variables)
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
-        total = self._total(replace(aggregate, kind="avg"), arg, only)
+        is_long = found.is_float or found.scale > MAX_PRECISION // 2
+
+        def value(within: Within) -> Term:
+            scalar = within.scalar(arg)
+            return Apply("exactly", (scalar,)) if is_long else summand(scalar, within.variables)
 
         def square(within: Within) -> Term:
-            number_ = summand(within.scalar(arg), within.variables)
-            return product_of([only(within), number_, number_])
+            return product_of([only(within), value(within), value(within)])
 
-        kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+        if is_long:
+            kept = BIGDECIMAL
+            total = self.column("s", kept, ("exact", arg, aggregate.where), lambda w: product_of([only(w), value(w)]))
+        else:
+            kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+            total = self._total(replace(aggregate, kind="avg"), arg, only)
         squares = self.column("q", kept, ("squares", arg, aggregate.where), square)
         function, missing = SPREADS[aggregate.kind]
-        return Apply(function, (count, total, squares, number(missing)))
+        spread = Apply(function, (count, total, squares, number(missing)))
+        if not found.is_float:
+            return spread
+        # One value has no spread, whatever it is; several of which one is not finite have NaN, as in DuckDB.
+        tame = Apply("or", (Apply("eq", (self._odd(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
+        return Apply("case", (tame, spread, Const(NAN, DOUBLE)))
+
+    def _odd(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
+        """Return the count of what is not finite among floats."""
+        identity = ("odd", "sum", arg, aggregate.where)
+        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), special(w.scalar(arg))]))
 
     def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
         """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
@@ -200,7 +217,7 @@ class Sums:
             value, bind = self._value(arg, found)
             name = self._named(aggregate.kind, found)
             self._known[identity] = name
-            term = self.rows(lambda w: product_of([present(w), bind(w)]))
+            term = self.rows(bound(present, bind))
             self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
         return Var(name)
 
@@ -219,7 +236,7 @@ class Sums:
         identity = ("distinct", arg, aggregate.where)
         if identity not in self._values:
             value, bind = self._value(arg, Typed(found, False))
-            body = self.rows(lambda w: product_of([present(w), bind(w)]))
+            body = self.rows(bound(present, bind))
             count = self._named("n", Typed(BIGINT, False))
             rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
             there = Compare(">", Var(count), number(0))
@@ -242,6 +259,16 @@ class Sums:
         if aggregate.kind == "avg":
             total = Apply("div", (total, each))
         return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+
+
+def bound(present: Factor, bind: Factor) -> Factor:
+    """Return the rows that are present, each with its value; where none ever is, the value is bound all the same."""
+
+    def rows(within: Within) -> Term:
+        there = present(within)
+        return product_of([NEVER if there is ZERO else there, bind(within)])
+
+    return rows
 
 
 def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
