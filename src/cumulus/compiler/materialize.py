@@ -169,6 +169,7 @@ class Materializer:
             column, listed = self.add(given, monomials(rename(each.term, inside)), near=near, order=order)
             self._numbers[place] = column, tuple(given[key] for key in listed)
             if each is what.sums[0] and self.options.payloads and not column.group.of_view:
+                column.counts = True
                 self._homes.setdefault((what.name, order), (column.group, self._numbers[place][1]))
         column, listed = self._numbers[place]
         return column, tuple(names.get(key, key) for key in listed)

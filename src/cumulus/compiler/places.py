@@ -57,6 +57,28 @@ def without(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[T
         kept = rest
 
 
+def with_values(groups: Iterable[list[Term]], values: Iterable[Term], near: Names) -> tuple[list[list[Term]], Names]:
+    """Return the components of a join with the values that are about one of them, and what other values are about.
+
+    The rows of a join may be as many as before, and their values others.
+
+    Parameters
+    ----------
+    near
+        Variables that have one value.
+    """
+    valued = [list(group) for group in groups]
+    several = Names()
+    for value in values:
+        free = variables_of(value) - near
+        homes = [group for group in valued if any(not free.isdisjoint(outputs(factor)) for factor in group)]
+        if len(homes) == 1 and free <= frozenset[str]().union(*(outputs(factor) for factor in homes[0])):
+            homes[0].append(value)
+        elif homes:
+            several |= free
+    return valued, several
+
+
 def event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) -> tuple[Term, ...] | None:
     """Return the lifts that bind keys to values of the event, and the conditions on them; None if a key has none."""
     lifts = {f.variable: f for f in factors if isinstance(f, Lift) and not relations_of(f)}

@@ -44,6 +44,7 @@ from cumulus.compiler.places import (
     one_place,
     touched,
     unconditioned,
+    with_values,
     without,
 )
 from cumulus.compiler.share import is_value
@@ -437,9 +438,11 @@ class _Builder:
             read = (self._number_read(what, each, names, "CHANGED"),)
             return [Place(read, read)]
         keys = frozenset(names[key] for key in what.keys)
+        # There may be as many values as before, and others.
+        own = {names[each.variable]} if isinstance(each, Ended) else set()
         places: list[Place] = []
         for monomial in monomials(rename(each.term, names)):
-            starts, loops, tests = self._starts(monomial, keys, bound, there, is_row)
+            starts, loops, tests = self._starts(monomial, keys | own, bound, there, is_row)
             for start in starts:
                 place = bound_place(start.factors, loops, tests, keys, there)
                 wider = None if start.wider is None else bound_place(start.wider, loops, tests, keys, there)
@@ -456,16 +459,8 @@ class _Builder:
         """Return what in a product has changed, all that it loops over, and its conditions."""
         parts = [factor for factor in monomial.factors if not is_value(factor)]
         own, groups, near = self._apart(parts, there | keys if is_row else there)
-        valued = [list(group) for group in groups]
-        outside = keys.union(near, *(variables_of(part) for part in own))
-        for value in filter(is_value, monomial.factors):
-            # Rows may be as many as before, and their values others.
-            free = variables_of(value) - near
-            homes = [group for group in valued if any(not free.isdisjoint(outputs(factor)) for factor in group)]
-            if len(homes) == 1 and free <= frozenset[str]().union(*(outputs(factor) for factor in homes[0])):
-                homes[0].append(value)
-            elif homes:
-                outside |= free
+        valued, several = with_values(groups, filter(is_value, monomial.factors), near)
+        outside = keys.union(near, several, *(variables_of(part) for part in own))
         reads = self._components(groups, outside, "CHANGED")
         loops = [
             read if self._moves(product_of(group)) else MapRead(read.map, "", read.keys)

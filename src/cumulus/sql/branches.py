@@ -128,7 +128,15 @@ def _settled(scope: Scope, branch: Branch) -> bool:
     variables = {**scope.variables, **branch.known}
     where = [folded(substitute(scalar, branch.values), variables) for scalar in branch.where]
     where = [part for scalar in where for part in conjuncts(scalar)]
-    branch.where[:] = _unified(scope, branch, _with_parameters(scope, where, variables))
+    where = _with_parameters(scope, where, variables)
+    while True:
+        # What columns have become may make others equal: COALESCE(x, x) = y.
+        rest = [folded(scalar, {**scope.variables, **branch.known}) for scalar in _unified(scope, branch, where)]
+        rest = [part for scalar in rest for part in conjuncts(scalar)]
+        if rest == where:
+            break
+        where = rest
+    branch.where[:] = _lifted(scope, branch, where)
     dead = [part for part in branch.where if isinstance(part, Const) and part.value is not True]
     branch.where[:] = [part for part in branch.where if not isinstance(part, Const)]
     if dead:
@@ -161,7 +169,6 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     variables = {**scope.variables, **branch.known}
     given = set(scope.parameters.values())
     outs = {name for lookup in scope.lookups for name in lookup.outs}
-    bound = {name for atom in branch.atoms for name in atom.variables}
 
     def find(name: str) -> str:
         while leader.get(name, name) != name:
@@ -174,7 +181,6 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
         return _mergeable(members, variables, outs)
 
     rest: list[Scalar] = []
-    lifted: set[str] = set()
     for scalar in where:
         match scalar:
             case Apply("eq", (Var(left), Var(right))) if left == right:
@@ -195,10 +201,26 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
                 ):
                     first, second = second, first
                 leader[second] = first
+            case _:
+                rest.append(scalar)
+    names = {name: find(name) for name in variables if find(name) != name}
+    values = _merged(branch, names, variables)
+    return [substitute(scalar, values) for scalar in rest]
+
+
+def _lifted(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
+    """Let the branch bind parameters that equal what is computed of its columns; return the other conditions."""
+    variables = {**scope.variables, **branch.known}
+    given = set(scope.parameters.values())
+    bound = {name for atom in branch.atoms for name in atom.variables}
+    lifted: set[str] = set()
+    rest: list[Scalar] = []
+    for scalar in where:
+        match scalar:
             case Apply("eq", (Var(name), other)) | Apply("eq", (other, Var(name))) if (
                 name in given
                 and name not in lifted
-                and name not in leader.values()
+                and name not in bound
                 and variables_of(other)
                 and variables_of(other).isdisjoint(given)
                 and variables_of(other) <= bound
@@ -210,9 +232,7 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
                     branch.guards.append(Compare("<>", Var(name), NULL_VALUE))
             case _:
                 rest.append(scalar)
-    names = {name: find(name) for name in variables if find(name) != name}
-    values = _merged(branch, names, variables)
-    return [substitute(scalar, values) for scalar in rest]
+    return rest
 
 
 def _merged(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Typed]) -> dict[str, Scalar]:

@@ -7,7 +7,7 @@ from decimal import localcontext
 
 from cumulus.algebra.scalar import FUNCTIONS, call, cast_value
 from cumulus.algebra.terms import FALSE, TRUE, Apply, Cast, Const, Scalar, children, rebuild
-from cumulus.algebra.typing import Typed, scalar_type
+from cumulus.algebra.typing import Typed, is_nullable, scalar_type
 from cumulus.catalog.types import BOOLEAN, EXACT
 from cumulus.errors import CumulusError
 
@@ -36,10 +36,12 @@ def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
         case Apply("case", args):
             return _case(args, inner, variables)
         case Apply("coalesce", args):
-            rest = [arg for arg in args if not (isinstance(arg, Const) and arg.value is None)]
+            rest = [arg for arg in dict.fromkeys(args) if not (isinstance(arg, Const) and arg.value is None)]
+            sure = next((place for place, arg in enumerate(rest) if not is_nullable(arg, variables)), len(rest))
+            rest = rest[: sure + 1]
             if not rest:
                 return Const(None, scalar_type(inner, variables))
-            if len(rest) == 1 or isinstance(rest[0], Const):
+            if len(rest) == 1:
                 return _cast(rest[0], inner, variables)
             return Apply("coalesce", tuple(rest))
         case Apply(function, args) if function in FUNCTIONS:

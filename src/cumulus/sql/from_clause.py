@@ -111,6 +111,8 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         right = _as_variables(scope, right, rights)
     if missing_left:
         left = _as_variables(scope, left, lefts)
+    # USING makes one name of a column of each side: what is of one side alone is told before.
+    of_left, of_right = _variables(lefts), _variables(rights)
     conditions = _on(scope, join, lefts, rights)
     branches = _product(scope, left, right, join.at)
     for branch in branches:
@@ -119,11 +121,11 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         return branches
     made: list[Branch] = []
     if missing_right:
-        made += _unmatched(scope, left, right, rights, conditions)
+        made += _unmatched(scope, left, right, of_right, conditions)
     if missing_left:
-        made += _unmatched(scope, right, left, lefts, conditions)
-    for side, absent in ((rights, missing_right), (lefts, missing_left)):
-        for variable in _variables(side) if absent else ():
+        made += _unmatched(scope, right, left, of_left, conditions)
+    for names, absent in ((of_right, missing_right), (of_left, missing_left)):
+        for variable in names if absent else ():
             known = scope.variables[variable]
             for branch in branches:
                 branch.known.setdefault(variable, known)
@@ -132,8 +134,9 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
 
 
 def _variables(tables: list[ScopeTable]) -> list[str]:
-    """Return the variables that the columns of tables are."""
-    return list(dict.fromkeys(s.name for table in tables for s in table.columns.values() if isinstance(s, Var)))
+    """Return the variables that the columns of tables are, and those that USING has made of them."""
+    scalars = (s for table in tables for s in (*table.columns.values(), *table.merged.values()))
+    return list(dict.fromkeys(scalar.name for scalar in scalars if isinstance(scalar, Var)))
 
 
 def _as_variables(scope: Scope, branches: list[Branch], tables: list[ScopeTable]) -> list[Branch]:
@@ -184,13 +187,13 @@ def _unmatched(
     scope: Scope,
     left: list[Branch],
     right: list[Branch],
-    rights: list[ScopeTable],
+    of_right: list[str],
     conditions: list[Scalar],
 ) -> list[Branch]:
-    """Return the rows of `left` that no row of `right` goes with, with NULL for the columns of `right`."""
+    """Return the rows of `left` that no row of `right` goes with, with NULL for the variables of `right`."""
     inner = scope.inner()
     inside = {name for branch in right for atom in branch.atoms for name in atom.variables}
-    inside |= {name for branch in right for name in branch.values} | set(_variables(rights))
+    inside |= {name for branch in right for name in branch.values} | set(of_right)
     inside |= {out for lookup in scope.lookups for out in lookup.outs}
 
     def from_here(scalar: Scalar) -> Scalar:
@@ -208,7 +211,7 @@ def _unmatched(
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
     scope.lookups.append(Lookup(derived, args, (out,)))
-    absent: dict[str, Scalar] = {name: Const(None, scope.variables[name].type) for name in _variables(rights)}
+    absent: dict[str, Scalar] = {name: Const(None, scope.variables[name].type) for name in of_right}
     none = Apply("eq", (Var(out), number(0)))
     return [branch.joined(Branch(where=[none], values=absent)) for branch in left]
 
