@@ -237,7 +237,7 @@ class Expressions(Chooser):
         if kind in ("int", "big", "decimal", "float"):
             number = "big" if kind in ("int", "decimal") else kind
             choice = self.draw.randrange(5)
-            if choice == 0:
+            if choice == 0 and "COALESCE" not in self.without:
                 return Expr("COALESCE({0}, 0)", (one,), kind, ("COALESCE",))
             if choice == 1 and two.kind in ("int", "big"):
                 return Expr("({0} + {1})", (one, two), number, ("arithmetic",))

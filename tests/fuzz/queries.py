@@ -287,7 +287,7 @@ class Queries(Sources):
         if choice < 0.27 and not inner.outer and self.room > 0:
             made, inner, where = self.inner(scope, False)
             other = Select((Item(self.column(inner, kind), ""),), made.sources, where)
-            return SetQuery(self.one(SET_OPERATIONS), select, other)
+            return SetQuery(self.pick(dict.fromkeys(SET_OPERATIONS, 1.0)), select, other)
         return select
 
     def compared(self, left: Expr, scope: Scope) -> Expr:
@@ -322,7 +322,7 @@ class Queries(Sources):
             columns = tuple(
                 (name, _wider(kind, other)) for (name, kind), (_, other) in zip(columns, others, strict=True)
             )
-            query = SetQuery(self.one(SET_OPERATIONS), query, third)
+            query = SetQuery(self.pick(dict.fromkeys(SET_OPERATIONS, 1.0)), query, third)
         return query, columns
 
     def _columns(self, depth: int, first: tuple[Known, ...], shape: tuple[str, ...]) -> tuple[Query, Columns]:

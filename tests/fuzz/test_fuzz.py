@@ -5,7 +5,7 @@ from __future__ import annotations
 from fuzz.case import Case, case_of, parse_case
 from fuzz.compare import compare
 from fuzz.constructs import CONSTRUCTS, constructs
-from fuzz.examine import Making, examine
+from fuzz.examine import examine
 from fuzz.generator import script_of
 from fuzz.report import Tally
 from fuzz.shrink import shrunk
@@ -36,14 +36,12 @@ def test_wanted_constructs_are_met_and_others_are_not():
 
 
 def test_forty_views_are_exact():
-    """Without grouping sets, which make the programs of nested queries long."""
     tally = Tally(dry=False)
     seed = 0
-    making = Making((), frozenset(("CUBE", "ROLLUP", "GROUPING SETS", "CTE used twice", "view over view")))
     while tally.generated < 40:
-        assert list(tally.add(examine(seed, making=making))) == []
+        assert list(tally.add(examine(seed))) == []
         seed += 1
-    assert tally.accepted
+    assert tally.accepted >= 36
 
 
 def test_a_difference_is_found_with_its_moment():
@@ -86,17 +84,17 @@ def test_an_error_is_a_failure():
 
 
 def test_a_script_shrinks_to_what_matters():
-    """Here it "fails" while a view that DuckDB takes has an outer join and shows a row."""
+    """Here it "fails" while a view that DuckDB takes has an outer join and comes to show a row."""
 
     def fails(script):
         found = compare(case_of(script), dry=True)
-        return any("LEFT JOIN" in constructs(view) and view.name in found.shown for view in script.views)
+        return any("LEFT JOIN" in constructs(view) and view.name in found.changed for view in script.views)
 
     seed = next(seed for seed in range(100) if fails(script_of(seed)))
     smaller = shrunk(script_of(seed), fails)
     assert smaller == shrunk(script_of(seed), fails)
     (view,) = smaller.views
-    assert len(smaller.transactions) == 1
+    assert len(smaller.transactions) <= 2
     assert len(smaller.tables) <= 2
     assert "LEFT JOIN" in view.sql()
     assert len(view.sql()) < 90
