@@ -281,8 +281,10 @@ def _refused_view(case: Case, names: list[str], problem: UnsupportedError) -> st
     for count in range(1, len(names)):
         try:
             compile_sql(case.sql(names[:count]))
-        except CumulusError:
+        except UnsupportedError:
             return names[count - 1]
+        except Exception:  # noqa: BLE001  # that is found when this one is gone
+            continue
     return names[-1]
 
 

@@ -70,9 +70,13 @@ class Within:
         ahead: list[Term] = []
         for lookup in reversed(self.scope.lookups):
             outs = [self.branch.values.get(name, Var(name)) for name in lookup.outs]
-            names = [out.name if isinstance(out, Var) else name for out, name in zip(outs, lookup.outs, strict=True)]
-            if used.isdisjoint(names):
+            if used.isdisjoint(out.name for out in outs if isinstance(out, Var)):
                 continue
+            # What is absent in this branch is no column of the look-up.
+            names = [
+                out.name if isinstance(out, Var) else self.scope.new_variable(name, "of", self.variables[name])
+                for out, name in zip(outs, lookup.outs, strict=True)
+            ]
             lifts: list[Term] = []
             args: list[str] = []
             for arg in map(self.scalar, lookup.args):
