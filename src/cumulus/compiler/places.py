@@ -9,7 +9,7 @@ from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variabl
 from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, product_of, sum_of
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
-from cumulus.compiler.blocks import Names
+from cumulus.compiler.blocks import Block, Names
 from cumulus.compiler.closed import needs
 from cumulus.compiler.columns import HIDDEN
 from cumulus.compiler.share import is_value
@@ -20,6 +20,16 @@ class Place(NamedTuple):
 
     factors: tuple[Term, ...]
     wider: tuple[Term, ...] | None
+
+
+def place_of(blocks: Iterable[Block]) -> Place:
+    """Return the factors of blocks as a place."""
+    listed = list(blocks)
+    wider = [block.factors if not block.needs else block.wider for block in listed]
+    return Place(
+        tuple(factor for block in listed for factor in block.factors),
+        None if None in wider else tuple(factor for each in wider for factor in each or ()),
+    )
 
 
 def asked_of(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:

@@ -42,6 +42,7 @@ from cumulus.compiler.places import (
     event_place,
     is_asked,
     one_place,
+    place_of,
     touched,
     unconditioned,
     with_values,
@@ -461,20 +462,19 @@ class _Builder:
         own, groups, near = self._apart(parts, there | keys if is_row else there)
         valued, several = with_values(groups, filter(is_value, monomial.factors), near)
         outside = keys.union(near, several, *(variables_of(part) for part in own))
-        reads = self._components(groups, outside, "CHANGED")
-        loops = [
-            read if self._moves(product_of(group)) else MapRead(read.map, "", read.keys)
-            for read, group in zip(reads, groups, strict=True)
-        ]
-        changed = [loop for loop in loops if loop.state == "CHANGED"]
-        sources = dict(self.reads)
-        for read, group, values in zip(loops, groups, valued, strict=True):
-            if read.state == "CHANGED" and len(values) > len(group):
-                keys_ = [key.name for key in read.keys if isinstance(key, Var)]
-                other = self._read(keys_, [Monomial(1, tuple(values))], "CHANGED")
-                if dict(self.reads)[other.map].group is not sources[read.map].group:
-                    changed.append(other)
-        starts = [Place((read,), (read,)) for read in changed]
+        loops: list[MapRead] = []
+        starts: list[Place] = []
+        for read, group, values in zip(self._components(groups, outside, "CHANGED"), groups, valued, strict=True):
+            if not self._moves(product_of(group)):
+                loops.append(MapRead(read.map, "", read.keys))
+                continue
+            loops.append(read)
+            starts.append(Place((read,), (read,)))
+            if len(values) > len(group):
+                sums = self._read(outputs(read), [Monomial(1, tuple(values))], "CHANGED")
+                sources = dict(self.reads)
+                if sources[sums.map].group is not sources[read.map].group:
+                    starts.append(Place((sums,), (sums,)))
         for part in own:
             what = self._derived.of(part)
             if what is None or not isinstance(part, Relation):
@@ -486,13 +486,7 @@ class _Builder:
                 asked = asked_of(what, atom, self._used(part, list(monomial.factors), keys | there))
                 blocks = self.changed_keys(what, atom, bound, asked, there - bound)
                 if blocks is not None:
-                    wider = [block.factors if not block.needs else block.wider for block in blocks]
-                    starts.append(
-                        Place(
-                            tuple(factor for block in blocks for factor in block.factors),
-                            None if None in wider else tuple(factor for each in wider for factor in each or ()),
-                        )
-                    )
+                    starts.append(place_of(blocks))
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
 
     def _moves(self, term: Term) -> bool:
