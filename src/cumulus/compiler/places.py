@@ -153,7 +153,16 @@ def one_place(places: list[tuple[Term, ...]], keys: tuple[str, ...], there: Name
     return (Exists(sum_of(aggregate(keys, product_of(place)) for place in places)),)
 
 
-def unconditioned(place: tuple[Term, ...], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:
+def widest(places: Iterable[tuple[Term, ...] | None], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:
+    """Return factors that bind the keys of all places and need no more than `bound`; None if there are none."""
+    wider = [None if place is None else _unconditioned(place, keys, bound) for place in places]
+    found = [place for place in wider if place is not None]
+    if len(found) < len(wider):
+        return None
+    return () if () in found else one_place(found, keys, bound)
+
+
+def _unconditioned(place: tuple[Term, ...], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:
     """Return a place without what needs more than `bound`; None if that leaves keys unbound."""
     there = bound
     kept: list[Term] = []

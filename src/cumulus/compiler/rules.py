@@ -44,7 +44,7 @@ from cumulus.compiler.places import (
     one_place,
     place_of,
     touched,
-    unconditioned,
+    widest,
     with_values,
     without,
 )
@@ -403,8 +403,7 @@ class _Builder:
         if not least:
             return None
         factors = one_place([place.factors for place in least], keys, there)
-        wider = [None if place.wider is None else unconditioned(place.wider, keys, bound) for place in least]
-        wide = one_place([place for place in wider if place is not None], keys, bound) if None not in wider else None
+        wide = widest([place.wider for place in least], tuple(key for key in keys if key not in there), bound)
         needed = given & frozenset[str]().union(*(variables_of(factor) for factor in factors))
         return (Block(factors, needed, 3, wide),) if factors else ()
 
