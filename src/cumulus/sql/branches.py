@@ -70,6 +70,7 @@ class Within:
         ahead: list[Term] = []
         for lookup in reversed(self.scope.lookups):
             outs = [self.branch.values.get(name, Var(name)) for name in lookup.outs]
+            assert all(isinstance(out, Var | Const) for out in outs), "what a look-up gives is never cast"
             if used.isdisjoint(out.name for out in outs if isinstance(out, Var)):
                 continue
             # What is absent in this branch is no column of the look-up.
@@ -173,6 +174,8 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     variables = {**scope.variables, **branch.known}
     given = set(scope.parameters.values())
     outs = {name for lookup in scope.lookups for name in lookup.outs}
+    stand_ins = [branch.values.get(name) for name in outs]
+    outs |= {scalar.name for scalar in stand_ins if isinstance(scalar, Var)}
 
     def find(name: str) -> str:
         while leader.get(name, name) != name:
