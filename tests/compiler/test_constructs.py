@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -115,10 +116,12 @@ def test_a_program_that_would_be_very_large_is_refused_at_once():
     with pytest.raises(UnsupportedError, match="these views need more than") as refused:
         compile_sql(nested(6))
     assert "size=2" in refused.value.hint
+    with pytest.raises(UnsupportedError, match="these views need more than 8000 sums of sub-queries"):
+        compile_sql(nested(5))
 
 
 def test_a_larger_program_is_a_matter_of_an_option():
-    script = nested(4)
-    with pytest.raises(UnsupportedError, match="these views need more than 2000 sub-queries"):
+    script = "; ".join(re.sub(r"\b([ve]\d*)\b", rf"\1_{copy}", nested(4)) for copy in range(3))
+    with pytest.raises(UnsupportedError, match="these views need more than 1000 looks into sub-queries"):
         compile_sql(script)
-    assert len(compile_sql(script, size=16).views) == 4
+    assert len(compile_sql(script, size=2).views) == 12

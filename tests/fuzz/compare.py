@@ -158,7 +158,12 @@ def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) 
         found.failures += each.failures
         found.shown |= each.shown
         found.changed |= each.changed
-    found.failures = list(dict.fromkeys(found.failures)) or [replace(stopped, view=names[-1])]
+        found.invalid |= each.invalid
+    found.failures = list(dict.fromkeys(found.failures))
+    if stopped.kind == "oracle" and not parts:
+        found.invalid[names[-1]] = stopped.message
+    elif stopped.kind != "oracle" and not found.failures:
+        found.failures.append(replace(stopped, view=names[-1]))
     return found
 
 
@@ -182,6 +187,8 @@ def _stopped(
             _run(case, names, oracle, maintained, found)
     except TooSlowError:
         return Failure("timeout", "", f"not through after {RUN_SECONDS} s")
+    except (duckdb.FatalException, duckdb.InternalException) as problem:
+        return Failure("oracle", "", f"DuckDB fails: {problem}")
     except (CumulusError, Warning) as problem:
         return Failure("error", "", f"{type(problem).__name__}: {problem}")
     except Exception:  # noqa: BLE001  # whatever it is, it is what we look for

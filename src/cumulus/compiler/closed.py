@@ -27,11 +27,16 @@ def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -
     >>> print(str(closed(("k", "x"), body, Registry([query]))).replace(HIDDEN, "'"))
     SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
     """
-    return sum_of(aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body)
+    return sum_of(closed_parts(keys, body, derived))
+
+
+def closed_parts(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
+    """Return what `closed` adds up: a term for each monomial."""
+    return [aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body]
 
 
 class Spelled:
-    """How many derived relations `closed` spells out; each one counts as often as it is written."""
+    """How many sums of derived relations `closed` spells out; each one counts as often as it is written."""
 
     def __init__(self, derived: Registry) -> None:
         self._derived = derived
@@ -43,7 +48,7 @@ class Spelled:
 
     def _row(self, what: Derived) -> int:
         if what.name not in self._inside:
-            self._inside[what.name] = 1 + sum(self.count(monomials(each.term)) for each in written(what))
+            self._inside[what.name] = sum(1 + self.count(monomials(each.term)) for each in written(what))
         return self._inside[what.name]
 
 

@@ -8,24 +8,24 @@ from itertools import chain
 
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Relation, Term, Var, number, product_of, rebuild
+from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Relation, Term, Var, number, product_of, rebuild, sum_of
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
-from cumulus.compiler.closed import Spelled, closed
+from cumulus.compiler.closed import Spelled, closed_parts
 from cumulus.compiler.columns import Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.options import Options
 from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
-from cumulus.compiler.start import initial_entries
+from cumulus.compiler.start import initial_entries, starts_empty
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
 
-MAX_SPELLED = 2000
-"""How many sub-queries the definitions of a program may spell out: they are over base tables, so nesting multiplies."""
+MAX_SPELLED = 8000
+"""How many sums of sub-queries definitions may spell out: they are over base tables, so nesting multiplies them."""
 _DEEP = "Compile the views in several scripts, or nest fewer aggregated queries."
 
 
@@ -51,7 +51,7 @@ def lower(
     depths = _depths(rules)
     spelled = Spelled(derived)
     count = sum(spelled.count(column.body) for group in groups for column in group.columns)
-    options.refuse(count, MAX_SPELLED, "sub-queries in the definitions of their maps", _DEEP)
+    options.refuse(count, MAX_SPELLED, "sums of sub-queries in the definitions of their maps", _DEEP)
     every = {**tables, **{each.name: each.table() for each in derived}}
     maps = tuple(_map(group, every, derived) for group in groups)
     triggers = []
@@ -140,22 +140,34 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
         column for column in group.columns if column.counts or (_is_count(column) and column.skeleton == group.skeleton)
     ]
     bodies = _bodies(group)
+    parts = [closed_parts(first.keys, body, derived) for body in bodies]
     values = tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns)
     return MapDef(
         name=group.name,
         keys=keys,
         values=values,
         count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
-        definitions=tuple(_definition(first.keys, body, derived) for body in bodies),
+        definitions=tuple(_definition(first.keys, sum_of(found)) for found in parts),
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
         initial=()
         if first.order == 0
-        else initial_entries(first.keys, zip(bodies, [value.type for value in values], strict=True), derived),
+        else initial_entries(
+            first.keys,
+            [
+                (_not_empty(body, found, derived), value.type)
+                for body, found, value in zip(bodies, parts, values, strict=True)
+            ],
+        ),
     )
 
 
-def _definition(keys: tuple[str, ...], body: list[Monomial], derived: Registry) -> Term:
-    term = closed(keys, body, derived)
+def _not_empty(body: list[Monomial], parts: list[Term], derived: Registry) -> list[Term]:
+    """Return the parts of a definition that may be something over empty tables."""
+    pairs = zip(body, parts, strict=True)
+    return [part for m, part in pairs if not any(starts_empty(factor, derived) for factor in m.factors)]
+
+
+def _definition(keys: tuple[str, ...], term: Term) -> Term:
     return rename(term, nice_names([*keys, *sorted(variables_of(term))], ()))
 
 

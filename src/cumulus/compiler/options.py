@@ -34,8 +34,8 @@ class Options:
     keep
         "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
     size
-        Multiplies the limits of what a program may be: 2,000 maps, 1,000 looks into sub-queries, 2,000 sub-queries
-        spelled out in definitions.
+        Multiplies the limits of what a program may be: 2,000 maps, 1,000 looks into sub-queries, 8,000 sums
+        of sub-queries spelled out in definitions.
     trace
         Is told, line by line, how every delta is simplified.
     """

@@ -13,12 +13,11 @@ from typing import Any
 
 from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.scalar_code import canonical
-from cumulus.algebra.terms import Apply, Batch, Number, Relation, Term
+from cumulus.algebra.terms import Apply, Batch, Number, Relation, Term, sum_of
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.evaluate import evaluate
-from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.calculus.polynomial import monomials
 from cumulus.catalog.types import EXACT, SqlType
-from cumulus.compiler.closed import closed
 from cumulus.errors import UnsupportedError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Entry
@@ -44,7 +43,7 @@ def starts_empty(factor: Term, derived: Registry, loaded: Collection[str] = ()) 
 
 
 def initial_entries(
-    keys: tuple[str, ...], columns: Iterable[tuple[Sequence[Monomial], SqlType | None]], derived: Registry
+    keys: tuple[str, ...], columns: Iterable[tuple[Sequence[Term], SqlType | None]]
 ) -> tuple[Entry, ...]:
     """Return the entries of a map over empty tables.
 
@@ -53,7 +52,7 @@ def initial_entries(
     keys
         The key variables of all definitions.
     columns
-        The definition of each value column, and its type.
+        What adds up to each value column and does not start empty, over base tables; and the column's type.
 
     Raises
     ------
@@ -62,24 +61,21 @@ def initial_entries(
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import number
     >>> from cumulus.catalog.types import BIGINT
-    >>> initial_entries((), [([Monomial(1, (Relation("r", ("a",)),))], BIGINT)], Registry())
-    ()
-    >>> initial_entries((), [([Monomial(1, ())], BIGINT)], Registry())
-    (((), (1,)),)
+    >>> initial_entries((), [([], BIGINT)]), initial_entries((), [([number(2)], BIGINT)])
+    ((), (((), (2,)),))
     """
     found: dict[tuple[Any, ...], list[Number]] = {}
     listed = list(columns)
-    for place, (body, sql_type) in enumerate(listed):
-        rest = [m for m in body if not any(starts_empty(factor, derived) for factor in m.factors)]
-        for key, number in _value(keys, rest, derived).items() if rest else ():
+    for place, (parts, sql_type) in enumerate(listed):
+        for key, number in _value(keys, sum_of(parts)).items() if parts else ():
             entry = found.setdefault(key, [0] * len(listed))
             entry[place] = float(number) if sql_type is not None and sql_type.is_float else number
     return tuple((key, tuple(numbers)) for key, numbers in found.items())
 
 
-def _value(keys: tuple[str, ...], body: Sequence[Monomial], derived: Registry) -> dict[tuple[Any, ...], Number]:
-    term = closed(keys, body, derived)
+def _value(keys: tuple[str, ...], term: Term) -> dict[tuple[Any, ...], Number]:
     for node in nodes(term):
         if isinstance(node, Apply) and node.function not in FUNCTIONS:
             raise UnsupportedError(
