@@ -38,7 +38,10 @@ class TooSlowError(BaseException):
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong: `kind` is "difference", "columns", "order", "error", "crash" or "timeout"; `view` may be ""."""
+    """What went wrong: `kind` is "difference", "columns", "order", "error", "crash" or "timeout"; `view` may be "".
+
+    "oracle" is DuckDB's own failure: it stops a case, and counts for none.
+    """
 
     kind: str
     view: str

@@ -14,6 +14,7 @@ Columns = tuple[tuple[str, str], ...]
 ROUGH = ("mean", "rough")
 NESTING = ("EXISTS", "NOT EXISTS", "IN (SELECT)", "NOT IN (SELECT)", "ANY", "ALL", "correlated", "sub-query in WHERE")
 SET_OPERATIONS = ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+EVEN = dict.fromkeys(SET_OPERATIONS, 1.0)
 GROUPINGS = {"keys": 9.0, "GROUP BY ALL": 0.9, "CUBE": 0.6, "ROLLUP": 0.6, "GROUPING SETS": 0.6}
 WAYS = {"GROUP BY expression": 4.0, "GROUP BY alias": 1.5, "GROUP BY position": 1.5}
 
@@ -287,7 +288,7 @@ class Queries(Sources):
         if choice < 0.27 and not inner.outer and self.room > 0:
             made, inner, where = self.inner(scope, False)
             other = Select((Item(self.column(inner, kind), ""),), made.sources, where)
-            return SetQuery(self.pick(dict.fromkeys(SET_OPERATIONS, 1.0)), select, other)
+            return SetQuery(self.pick(EVEN), select, other)
         return select
 
     def compared(self, left: Expr, scope: Scope) -> Expr:
@@ -306,7 +307,7 @@ class Queries(Sources):
 
     def set_operation(self, depth: int = 0, first: tuple[Known, ...] = ()) -> tuple[Query, Columns]:
         """Return two or three blocks in UNION, INTERSECT or EXCEPT."""
-        op = self.pick(dict.fromkeys(SET_OPERATIONS, 1.0))
+        op = self.pick(EVEN)
         if op.startswith("INTERSECT") and self.draw.random() < 0.9:
             # Two random blocks have next to nothing in common: two selections of columns do.
             left, columns = self._columns(depth + 1, first, ())
@@ -322,7 +323,7 @@ class Queries(Sources):
             columns = tuple(
                 (name, _wider(kind, other)) for (name, kind), (_, other) in zip(columns, others, strict=True)
             )
-            query = SetQuery(self.pick(dict.fromkeys(SET_OPERATIONS, 1.0)), query, third)
+            query = SetQuery(self.pick(EVEN), query, third)
         return query, columns
 
     def _columns(self, depth: int, first: tuple[Known, ...], shape: tuple[str, ...]) -> tuple[Query, Columns]:

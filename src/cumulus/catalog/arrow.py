@@ -49,8 +49,6 @@ def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
         case Kind.HUGEINT | Kind.DECIMAL:
             # Arrow takes integers for decimals only where they are Decimals.
             given: Sequence[Any] = [Decimal(value) if type(value) is int else value for value in values]
-        case Kind.BIGDECIMAL:
-            given = [None if value is None else float(value) for value in values]
         case Kind.INTERVAL:
             given = [None if value is None else (value.months, value.days, value.micros * 1000) for value in values]
         case _:

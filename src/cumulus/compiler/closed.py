@@ -12,8 +12,8 @@ from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.columns import HIDDEN
 
 
-def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> Term:
-    """Return the sum of monomials by `keys`, over base tables only.
+def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
+    """Return what adds up to the sum of monomials by `keys`, over base tables only: a term for each of them.
 
     Examples
     --------
@@ -24,14 +24,9 @@ def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -
     >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
     >>> query = Derived("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
     >>> body = [Monomial(1, (Relation("s", ("k", "a")), Relation("q", ("a", "x"))))]
-    >>> print(str(closed(("k", "x"), body, Registry([query]))).replace(HIDDEN, "'"))
+    >>> print(*(str(part).replace(HIDDEN, "'") for part in closed(("k", "x"), body, Registry([query]))))
     SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
     """
-    return sum_of(closed_parts(keys, body, derived))
-
-
-def closed_parts(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
-    """Return what `closed` adds up: a term for each monomial."""
     return [aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body]
 
 

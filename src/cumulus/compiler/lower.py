@@ -14,7 +14,7 @@ from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
-from cumulus.compiler.closed import Spelled, closed_parts
+from cumulus.compiler.closed import Spelled, closed
 from cumulus.compiler.columns import Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.options import Options
 from cumulus.compiler.share import is_value
@@ -140,7 +140,7 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
         column for column in group.columns if column.counts or (_is_count(column) and column.skeleton == group.skeleton)
     ]
     bodies = _bodies(group)
-    parts = [closed_parts(first.keys, body, derived) for body in bodies]
+    parts = [closed(first.keys, body, derived) for body in bodies]
     values = tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns)
     return MapDef(
         name=group.name,

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import (
-    FALSE,
     NULL_VALUE,
     ONE,
-    TRUE,
     ZERO,
     Apply,
     Cast,
@@ -22,6 +20,7 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     factors_of,
+    number,
     product_of,
     sum_of,
 )
@@ -35,7 +34,7 @@ MAX_BRANCHES = 512
 """How many branches a FROM clause may have: each outer join may double them."""
 
 
-NEVER = Compare("=", TRUE, FALSE)
+NEVER = Compare("=", number(0), number(1))
 """A condition that nothing meets, and that is not simplified away with what it stands beside."""
 
 
@@ -131,13 +130,14 @@ def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...])
 
 def _settled(scope: Scope, branch: Branch) -> bool:
     variables = {**scope.variables, **branch.known}
-    where = [folded(substitute(scalar, branch.values), variables) for scalar in branch.where]
-    where = [part for scalar in where for part in conjuncts(scalar)]
+    where = [substitute(scalar, branch.values) for scalar in branch.where]
+    where = [part for scalar in where for part in conjuncts(folded(scalar, variables))]
     where = _with_parameters(scope, where, variables)
     while True:
         # What columns have become may make others equal: COALESCE(x, x) = y.
-        rest = [folded(scalar, {**scope.variables, **branch.known}) for scalar in _unified(scope, branch, where)]
-        rest = [part for scalar in rest for part in conjuncts(scalar)]
+        rest = _unified(scope, branch, where)
+        variables = {**scope.variables, **branch.known}
+        rest = [part for scalar in rest for part in conjuncts(folded(scalar, variables))]
         if rest == where:
             break
         where = rest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cumulus.algebra.scalar import common_type
 from cumulus.algebra.scope import substitute
-from cumulus.algebra.terms import ONE, Apply, Compare, Const, Scalar, Term, Var, number
+from cumulus.algebra.terms import ONE, Apply, Const, Scalar, Term, Var, number
 from cumulus.algebra.typing import Typed
 from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
 from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.bind import Binder
-from cumulus.sql.branches import Within, settle
+from cumulus.sql.branches import NEVER, Within, settle
 from cumulus.sql.grouped import Bag, Grouped, as_bag
 from cumulus.sql.keys import Keys
 from cumulus.sql.scope import Branch, Scope
@@ -46,7 +46,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
         def counted(within: Within) -> Term:
             value = within.scalar(Var(side))
             assert isinstance(value, Const)
-            return ONE if value.value == which else Compare("=", number(0), number(1))
+            return ONE if value.value == which else NEVER
 
         return sums.column("n", BIGINT, ("side", which), counted)
 

@@ -76,8 +76,13 @@ def _value(binder: Binder, expr: Subquery) -> Scalar:
 
     query = expr.query
     inner = binder.scope.inner()
-    no_keys = isinstance(query, Select) and (query.group_by is None or query.group_all)
-    alone = isinstance(query, Select) and no_keys and is_grouped(query) and not query.distinct
+    alone = (
+        isinstance(query, Select)
+        and is_grouped(query)
+        and not query.distinct
+        # Whether GROUP BY ALL has keys is not known before its FROM is.
+        and (query.group_by is None or query.group_all)
+    )
     if alone and query.limit in (None, 1) and query.offset == 0:
         grouped = query_groups(inner, query)
         if not grouped.after and grouped.always:

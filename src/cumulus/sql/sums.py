@@ -178,7 +178,8 @@ class Sums:
             return Apply("exactly", (scalar,)) if is_long else summand(scalar, within.variables)
 
         def square(within: Within) -> Term:
-            return product_of([only(within), value(within), value(within)])
+            number_ = value(within)
+            return product_of([only(within), number_, number_])
 
         if is_long:
             kept = BIGDECIMAL
