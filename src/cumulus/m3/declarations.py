@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ from cumulus.algebra.terms import Batch, Relation, Scalar, Term
 from cumulus.algebra.text import literal, print_literal
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
-from cumulus.catalog.types import SqlType
+from cumulus.catalog.types import BIGDECIMAL, SqlType
 from cumulus.errors import ValidationError
 from cumulus.m3.infer import nodes
 from cumulus.m3.places import Part
@@ -54,6 +54,7 @@ def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[
     columns = relation.column_names
     for name in repeated(columns):
         yield Problem(part, f"two columns are called {name}", name)
+    yield from _storable(part, relation.columns)
     for name in relation.key:
         if name not in columns:
             yield Problem(part, f"there is no column {name} for the key", name)
@@ -74,12 +75,22 @@ def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[
         yield Problem(part, f"rows are kept {relation.keep!r}", hint="Say auto, all or none.")
 
 
+def _storable(part: Part, columns: Iterable[Column]) -> Iterator[Problem]:
+    """Yield the columns that have a type which only the values of maps may have."""
+    for column in columns:
+        if column.type == BIGDECIMAL:
+            yield Problem(
+                part, f"{column.name} is BIGDECIMAL: only values of maps are", column.name, "Say DOUBLE or DECIMAL."
+            )
+
+
 def _map(definition: MapDef, known: dict[str, RelationDef], functions: Collection[str]) -> Iterator[Problem]:
     part: Part = ("map", definition.name)
     keys = [column.name for column in definition.keys]
     values = [column.name for column in definition.values]
     for name in repeated([*keys, *values]):
         yield Problem(part, f"two columns are called {name}", name)
+    yield from _storable(part, definition.keys)
     if not values:
         yield Problem(part, "it has no value column")
     for column in definition.values:
@@ -175,6 +186,7 @@ def _view(view: ViewDef, program: Program, functions: Collection[str]) -> Iterat
         yield Problem(part, f"there is no map {name}", name)
     for name in repeated([column.name for column in view.columns]):
         yield Problem(part, f"two columns are called {name}", name)
+    yield from _storable(part, view.columns)
     if len(view.select) != len(view.columns):
         yield Problem(part, f"{len(view.select)} expressions make {len(view.columns)} columns")
     if unknown or not view.maps:
