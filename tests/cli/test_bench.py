@@ -7,10 +7,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from cumulus.algebra.scope import maps_of
 from cumulus.cli.bench_compile import measure, total
 from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError, UsageError
+from cumulus.m3.dataflow import loading_maps
 from cumulus.workloads import queries
 from support.benchmarks import NOT_YET
 
@@ -30,6 +32,7 @@ def test_a_row_for_each_query_one_for_all_and_the_machine() -> None:
     for row in compiled:
         program = compile_sql(queries("orderbook", keys="rely")[row["query"]])
         assert row["maps"] == len(program.maps)
+        assert row["loading"] == 0
         assert row["statements"] == sum(len(trigger.statements) for trigger in program.triggers)
         assert row["compile_ms"] > 0
     for row in refused:
@@ -58,11 +61,22 @@ def test_what_does_not_compile_is_named() -> None:
 
 def test_one_query_as_a_table() -> None:
     lines = bench("--query", "q3", "--keys", "none", "--static", "customer", "--repetitions", "4").splitlines()
-    assert lines[0].split() == ["query", "compile", "ms", "maps", "statements", "cost", "unsupported"]
+    assert lines[0].split() == ["query", "compile", "ms", "maps", "loading", "statements", "cost", "unsupported"]
     query, total = (next(line.split() for line in lines if line.split()[:1] == [name]) for name in ("q3", "total"))
     assert query[1:4] == total[1:4]
     assert "repetitions: 4" in lines
     assert any(line.startswith("machine: cores ") for line in lines)
+
+
+def test_maps_that_only_loading_needs_are_told_apart() -> None:
+    static = ["--static", "nation", "--static", "region"]
+    row = json.loads(bench("--query", "q2", "--keys", "none", *static, "--json").splitlines()[0])
+    program = compile_sql(queries("tpch", static=("nation", "region"), keys="none")["q2"])
+    loading = set(loading_maps(program))
+    assert (row["maps"], row["loading"]) == (len(program.maps), len(loading))
+    after = [trigger for trigger in program.triggers if trigger.relation not in ("nation", "region")]
+    assert loading
+    assert not loading & {name for trigger in after for each in trigger.statements for name in maps_of(each.term)}
 
 
 def test_names_that_are_not_there() -> None:

@@ -229,6 +229,24 @@ def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
     return (*own, *(item.name for item in program.maps if item.name in needed and item.name not in own))
 
 
+def loading_maps(program: Program) -> tuple[str, ...]:
+    """Return the maps that only the triggers of static tables read: nothing needs them once these tables are loaded.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> text = "RELATION s(a INT) STATIC; RELATION r(a INT); MAP q[](n BIGINT); VIEW w(n BIGINT) FROM q SELECT n;"
+    >>> loading_maps(parse(text + "ON +s(a) { m2[] += m1[a]; m1[a] += 1 } ON +r(a) { q[] += m2[] }"))
+    ('m1',)
+    """
+    static = {relation.name for relation in program.relations if relation.static}
+    needed = {name for view in program.views for name in view.reads} | {name for _, name in program.kept}
+    for trigger, statement in statements(program):
+        if trigger.relation not in static:
+            needed |= maps_of(statement.term)
+    return tuple(definition.name for definition in program.maps if definition.name not in needed)
+
+
 # -------------------------------------------------------------------- pictures
 
 
