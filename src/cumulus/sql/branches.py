@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import rename, substitute, variables_of
@@ -65,7 +65,7 @@ class Within:
         own = [part for part in own if part is not ONE]
         if any(part is ZERO for part in own):
             return ZERO
-        used = frozenset(wanted).union(*(variables_of(part) for part in own))
+        used = frozenset(wanted).union(self._equated(), *(variables_of(part) for part in own))
         ahead: list[Term] = []
         for lookup in reversed(self.scope.lookups):
             outs = [self.branch.values.get(name, Var(name)) for name in lookup.outs]
@@ -90,6 +90,13 @@ class Within:
             ahead = [atom, *lifts, *ahead]
         atoms = [factor for factor in ahead if isinstance(factor, Relation)]
         return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
+
+    def _equated(self) -> set[str]:
+        """Return what look-ups give that must equal a parameter or each other: such a look-up is a condition."""
+        outs = [self.branch.values.get(name, Var(name)) for lookup in self.scope.lookups for name in lookup.outs]
+        counts = Counter(out.name for out in outs if isinstance(out, Var))
+        given = set(self.scope.parameters.values())
+        return {name for name, count in counts.items() if count > 1 or name in given}
 
 
 def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
