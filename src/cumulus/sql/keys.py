@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var, children, rebuild
 from cumulus.algebra.typing import Typed
+from cumulus.catalog.types import INTEGER_BITS
 from cumulus.sql.branches import Within
 from cumulus.sql.scope import Scope
 
@@ -56,9 +57,14 @@ class Keys:
         return Var(variable)
 
     def plain(self, scalar: Scalar) -> Scalar:
-        """Return a scalar as it stands among the keys: a column under a cast is another's variable, in a wider type."""
+        """Return a scalar as it stands among the keys: a column under a cast is another's variable, in a wider type.
+
+        Any other cast may make one value of several, and is a key of its own.
+        """
         if isinstance(scalar, Cast) and any(scalar in table.columns.values() for table in self.scope.tables):
-            return scalar.arg
+            narrow, wide = self.scope.typed(scalar.arg).type.kind, scalar.type.kind
+            if INTEGER_BITS.get(narrow, 1 << 10) <= INTEGER_BITS.get(wide, 0):
+                return scalar.arg
         return scalar
 
     def after(self, scalar: Scalar) -> Scalar:

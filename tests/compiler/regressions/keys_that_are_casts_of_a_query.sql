@@ -1,0 +1,19 @@
+-- A query in FROM gives a cast that makes one value of several, and the groups are by it.
+CREATE TABLE t0 (d DECIMAL(12,4), i BIGINT, s VARCHAR);
+CREATE VIEW v AS SELECT 1 AS x11 FROM (SELECT CAST(d AS BIGINT) AS x7 FROM t0 q5) q7 GROUP BY q7.x7;
+CREATE VIEW w AS SELECT q7.x7, CAST(q7.x7 AS BIGINT) AS x8, SUM(i) AS n FROM (SELECT i, CAST(d AS INTEGER) AS x7 FROM t0) q7
+  GROUP BY CAST(q7.x7 AS BIGINT), x7;
+CREATE VIEW x AS SELECT k, j, COUNT(*) AS n FROM (SELECT CAST(d AS DECIMAL(12,1)) AS k, CAST(i AS DOUBLE) AS j FROM t0) q
+  GROUP BY CUBE (k, j);
+CREATE VIEW y AS SELECT k, COUNT(DISTINCT j) AS n FROM (SELECT CAST(i AS HUGEINT) AS k, CAST(i AS VARCHAR) AS j, d FROM t0) q
+  GROUP BY k HAVING MAX(d) > 0;
+-- events
++t0 (1, 9007199254740993, 'a')
++t0 (0.5, 9007199254740992, 'b')
++t0 (NULL, NULL, 'c')
+begin
+-t0 (1, 9007199254740993, 'a')
++t0 (1.4999, 3, NULL)
++t0 (2.5, 3, 'd')
+commit
+-t0 (0.5, 9007199254740992, 'b')
