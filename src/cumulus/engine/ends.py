@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING, TypeGuard
 
 from cumulus.algebra.scalar_code import Code
@@ -33,13 +33,13 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
     A single read of a map is searched where it lies. Of any other term the sums by the variable are made first.
     """
     inside = {name: code for name, code in env.items() if name != term.variable}
-    inner = _without_marks(term.term, inside)
+    inner = without_marks(term.term, inside)
     if inner is ZERO:
         return Code("None")
     if term.variable not in outputs(inner):
         raise ValidationError(f"{term.variable} is not bound in {term}", hint="The term of an end binds its variable.")
     axis, bound = 0, list[str]()
-    place = _axis(inner, term.variable, inside)
+    place = axis_of(inner, term.variable, inside)
     if place is not None and isinstance(inner, MapRead):
         axis, source = place, read_source(inner, coder)
         bound = [coder.scalar(key, inside).text for at, key in enumerate(inner.keys) if at != axis and _is_scalar(key)]
@@ -50,7 +50,7 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
     )
 
 
-def _without_marks(term: Term, env: Env) -> Term:
+def without_marks(term: Term, env: Container[str]) -> Term:
     """Take away the lifts of bound variables from themselves (`cumulus.engine.hidden`)."""
     parts = factors_of(term)
     return product_of(
@@ -60,13 +60,13 @@ def _without_marks(term: Term, env: Env) -> Term:
     )
 
 
-def _axis(term: Term, variable: str, env: Env) -> int | None:
+def axis_of(term: Term, variable: str, env: Collection[str]) -> int | None:
     """Return the place of the key `variable` in a read whose other keys are bound; None for any other term."""
     if not isinstance(term, MapRead):
         return None
     places = [place for place, key in enumerate(term.keys) if key is Var(variable)]
     others = [key for key in term.keys if key is not Var(variable)]
-    if len(places) == 1 and all(_is_scalar(key) and scalar_inputs(key) <= env.keys() for key in others):
+    if len(places) == 1 and all(_is_scalar(key) and all(name in env for name in scalar_inputs(key)) for key in others):
         return places[0]
     return None
 

@@ -1,0 +1,91 @@
+"""The least or greatest key of a slice, and the least or greatest value at which a term is not 0, in the kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cumulus.algebra.scope import outputs
+from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
+from cumulus.catalog.types import SqlType
+from cumulus.engine.ends import axis_of, without_marks
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.kernel import BOOL, FALSE, I64, TRUE, Const, Expr
+from cumulus.engine.native.lanes import Number, Scalar, bits_of, kernel_type
+from cumulus.engine.native.layout import Store
+from cumulus.engine.native.numbers import Env
+from cumulus.engine.native.scans import Source
+from cumulus.errors import ValidationError
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.terms import TermCoder
+
+_AXIS = "axis of an end"
+
+
+def write_map_end(term: MapEnd, env: Env, coder: TermCoder) -> Scalar:
+    """Write the search for the least or greatest key of a slice."""
+    store = coder.host.store(term.map)
+    keys = tuple(Var(_AXIS) if key is None else key for key in term.keys)
+    return _search(term.end, _AXIS, Source(store, lambda body, place: _exists(body, store, place)), keys, env, coder)
+
+
+def _exists(body: Body, store: Store, place: Expr) -> Number:
+    """Write whether the entry in a row exists for readers."""
+    shape = store.shape
+    first, words = 0, store.value_words
+    if store.count is not None:
+        lane = store.values[store.count]
+        first, words = lane.word, lane.held.words
+    found: Expr = body.load(I64, place, shape.value(first))
+    for word in range(first + 1, first + words):
+        found = found | body.load(I64, place, shape.value(word))
+    return Number(body.let(found.ne(0).to(I64), "exists"))
+
+
+def write_end(term: End, env: Env, coder: TermCoder) -> Scalar:
+    """Write the search for the least or greatest value at which a term is not 0.
+
+    A single read of a map is searched where it lies. Of any other term the sums by the variable are made first.
+    """
+    inside = {name: code for name, code in env.items() if name != term.variable}
+    inner = without_marks(term.term, inside)
+    if inner is ZERO:
+        found = coder.types[term.variable].type
+        return Scalar(found, _nothing(found), TRUE, 0)
+    if term.variable not in outputs(inner):
+        raise ValidationError(f"{term.variable} is not bound in {term}", hint="The term of an end binds its variable.")
+    keys: tuple[Term, ...] = (Var(term.variable),)
+    if isinstance(inner, MapRead) and axis_of(inner, term.variable, inside) is not None:
+        return _search(term.end, term.variable, coder.read_source(inner), inner.keys, inside, coder)
+    source = coder.grouped(inner, (term.variable,), inside)
+    return _search(term.end, term.variable, source, keys, inside, coder)
+
+
+def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...], env: Env, coder: TermCoder) -> Scalar:
+    """Write the search for the end of `axis` among the keys of a source that are not NULL."""
+    body = coder.body
+    place = next(at for at, key in enumerate(keys) if key is Var(axis))
+    sql_type = source.store.keys[place].type
+    best, null = body.local(kernel_type(sql_type), "best"), body.local(BOOL, "none")
+    body.set(best, _nothing(sql_type))
+    body.set(null, TRUE)
+
+    def visit(bound: Env, numbers: list[Number]) -> None:
+        del numbers
+        here = bound[axis]
+        with body.when(TRUE if here.null is None else ~here.null):
+            sure = Scalar(sql_type, here.value, None, here.bits)
+            is_better = body.let(null, "better")
+            with body.when(~null):
+                found = Scalar(sql_type, best, None, bits_of(sql_type))
+                body.set(is_better, coder.compare("<" if end == "MIN" else ">", sure, found))
+            with body.when(is_better):
+                body.set(best, here.value)
+                body.set(null, FALSE)
+
+    coder.scan(source, keys, env, visit)
+    return Scalar(sql_type, best, null, bits_of(sql_type))
+
+
+def _nothing(sql_type: SqlType) -> Expr:
+    return Const(kernel_type(sql_type), 0)

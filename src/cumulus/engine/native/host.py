@@ -1,0 +1,248 @@
+"""What the code of all triggers of a program shares: its stores, and the ways out of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cumulus.algebra.terms import Term
+from cumulus.algebra.user import UserFunction
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import BIGINT, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.engine.failures import Sites
+from cumulus.engine.native.adders import adder, ahead_adder, setter
+from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64
+from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, bits_of, from_words, lane_of, to_words
+from cumulus.engine.native.layout import (
+    CALL,
+    CULPRIT,
+    FRAME,
+    FRAME_WORDS,
+    REPORT,
+    STATUS,
+    Context,
+    Reason,
+    Status,
+    Store,
+    lanes_of,
+    store_of,
+    value_lanes,
+)
+from cumulus.engine.native.typing import Typing
+from cumulus.m3.program import Program
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.terms import TermCoder
+
+CONTEXT = Local(PTR, "context")
+"""The only parameter that all functions of a program have."""
+
+_CALL = Signature("call", (I64, PTR), I64)
+_REPORT = Signature("report", (I64, I64, I64), I64)
+
+
+class Outside:
+    """A Python function that code calls: what it takes and gives, as lanes."""
+
+    def __init__(self, implement: Callable[..., Any], args: tuple[Lane, ...], result: Lane) -> None:
+        self.implement = implement
+        self.args = args
+        self.result = result
+
+
+class ProgramHost:
+    """The program while its code is written.
+
+    Parameters
+    ----------
+    program, functions
+        What is written, and the user's functions by name.
+    context
+        Receives stores, literals and words; the same for both times that the code is written.
+    """
+
+    def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: Context) -> None:
+        self.program = program
+        self.context = context
+        self.sites = Sites()
+        self.outside: list[Outside] = []
+        self.functions: list[Function] = []
+        """Functions that the triggers call, in the order in which they were written."""
+        self.batch: dict[str, tuple[Column, ...]] = {}
+        """The relation whose net change the trigger is fired with."""
+        self.kept = dict(program.kept)
+        self._user = functions
+        self._maps = {definition.name: definition for definition in program.maps}
+        self.relations = {relation.name: relation.columns for relation in program.relations}
+        self.typing = Typing(self._maps, self.relations, functions)
+        self._scratches = 0
+        self._shared: dict[Term, tuple[Store, Function, int]] = {}
+        self._trigger = ""
+        self._changers: dict[Any, Function] = {}
+        for number, definition in enumerate(program.maps):
+            context.add(definition.name, store_of(definition, number))
+
+    def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
+        """Say that the code of a trigger begins."""
+        self._trigger = trigger
+        self._shared = {}
+        self._scratches = 0
+        self.batch = dict(batch)
+
+    # --- stores -----------------------------------------------------------------------------------------------------
+
+    def store(self, name: str) -> Store:
+        """Return the store of a map."""
+        return self.context.stores[name]
+
+    def column(self, name: str, column: str) -> int:
+        """Return the number of a value column of a map."""
+        return self._maps[name].column_index(column)
+
+    def scratch(
+        self, key: Any, names: tuple[str, ...], lanes: tuple[Lane, ...], types: Sequence[SqlType], marks: int = 0
+    ) -> Store:
+        """Return the store of a map made for a moment; triggers share those of one key and layout."""
+        values = value_lanes(types, is_scratch=True)
+        store = Store(f"#{key}", len(self.context.stores), names, lanes, values, marks=marks)
+        return replace(
+            self.context.add(("scratch", key, lanes, tuple(value.held for value in values)), store), key_names=names
+        )
+
+    def next_scratch(self) -> int:
+        """Return a number that no other scratch store of the trigger has."""
+        self._scratches += 1
+        return self._scratches
+
+    def batch_store(self, relation: str) -> Store:
+        """Return the store of the net change of a relation."""
+        columns = self.relations[relation]
+        return self.scratch(("batch", relation), tuple(each.name for each in columns), lanes_of(columns), (BIGINT,))
+
+    def ahead(self, store: Store) -> Store:
+        """Return the store of what a firing has changed in a map: its values, and a mark."""
+        beside = Store(
+            f"#ahead {store.name}", len(self.context.stores), store.key_names, store.keys, store.values, marks=1
+        )
+        return self.context.add(("ahead", store.name), beside)
+
+    def shared(
+        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermCoder
+    ) -> Store:
+        """Return the store of a term that is computed when the firing first needs it, and write that need."""
+        if term not in self._shared:
+            self._shared[term] = self._write_shared(term, free, lanes, kept, user)
+        store, function, site = self._shared[term]
+        self.sites.used(site, user.site)
+        user.body.run(function, CONTEXT)
+        return store
+
+    def _write_shared(
+        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermCoder
+    ) -> tuple[Store, Function, int]:
+        from cumulus.engine.native.terms import TermCoder
+
+        number = len(self._shared)
+        site = self.sites.shared()
+        flag = self.context.word(("shared", number))
+        store = self.scratch(("shared", number), free, lanes, (kept,))
+        with define(f"{self._trigger}_shared_{number}", [("context", PTR)], inline=False) as body:
+            with body.when(body.load(I64, CONTEXT, flag).ne(0)):
+                body.leave()
+            body.store(I64, CONTEXT, flag, 1)
+            body.call(store.shape.clear, self.record(store))
+            coder = TermCoder(self, body, user.types, site)
+            coder.group_into(store, term, free, {})
+        self.functions.append(body.function)
+        return store, body.function, site
+
+    def forget_shared(self, body: Body) -> None:
+        """Write that no shared term of the trigger has been computed."""
+        for number in range(len(self._shared)):
+            body.store(I64, CONTEXT, self.context.word(("shared", number)), 0)
+
+    def record(self, store: Store) -> Expr:
+        """Return the address of a store's record."""
+        return CONTEXT.at(self.context.record(store))
+
+    # --- changing entries -------------------------------------------------------------------------------------------
+
+    def adder(self, store: Store, columns: tuple[int, ...], is_ahead: bool) -> Function:
+        """Return the function that adds to some value columns of an entry, or of what stands beside the map."""
+        make = ahead_adder if is_ahead else adder
+        name = f"{'ahead' if is_ahead else 'add'}_{store.number}_{'_'.join(map(str, columns))}"
+        return self._changer(name, lambda: make(self, store, columns, name))
+
+    def setter(self, store: Store) -> Function:
+        """Return the function that gives an entry its values."""
+        name = f"set_{store.number}"
+        return self._changer(name, lambda: setter(self, store, name))
+
+    def _changer(self, name: str, make: Callable[[], Function]) -> Function:
+        if name not in self._changers:
+            self._changers[name] = make()
+            self.functions.append(self._changers[name])
+        return self._changers[name]
+
+    # --- ways out ---------------------------------------------------------------------------------------------------
+
+    def no_memory(self, body: Body, store: Store) -> None:
+        """Write that the firing is useless for want of memory."""
+        self.useless(body, Status.NO_MEMORY, store)
+
+    def useless(self, body: Body, status: Status, store: Store) -> None:
+        """Write that the firing is useless."""
+        body.store(I64, CONTEXT, STATUS, status.value)
+        body.store(I64, CONTEXT, CULPRIT, store.number)
+
+    def report(self, body: Body, site: int, reason: Reason, row: Expr) -> None:
+        """Write that something failed."""
+        body.call_at(body.load(PTR, CONTEXT, REPORT), _REPORT, i64(site), i64(reason.value), row)
+
+    def user_function(self, name: str) -> UserFunction | None:
+        """Return the user's function of a name, if there is one."""
+        return self._user.get(name)
+
+    def literal(self, body: Body, value: Any, sql_type: SqlType) -> Expr:
+        """Write the reading of a text or interval that stands in the program."""
+        return body.load(I64, CONTEXT, self.context.literal(value, sql_type), "literal")
+
+    def call(
+        self, body: Body, implement: Callable[..., Any], args: Sequence[Scalar], result: SqlType
+    ) -> tuple[Scalar, Expr]:
+        """Write a call of a Python function; return its value, and whether it failed."""
+        lanes = tuple(_argument_lane(arg) for arg in args)
+        if sum(lane.words for lane in lanes) > FRAME_WORDS:
+            raise NotNativeError("a function with very many arguments")
+        given = lane_of(result, False)
+        self.outside.append(Outside(implement, lanes, given))
+        at = FRAME
+        for lane, arg in zip(lanes, args, strict=True):
+            for word in to_words(body, lane, _in_lane(lane, arg)):
+                body.store(I64, CONTEXT, at, word)
+                at += 8
+        outcome = body.call_at(
+            body.load(PTR, CONTEXT, CALL), _CALL, i64(len(self.outside) - 1), CONTEXT.at(FRAME), hint="outcome"
+        )
+        words = [body.load(I64, CONTEXT, FRAME + 8 * word, "result") for word in range(given.words)]
+        found = from_words(body, given, words)
+        return Scalar(result, found.value, outcome.eq(1), bits_of(result)), outcome.eq(2)
+
+
+def _argument_lane(arg: Scalar) -> Lane:
+    """Return a lane for an argument, wide enough for what it may be."""
+    found = arg.type
+    if arg.value.type is I128:
+        found = decimal(MAX_PRECISION, arg.scale) if found.kind is Kind.DECIMAL else HUGEINT
+    if found.kind is Kind.NULL:
+        found = HUGEINT
+    return lane_of(found, arg.null is not None)
+
+
+def _in_lane(lane: Lane, arg: Scalar) -> Scalar:
+    if lane.is_wide and arg.value.type is not I128:
+        value = arg.value.to(I64) if arg.value.type is BOOL else arg.value
+        return Scalar(arg.type, value.to(I128), arg.null, arg.bits)
+    return arg

@@ -1,0 +1,163 @@
+"""How SQL values look in the kernel: as words in rows and events, and as scalars and numbers in code.
+
+Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
+and timestamps as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that stands for them in
+a `cumulus.engine.native.codec.Dictionary`; floats as their bits, with one NaN and no negative zero. NULL is the least
+word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two are refused where NULL
+is possible. So equal values are equal words, NULL included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.kernel import BOOL, F64, I64, I128, Const, Expr, Type, i64, select
+
+NULL_WORD = -(1 << 63)
+NULL_WIDE = -(1 << 127)
+NULL_FLOAT = 0x7FF8_0000_DEAD_BEEF
+"""The bits of a NaN that nobody computes."""
+NAN_BITS = 0x7FF8_0000_0000_0000
+
+
+class NotNativeError(Exception):
+    """A part of a program that only the interpreter can run; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The layout of the values of a column.
+
+    Parameters
+    ----------
+    type
+        SQL's.
+    nullable
+        Whether NULL is possible.
+    """
+
+    type: SqlType
+    nullable: bool
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a value takes two words."""
+        return kernel_type(self.type) is I128
+
+    @property
+    def words(self) -> int:
+        """How many words a value takes."""
+        return 2 if self.is_wide else 1
+
+
+def lane_of(sql_type: SqlType | None, nullable: bool) -> Lane:
+    """Return the lane for a column; NotNativeError if its values have no fixed length, or no known type."""
+    if sql_type is None:
+        raise NotNativeError("a column without a declared type")
+    if sql_type.kind in (Kind.BIGDECIMAL, Kind.NULL):
+        raise NotNativeError(f"a column of type {sql_type}")
+    return Lane(sql_type, nullable)
+
+
+def kernel_type(sql_type: SqlType) -> Type:
+    """Return the type of the kernel variable for a value."""
+    match sql_type.kind:
+        case Kind.HUGEINT:
+            return I128
+        case Kind.DECIMAL:
+            return I128 if sql_type.precision > 18 else I64
+        case Kind.REAL | Kind.DOUBLE:
+            return F64
+        case Kind.BOOLEAN:
+            return BOOL
+        case _:
+            return I64
+
+
+def bits_of(sql_type: SqlType) -> int:
+    """Return b such that every exact number of a type, scaled, is between -2**b and 2**b."""
+    if sql_type.kind is Kind.DECIMAL:
+        return math.ceil(sql_type.precision * math.log2(10))
+    if sql_type.is_integer:
+        return INTEGER_BITS[sql_type.kind] - 1
+    return 1 if sql_type.kind is Kind.BOOLEAN else 63
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A SQL value in code.
+
+    Parameters
+    ----------
+    type
+        SQL's.
+    value
+        BOOL, F64, or an integer, wide or not; anything where the value is NULL.
+    null
+        Whether it is NULL; None if it never is.
+    bits
+        Of an exact number: as in `bits_of`. A computed integer may be larger than its SQL type allows.
+    """
+
+    type: SqlType
+    value: Expr
+    null: Expr | None = None
+    bits: int = 63
+
+    @property
+    def scale(self) -> int:
+        """Digits behind the point."""
+        return self.type.scale if self.type.kind is Kind.DECIMAL else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of value context: an F64, or a whole number of 10**-scale between -2**bits and 2**bits."""
+
+    value: Expr
+    scale: int = 0
+    bits: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float."""
+        return self.value.type is F64
+
+
+def widened(value: Expr) -> Expr:
+    """Return an integer as I128."""
+    return value.to(I128)
+
+
+def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
+    """Write the reading of a value from its words."""
+    kernel = kernel_type(lane.type)
+    if kernel is I128:
+        value = body.let((words[1].to(I128) << 64) | (words[0].to(I128) & ((1 << 64) - 1)), "wide")
+        null = value.eq(NULL_WIDE)
+    elif kernel is F64:
+        value, null = body.let(words[0].bits(), "float"), words[0].eq(NULL_FLOAT)
+    else:
+        null = words[0].eq(NULL_WORD)
+        value = body.let(words[0].ne(0), "flag") if kernel is BOOL else body.let(words[0], "word")
+    return Scalar(lane.type, value, body.let(null, "null") if lane.nullable else None, bits_of(lane.type))
+
+
+def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+    """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may."""
+    value = scalar.value
+    if value.type is I128:
+        word = value if scalar.null is None else select(scalar.null, Const(I128, NULL_WIDE), value)
+        word = body.let(word, "wide")
+        return [body.let(word.to(I64), "low"), body.let((word >> 64).to(I64), "high")]
+    null = NULL_WORD
+    if value.type is F64:
+        # Adding 0.0 makes the negative zero positive; a NaN differs from itself.
+        value, null = select(value.ne(value), i64(NAN_BITS), (value + 0.0).bits()), NULL_FLOAT
+    elif value.type is BOOL:
+        value = value.to(I64)
+    return [body.let(value if scalar.null is None else select(scalar.null, i64(null), value), "word")]

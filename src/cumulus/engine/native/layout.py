@@ -1,0 +1,249 @@
+"""Where everything of a program lies: the maps' rows, the records, the context that code gets as its only argument.
+
+The context is one block of words: a head of fixed places, then texts and intervals that the program names, then a
+record for each map, kept or made for a moment. Code reaches everything from its address, so it holds no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import Kind, SqlType
+from cumulus.engine.native.kernel import F64, I64, I128, Type
+from cumulus.engine.native.lanes import Lane, NotNativeError, lane_of
+from cumulus.engine.native.maps import Shape
+from cumulus.m3.program import MapDef
+
+# The head of the context, as offsets in bytes.
+MEMORY = 0
+"""The `cumulus.engine.native.memory` record of all maps."""
+STATUS = 24
+"""What made the firing useless: a `Status`."""
+CULPRIT = 32
+"""The number of the map that it is about."""
+JOURNAL = 40
+"""The block of the journal: for every change of a row the map's number, its key words and its value words before."""
+JOURNAL_USED = 48
+JOURNAL_SIZE = 56
+"""Bytes."""
+CALL = 64
+"""The address of what calls a Python function: (its number, frame) → 0 a value, 1 NULL, 2 a failure."""
+REPORT = 72
+"""The address of what is told of failures: (site, reason, row of the batch or 0)."""
+FRAME = 80
+"""Words of arguments, and of the result."""
+FRAME_WORDS = 64
+LITERALS = FRAME + 8 * FRAME_WORDS
+
+
+class Status(Enum):
+    """Why a transaction cannot be kept."""
+
+    NO_MEMORY = 1
+    OVERFLOW = 2
+
+
+class Reason(Enum):
+    """What is reported as failed."""
+
+    RAISED = 0
+    """The Python function that was called last raised an exception."""
+    NOT_FINITE = 1
+    OVERFLOW = 2
+
+
+class Held(Enum):
+    """How a value column is kept."""
+
+    COUNT = "a whole number of 64 bits"
+    WIDE = "a whole number of 128 bits, of units at the last digit"
+    CELL = "a sum of floats, its compensation and its size (`cumulus.engine.floats`)"
+    FLOAT = "a sum of floats that lives for a moment"
+
+    @property
+    def words(self) -> int:
+        """How many words of a row it takes."""
+        return {Held.COUNT: 1, Held.WIDE: 2, Held.CELL: 3, Held.FLOAT: 1}[self]
+
+    @property
+    def kernel(self) -> Type:
+        """The type of what is added to it."""
+        return {Held.COUNT: I64, Held.WIDE: I128, Held.CELL: F64, Held.FLOAT: F64}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLane:
+    """A value column: how it is kept, its first word among the value words, its digits behind the point."""
+
+    held: Held
+    word: int
+    scale: int
+    type: SqlType | None
+
+
+@dataclass(slots=True)
+class Store:
+    """A map as code sees it.
+
+    Parameters
+    ----------
+    name
+        Of the map; of one made for a moment, one that begins with #.
+    number
+        Of its record.
+    keys
+        Names and lanes of its key columns.
+    count
+        The value column that says whether an entry exists; None if any does.
+    indexes
+        Key columns, in the order in which code asked for them.
+    marks
+        Words behind the values that say that a row is there even if all values are 0.
+    """
+
+    name: str
+    number: int
+    key_names: tuple[str, ...]
+    keys: tuple[Lane, ...]
+    values: tuple[ValueLane, ...]
+    count: int | None = None
+    indexes: list[tuple[int, ...]] = field(default_factory=list)
+    marks: int = 0
+
+    @property
+    def is_scratch(self) -> bool:
+        """Whether it holds something for a moment only."""
+        return self.name.startswith("#")
+
+    @property
+    def value_words(self) -> int:
+        """How many words all value columns take."""
+        return sum(value.held.words for value in self.values)
+
+    @property
+    def shape(self) -> Shape:
+        """The layout of its rows as words."""
+        return Shape(
+            sum(lane.words for lane in self.keys),
+            self.value_words + self.marks,
+            tuple(tuple(word for place in places for word in self.words_of(place)) for places in self.indexes),
+        )
+
+    def words_of(self, place: int) -> range:
+        """Return the key words of a key column."""
+        first = sum(lane.words for lane in self.keys[:place])
+        return range(first, first + self.keys[place].words)
+
+    def index(self, places: tuple[int, ...]) -> int:
+        """Return the number of the index on some key columns, which is made if there is none."""
+        if places not in self.indexes:
+            self.indexes.append(places)
+        return self.indexes.index(places)
+
+
+def lanes_of(columns: Sequence[Column]) -> tuple[Lane, ...]:
+    """Return the lanes of columns; NotNativeError if one has none."""
+    return tuple(lane_of(column.type, not column.not_null) for column in columns)
+
+
+def value_lanes(types: Sequence[SqlType | None], *, is_scratch: bool = False) -> tuple[ValueLane, ...]:
+    """Return the lanes of value columns, of a map or of sums for a moment; NotNativeError if one has none."""
+    found: list[ValueLane] = []
+    word = 0
+    for sql_type in types:
+        held = _held(sql_type)
+        if held is Held.CELL and is_scratch:
+            held = Held.FLOAT
+        scale = sql_type.scale if sql_type is not None and sql_type.kind is Kind.DECIMAL else 0
+        found.append(ValueLane(held, word, scale, sql_type))
+        word += held.words
+    return tuple(found)
+
+
+def _held(sql_type: SqlType | None) -> Held:
+    if sql_type is None:
+        raise NotNativeError("a value column without a declared type")
+    match sql_type.kind:
+        case Kind.BIGDECIMAL:
+            raise NotNativeError("a sum of decimals of any length")
+        case Kind.REAL | Kind.DOUBLE:
+            return Held.CELL
+        case Kind.HUGEINT | Kind.DECIMAL:
+            return Held.WIDE
+        case _:
+            return Held.COUNT
+
+
+def store_of(definition: MapDef, number: int) -> Store:
+    """Return a map of a program; NotNativeError if it cannot be laid out."""
+    return Store(
+        definition.name,
+        number,
+        tuple(column.name for column in definition.keys),
+        lanes_of(definition.keys),
+        value_lanes([column.type for column in definition.values]),
+        definition.column_index(definition.count) if definition.count else None,
+    )
+
+
+@dataclass(slots=True)
+class Context:
+    """The layout of the context, which grows while code is written.
+
+    Code is written twice: only then is it known how many records there are, and which indexes they have.
+    """
+
+    stores: dict[Any, Store] = field(default_factory=dict)
+    literals: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    words: dict[Any, int] = field(default_factory=dict)
+    """Single words, which code uses to remember something during a firing."""
+    _records: list[int] = field(default_factory=list)
+
+    def add(self, key: Any, store: Store) -> Store:
+        """Return the store for a key, the given one if there is none yet."""
+        return self.stores.setdefault(key, store)
+
+    def literal(self, value: Any, sql_type: SqlType) -> int:
+        """Return the offset of the word for a text or interval."""
+        place = self.literals.setdefault((sql_type, value), len(self.literals))
+        return LITERALS + 8 * place
+
+    def word(self, key: Any) -> int:
+        """Return the offset of a word of the firing."""
+        place = self.words.setdefault(key, len(self.words))
+        return self._words_at + 8 * place
+
+    def settle(self) -> None:
+        """Give every record its place; to be called when all stores and indexes are known."""
+        self._records = []
+        at = self._words_at + 8 * len(self.words)
+        for store in self.stores.values():
+            self._records.append(at)
+            at += store.shape.record_size
+        self._records.append(at)
+
+    def record(self, store: Store) -> int:
+        """Return the offset of the record of a store; anything before `settle`."""
+        return self._records[store.number] if store.number < len(self._records) else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the context."""
+        return self._records[-1]
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What the places of everything depend on."""
+        return (
+            len(self.literals),
+            len(self.words),
+            *((each.shape, each.number) for each in self.stores.values()),
+        )
+
+    @property
+    def _words_at(self) -> int:
+        return LITERALS + 8 * len(self.literals)

@@ -1,0 +1,143 @@
+"""LLVM IR to machine code in this process, through llvmlite, with a cache of object files.
+
+A cached object is used again where nothing that it depends on differs: the text, the way it is optimised, the versions
+of LLVM and llvmlite, the processor. The cache is a folder that may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+LEVELS = (0, 2)
+"""How far code may be optimised: at once, or well."""
+
+
+@cache
+def _processor() -> tuple[Any, str, str]:
+    """Return the target of this machine, and the name and the features of its processor."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@cache
+def _target_machine(level: int) -> Any:
+    target, name, features = _processor()
+    return target.create_target_machine(cpu=name, features=features, opt=level, codemodel="small", reloc="pic")
+
+
+def compiled(text: str, level: int) -> bytes:
+    """Return LLVM IR as an object file.
+
+    Parameters
+    ----------
+    text
+        A module.
+    level
+        0 or 2: `LEVELS`.
+    """
+    machine = _target_machine(level)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    if level:
+        options.loop_vectorization = False  # loops are over chains and probes; nothing there is a vector
+        options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    found: bytes = machine.emit_object(module)
+    return found
+
+
+class Cache:
+    """Object files in a folder, by what they depend on.
+
+    Parameters
+    ----------
+    folder
+        Made when first needed; None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def object_of(self, text: str, level: int) -> bytes:
+        """Return `compiled(text, level)`, from the folder if it is there."""
+        if self._folder is None:
+            return compiled(text, level)
+        path = self._folder / f"{_identity(text, level)}.o"
+        try:
+            return path.read_bytes()
+        except OSError:
+            pass
+        made = compiled(text, level)
+        _write(path, made)
+        return made
+
+
+def default_folder() -> Path:
+    """Return where this user's objects are kept: `$CUMULUS_CACHE`, or `cumulus` in the folder for caches."""
+    given = os.environ.get("CUMULUS_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cumulus"
+
+
+def _identity(text: str, level: int) -> str:
+    _, name, features = _processor()
+    parts = (llvmlite.__version__, str(llvm.llvm_version_info), name, features, str(level), text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _write(path: Path, made: bytes) -> None:
+    """Write a file whole or not at all; a cache that cannot be written is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(made)
+        os.replace(name, path)
+    except OSError:
+        return
+
+
+class Code:
+    """Object files that were loaded together: functions by name, as long as this lives.
+
+    Parameters
+    ----------
+    objects
+        Of modules; what one calls, another may define.
+    symbols
+        Addresses that are not of the process: name → address.
+    """
+
+    def __init__(self, objects: Iterable[bytes], symbols: Mapping[str, int] | None = None) -> None:
+        for name, address in (symbols or {}).items():
+            llvm.add_symbol(name, address)
+        empty = llvm.parse_assembly("")
+        self._engine = llvm.create_mcjit_compiler(empty, _processor()[0].create_target_machine())
+        for each in objects:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(each))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return where a function is; KeyError if there is none."""
+        found: int = self._engine.get_function_address(name)
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def function(self, name: str, result: Any, *parameters: Any) -> Any:
+        """Return a function as Python calls it, without the interpreter's lock."""
+        return ctypes.CFUNCTYPE(result, *parameters)(self.address(name))

@@ -1,0 +1,276 @@
+"""SQL scalars in the kernel.
+
+Comparisons and logic are code of their own, as is `cumulus.engine.native.arithmetic`. Every other function is Python's,
+called through the host: its arguments and its value travel as words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cumulus.algebra.scalar import FUNCTIONS, result_type
+from cumulus.algebra.scalar_code import COMPARISONS, may_raise
+from cumulus.algebra.terms import Apply, Cast, Compare, Const, Term, Var
+from cumulus.algebra.user import UserFunction
+from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
+from cumulus.engine.native.arithmetic import Arithmetic, Host, any_null, is_exact, sure
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I128, TRUE, Expr, Local, Statement
+from cumulus.engine.native.lanes import NotNativeError, Scalar, kernel_type
+from cumulus.errors import ValidationError
+
+
+class ScalarCoder(Arithmetic):
+    """Writes the code of scalars into one function.
+
+    Parameters
+    ----------
+    lookup
+        Gives the value of a variable.
+    leaf
+        Gives the value of a node that is no scalar by itself.
+    """
+
+    def __init__(self, body: Body, host: Host, lookup: Callable[[str], Scalar], leaf: Callable[[Term], Scalar]) -> None:
+        super().__init__(body, host)
+        self._lookup = lookup
+        self._leaf = leaf
+
+    def code(self, term: Term) -> Scalar:
+        """Write the computing of a scalar; return it."""
+        match term:
+            case Const(value, sql_type):
+                return self.literal(value, sql_type)
+            case Var(name):
+                return self._lookup(name)
+            case Apply(function, args):
+                return self._apply(function, args)
+            case Cast(arg, target):
+                return self.cast(self.code(arg), target)
+            case Compare(op, left, right):
+                return Scalar(BOOLEAN, self.compare(op, self.code(left), self.code(right)))
+            case _:
+                return self._leaf(term)
+
+    # --- comparisons ------------------------------------------------------------------------------------------------
+
+    def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
+        if op in ("=", "<>"):
+            same = self._same(left, right)
+            return same if op == "=" else ~same
+        found = self._ordered(op, left, right)
+        for side in (left, right):
+            if side.null is not None:
+                found = found & ~side.null
+        return self._body.let(found, "holds")
+
+    def _same(self, left: Scalar, right: Scalar) -> Expr:
+        equal = self._values_equal(left, right)
+        if left.null is None and right.null is None:
+            return equal
+        nulls = [FALSE if side.null is None else side.null for side in (left, right)]
+        return self._body.let((nulls[0] & nulls[1]) | (~(nulls[0] | nulls[1]) & equal), "same")
+
+    def _values_equal(self, left: Scalar, right: Scalar) -> Expr:
+        if Kind.NULL in (left.type.kind, right.type.kind):
+            return FALSE
+        if left.type.kind is right.type.kind and left.type.kind in (Kind.VARCHAR, Kind.BOOLEAN, Kind.DATE):
+            return left.value.eq(right.value) if left.value.type is not BOOL else ~(left.value ^ right.value)
+        return self._ordered("=", left, right)
+
+    def _ordered(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        """Return a comparison of values that are not NULL."""
+        kinds = {left.type.kind, right.type.kind}
+        if Kind.NULL in kinds:
+            return FALSE
+        if Kind.VARCHAR in kinds or Kind.INTERVAL in kinds or kinds == {Kind.DATE, Kind.TIMESTAMP}:
+            return self._compared_outside(op, left, right)
+        if left.value.type is BOOL or right.value.type is BOOL:
+            left, right = (self._as_integer(side) for side in (left, right))
+        if F64 in (left.value.type, right.value.type):
+            return self._float_order(op, self.as_float(left).value, self.as_float(right).value)
+        one, other = self._aligned(left, right)
+        return _integer_order(op, one, other)
+
+    def _float_order(self, op: str, left: Expr, right: Expr) -> Expr:
+        """Compare floats; NaN is equal to itself and greater than every other number."""
+        not_left, not_right = left.ne(left), right.ne(right)
+        match op:
+            case "=":
+                return left.eq(right) | (not_left & not_right)
+            case "<":
+                return (left < right) | (not_right & ~not_left)
+            case "<=":
+                return (left <= right) | not_right
+            case ">":
+                return (left > right) | (not_left & ~not_right)
+            case _:
+                return (left >= right) | not_left
+
+    def _compared_outside(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        from cumulus.algebra.scalar_code import equal, less, less_or_equal
+
+        functions = {"=": equal, "<": less, "<=": less_or_equal}
+        if op in (">", ">="):
+            op, left, right = {">": "<", ">=": "<="}[op], right, left
+        present = self._body.local(BOOL, "compared")
+        self._body.set(present, FALSE)
+        with self._unless_null([left, right]):
+            found, failed = self._host.call(self._body, functions[op], [sure(left), sure(right)], BOOLEAN)
+            self._body.set(present, found.value & ~failed)
+        return present
+
+    # --- functions --------------------------------------------------------------------------------------------------
+
+    def _apply(self, function: str, args: tuple[Term, ...]) -> Scalar:
+        match function:
+            case "and" | "or":
+                return self._connective(function, args)
+            case "not":
+                inner = self.cast(self.code(args[0]), BOOLEAN)
+                return Scalar(BOOLEAN, ~inner.value, inner.null)
+            case "is_null":
+                found = self.code(args[0]).null
+                return Scalar(BOOLEAN, FALSE if found is None else found)
+            case "try":
+                return self._try(args[0])
+        user = self._host.user_function(function)
+        if user is not None:
+            return self._users(user, args)
+        if function in ("case", "if", "coalesce"):
+            return self._chosen(function, args)
+        codes = [self.code(arg) for arg in args]
+        if function in COMPARISONS:
+            value = self._ordered_or_equal(COMPARISONS[function], codes[0], codes[1])
+            return Scalar(BOOLEAN, value, any_null(codes))
+        literals = [arg.value if isinstance(arg, Const) else None for arg in args]
+        return self.call(function, codes, literals)
+
+    def _ordered_or_equal(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        if op in ("=", "<>"):
+            equal = self._values_equal(left, right)
+            return equal if op == "=" else ~equal
+        return self._ordered(op, left, right)
+
+    def call(self, function: str, codes: list[Scalar], literals: Sequence[Any] = ()) -> Scalar:
+        """Write a call of a function of the dialect."""
+        if function not in FUNCTIONS:
+            raise NotNativeError(f"the function {function}, of which nothing is known")
+        definition = FUNCTIONS[function]
+        types = tuple(code.type for code in codes)
+        result = result_type(function, types, literals)
+        if function in ("add", "sub", "mul", "neg") and all(is_exact(code.type) for code in codes):
+            return self._arithmetic(function, codes, result)
+        if function in ("add", "sub", "mul") and result == DOUBLE:
+            return self._float_arithmetic(function, codes)
+        codes = [self.cast(code, to) for code, to in zip(codes, definition.arguments(types), strict=True)]
+        return self._outside(definition.implement, codes, result, strict=definition.strict)
+
+    def _users(self, user: UserFunction, args: tuple[Term, ...]) -> Scalar:
+        signature = user.signature
+        if len(args) != len(signature.parameters):
+            raise ValidationError(f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}")
+        codes = [self.cast(self.code(arg), to) for arg, to in zip(args, signature.parameters, strict=True)]
+        return self._outside(user.implement, codes, signature.result, strict=not signature.called_with_null)
+
+    def _try(self, arg: Term) -> Scalar:
+        with self.attempt() as outcome:
+            found = self.code(arg)
+        failed = outcome()
+        if failed is None:
+            return found
+        return Scalar(found.type, found.value, failed if found.null is None else failed | found.null, found.bits)
+
+    # --- logic ------------------------------------------------------------------------------------------------------
+
+    def _connective(self, function: str, args: tuple[Term, ...]) -> Scalar:
+        """Write AND or OR: what comes after a FALSE (TRUE) is not evaluated, what comes after a NULL is."""
+        body = self._body
+        decisive = function == "or"
+        if not any(may_raise(arg) for arg in args):
+            codes = [self.cast(self.code(arg), BOOLEAN) for arg in args]
+            if all(code.null is None for code in codes):
+                value = codes[0].value
+                for code in codes[1:]:
+                    value = value | code.value if decisive else value & code.value
+                return Scalar(BOOLEAN, body.let(value, "holds"))
+        decided, null = body.let(FALSE, "decided"), body.let(FALSE, "unknown")
+        for arg in args:
+            with body.when(~decided):
+                code = self.cast(self.code(arg), BOOLEAN)
+                sure = code.value if decisive else ~code.value
+                body.set(decided, sure if code.null is None else sure & ~code.null)
+                if code.null is not None:
+                    body.set(null, null | code.null)
+        return Scalar(BOOLEAN, decided if decisive else ~decided, body.let(null & ~decided, "null"))
+
+    def _chosen(self, function: str, args: tuple[Term, ...]) -> Scalar:
+        """Write CASE, IF or COALESCE: no more is evaluated than is needed."""
+        body = self._body
+        pairs: list[tuple[Term | None, Term]] = []
+        if function == "coalesce":
+            pairs = [(None, arg) for arg in args]
+        else:
+            pairs = [(args[place], args[place + 1]) for place in range(0, len(args) - 1, 2)]
+            if len(args) % 2:
+                pairs.append((None, args[-1]))
+        open_ = body.let(TRUE, "open")
+        null = body.let(TRUE, "null")
+        ends: list[tuple[list[Statement], Scalar]] = []
+        types: list[SqlType] = []
+        for condition, arg in pairs:
+            with body.when(open_):
+                if condition is None:
+                    with body.branch(TRUE) as block:
+                        ends.append((block, self._end_of(function, arg, open_, null)))
+                    types.append(ends[-1][1].type)
+                    continue
+                test = self.cast(self.code(condition), BOOLEAN)
+                types.append(BOOLEAN)
+                with body.branch(test.value if test.null is None else test.value & ~test.null) as block:
+                    ends.append((block, self._end_of(function, arg, open_, null)))
+                types.append(ends[-1][1].type)
+        result = result_type(function, tuple(types))
+        value, bits = self._joined(ends, result)
+        return Scalar(result, value, null, bits)
+
+    def _end_of(self, function: str, arg: Term, open_: Local, null: Local) -> Scalar:
+        found = self.code(arg)
+        there = TRUE if found.null is None else ~found.null
+        self._body.set(open_, ~there if function == "coalesce" else FALSE)
+        self._body.set(null, ~there)
+        return found
+
+    def _joined(self, ends: list[tuple[list[Statement], Scalar]], result: SqlType) -> tuple[Local, int]:
+        """Give one variable the value of whichever branch is taken, cast to the type of all."""
+        body = self._body
+        done: list[tuple[list[Statement], Scalar]] = []
+        for block, scalar in ends:
+            with body.inside(block):
+                done.append((block, self.cast(scalar, result)))
+        bits = max(scalar.bits for _, scalar in done)
+        kinds = {scalar.value.type for _, scalar in done}
+        kernel = kernel_type(result) if len(kinds) == 1 else I128
+        if len(kinds) == 1:
+            (kernel,) = kinds
+        value = body.local(kernel, "chosen")
+        for block, scalar in done:
+            with body.inside(block):
+                body.set(value, scalar.value.to(kernel))
+        return value, bits
+
+
+def _integer_order(op: str, left: Expr, right: Expr) -> Expr:
+    match op:
+        case "=":
+            return left.eq(right)
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case _:
+            return left >= right

@@ -1,0 +1,278 @@
+"""Looking up and looping: what one atom of a product is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cumulus.algebra.terms import (
+    Range,
+    Term,
+    Var,
+)
+from cumulus.catalog.types import Kind
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
+from cumulus.engine.native.kernel import Const as Literal
+from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type, to_words
+from cumulus.engine.native.layout import Store
+from cumulus.engine.native.maps import LAST
+from cumulus.engine.native.numbers import Env, Evaluator, Then
+from cumulus.engine.native.scalars import ScalarCoder
+from cumulus.errors import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A map that a factor loops over or looks up in.
+
+    Parameters
+    ----------
+    store
+        Where it is kept.
+    value
+        Writes the reading of the number of the row at a place.
+    ahead
+        The store of what the firing has changed, where the map is read as it will be.
+    is_batch
+        Whether its rows are those of the batch that the trigger is fired with.
+    """
+
+    store: Store
+    value: Callable[[Body, Expr], Number]
+    ahead: Store | None = None
+    is_batch: bool = False
+
+
+class Scanner(Evaluator):
+    """Writes look-ups and loops into one function."""
+
+    _loops = 0
+    """How many loops are open here."""
+
+    def scan(self, source: Source, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
+        """Write the look-up or the loop that one atom is."""
+        store = source.store
+        if len(keys) != len(store.keys):
+            raise ValidationError(f"{store.name} has {len(store.keys)} keys, not {len(keys)}")
+        with ExitStack() as computed:
+            bound: dict[int, list[Expr]] = {}
+            for place, key in enumerate(keys):
+                if isinstance(key, Range) or (isinstance(key, Var) and key.name not in env):
+                    continue
+                code = computed.enter_context(self.evaluated(partial(self.scalar, key, env)))
+                words, possible = self.key_words(store.keys[place], code)
+                if possible is not None:
+                    computed.enter_context(self.body.when(possible))
+                bound[place] = words
+            row = self._row
+            self._scan_bound(source, keys, bound, env, then)
+            self._row = row
+
+    def _scan_bound(
+        self,
+        source: Source,
+        keys: tuple[Term | Range, ...],
+        bound: Mapping[int, list[Expr]],
+        env: Env,
+        then: Then,
+    ) -> None:
+        store = source.store
+        words = [word for place in sorted(bound) for word in bound[place]]
+        if len(bound) == len(store.keys):
+            self._look_up(source, words, env, then)
+            return
+        if source.ahead is not None:
+            # What the firing has written, then what it has not: then the same code would stand twice.
+            self._scan_ahead(source, keys, bound, env, then)
+            return
+        self._loop(store, bound, words, lambda row, place: self._entry(source, keys, row, place, env, then))
+
+    def _look_up(self, source: Source, words: list[Expr], env: Env, then: Then) -> None:
+        body, store = self.body, source.store
+        if source.ahead is None:
+            row = body.call(store.shape.find, self._record(store), *words, hint="row")
+            with body.when(row.ne(0)):
+                self._row = row if source.is_batch else self._row
+                number = source.value(body, self._address(store, row))
+                self._unless_zero(number, lambda: then(env, [number]))
+            return
+        place = self._new_place(source.store, source.ahead, words)
+        with body.when(place.to(I64).ne(0)):
+            number = source.value(body, place)
+            self._unless_zero(number, lambda: then(env, [number]))
+
+    def _new_place(self, store: Store, ahead: Store, words: Sequence[Expr]) -> Local:
+        """Write the look-up of an entry as it will be; return where it stands, nowhere if it is not there.
+
+        A map and what stands beside it have their values at the same places of a row.
+        """
+        body = self.body
+        place = body.let(Literal(PTR, 0), "place")
+        changed = body.call(ahead.shape.find, self._record(ahead), *words, hint="changed")
+        with body.when(changed.ne(0)):
+            body.set(place, self._address(ahead, changed))
+        with body.otherwise():
+            row = body.call(store.shape.find, self._record(store), *words, hint="row")
+            with body.when(row.ne(0)):
+                body.set(place, self._address(store, row))
+        return place
+
+    def _scan_ahead(
+        self, source: Source, keys: tuple[Term | Range, ...], bound: Mapping[int, list[Expr]], env: Env, then: Then
+    ) -> None:
+        """Write a loop over a map as it will be, made from a list of rows, so that the inner code stands once."""
+        body, store, ahead = self.body, source.store, source.ahead
+        assert ahead is not None
+        words = [word for place in sorted(bound) for word in bound[place]]
+        picked = self.host.scratch(("picked", self.host.next_scratch()), store.key_names, store.keys, (), marks=1)
+        record = self._record(picked)
+        body.call(picked.shape.clear, record)
+
+        def pick(row: Expr, place: Expr) -> None:
+            del row
+            found = [body.load(I64, place, 8 * word) for word in range(store.shape.keys)]
+            chosen = body.call(picked.shape.put, record, *found, hint="picked")
+            with body.when(chosen.eq(0), likely=False):
+                self.host.no_memory(body, store)
+            with body.otherwise():
+                body.store(I64, self._address(picked, chosen & 0xFFFFFFFF), picked.shape.value(0), 1)
+
+        self._loop(store, bound, words, pick)
+        self._loop(ahead, bound, words, pick)
+
+        def each(row: Expr, place: Expr) -> None:
+            del row
+            found = [body.load(I64, place, 8 * word) for word in range(store.shape.keys)]
+            at = self._new_place(store, ahead, found)
+            with body.when(at.to(I64).ne(0)):
+                self._entry(source, keys, i64(0), at, env, then)
+
+        self._loop(picked, {}, [], each)
+
+    def _loop(
+        self,
+        store: Store,
+        bound: Mapping[int, Any],
+        words: Sequence[Expr],
+        visit: Callable[[Expr, Expr], None],
+    ) -> None:
+        """Write a loop over the rows of a map that have some key words."""
+        body = self.body
+        record = self._record(store)
+        self._loops += 1
+        if bound:
+            index = store.index(tuple(sorted(bound)))
+            row = body.call(store.shape.first(index), record, *words, hint="row")
+            with body.loop():
+                with body.when(row.eq(0)):
+                    body.stop()
+                place = body.let(self._address(store, row), "place")
+                following = body.load(U32, place, store.shape.link(index), "following")
+                visit(row, place)
+                body.set(row, following)
+        else:
+            for place, row in self.rows_of(store):
+                visit(row, place)
+        self._loops -= 1
+
+    def rows_of(self, store: Store) -> Iterator[tuple[Local, Local]]:
+        """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
+        body, record = self.body, self._record(store)
+        with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
+            place = body.let(self._address(store, row), "place")
+            if not store.marks:
+                yield place, row
+                return
+            with body.when(body.load(I64, place, store.shape.value(store.value_words), "mark").ne(0)):
+                yield place, row
+
+    def _entry(
+        self, source: Source, keys: tuple[Term | Range, ...], row: Expr, place: Expr, env: Env, then: Then
+    ) -> None:
+        """Write what happens at a row of a loop: its number, if that is not 0, and its keys."""
+        if source.is_batch:
+            self._row = row
+        number = source.value(self.body, place)
+        self._unless_zero(
+            number, lambda: self._unpack(source.store, keys, place, env, lambda inner: then(inner, [number]))
+        )
+
+    def _unpack(
+        self, store: Store, keys: tuple[Term | Range, ...], place: Expr, env: Env, then: Callable[[Env], None]
+    ) -> None:
+        """Bind the loop variables to parts of the key, and filter."""
+        inner = dict(env)
+        with ExitStack() as tests:
+            for position, pattern in enumerate(keys):
+                if isinstance(pattern, Range):
+                    here = self._key_at(store, position, place)
+                    holds = tests.enter_context(self.evaluated(partial(self._within, pattern, here, env)))
+                    tests.enter_context(self.body.when(holds))
+                elif isinstance(pattern, Var) and pattern.name not in env:
+                    here = self._key_at(store, position, place)
+                    if pattern.name in inner:
+                        holds = self._plain(inner).compare("=", inner[pattern.name], here)
+                        tests.enter_context(self.body.when(holds))
+                    else:
+                        inner[pattern.name] = here
+            then(inner)
+
+    def _key_at(self, store: Store, position: int, place: Expr) -> Scalar:
+        words = [self.body.load(I64, place, 8 * word, "key") for word in store.words_of(position)]
+        return from_words(self.body, store.keys[position], words)
+
+    def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarCoder) -> Expr:
+        inside = self._coder(env, coder)
+        found: Expr | None = None
+        for end, op in ((pattern.low, ">"), (pattern.high, "<")):
+            if end is not None:
+                test = inside.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
+                found = test if found is None else found & test
+        assert found is not None, "a range has an end"
+        return found
+
+    def key_words(self, lane: Lane, scalar: Scalar) -> tuple[list[Expr], Expr | None]:
+        """Write a scalar as the words of a key, and the condition under which there can be such a key."""
+        scalar, possible = self.as_key(lane, scalar)
+        if scalar.null is not None and not lane.nullable:
+            there = ~scalar.null
+            possible = there if possible is None else possible & there
+        return to_words(self.body, lane, scalar), possible
+
+    def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
+        """Return a scalar in the kernel type of a key, and the condition under which it fits."""
+        if scalar.type.kind is Kind.NULL:
+            return Scalar(lane.type, Literal(kernel_type(lane.type), 0), scalar.null), None
+        exact = all(each.is_integer or each.kind is Kind.DECIMAL for each in (lane.type, scalar.type))
+        if not exact:
+            if lane.type.is_float and scalar.type.is_float:
+                return scalar, None
+            if lane.type.kind is not scalar.type.kind:
+                raise NotNativeError(f"a {scalar.type} as a key of type {lane.type}")
+            return scalar, None
+        scale = lane.type.scale if lane.type.kind is Kind.DECIMAL else 0
+        value, bits, possible = scalar.value, scalar.bits, None
+        if scalar.scale < scale:
+            factor = 10 ** (scale - scalar.scale)
+            bits += factor.bit_length()
+            if bits > 126:
+                raise NotNativeError(f"a {scalar.type} as a key of type {lane.type}")
+            value = value.to(I128) * Literal(I128, factor) if bits > 63 else value * factor
+        elif scalar.scale > scale:
+            factor = 10 ** (scalar.scale - scale)
+            if value.type is I128:
+                raise NotNativeError(f"a {scalar.type} as a key of type {lane.type}")
+            possible = (value % factor).eq(0)
+            value = value // factor
+        kernel = kernel_type(lane.type)
+        if value.type is I128 and kernel is I64:
+            value = self.body.let(value, "wide")
+            fits = value.eq(value.to(I64).to(I128))
+            if scalar.null is not None:
+                fits = fits | scalar.null
+            possible = fits if possible is None else possible & fits
+        return Scalar(lane.type, self.body.let(value.to(kernel), "part"), scalar.null, bits), possible

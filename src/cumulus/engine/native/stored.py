@@ -1,0 +1,201 @@
+"""One map of the native engine as Python reads and writes it."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+from cumulus.catalog.types import EXACT, Kind
+from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
+from cumulus.engine.native.audit import MapView
+from cumulus.engine.native.codec import Dictionary, decoder, encoder
+from cumulus.engine.native.layout import Held, Store, ValueLane
+from cumulus.engine.native.machine import Code
+from cumulus.engine.native.maps import LIVE, ROWS
+from cumulus.engine.protocol import Key, Stored, Values
+from cumulus.errors import EvaluationError
+
+I64, PTR = ctypes.c_int64, ctypes.c_void_p
+_WORDS = 1 << 64
+
+
+class StoredMap:
+    """A map in memory.
+
+    Parameters
+    ----------
+    code
+        Has the functions of its shape.
+    store, record
+        Its layout, and the address of its record.
+    dictionary
+        Numbers of texts and intervals.
+    """
+
+    def __init__(self, code: Code, store: Store, record: int, dictionary: Dictionary) -> None:
+        shape = store.shape
+        self.store = store
+        self.view = MapView(shape, record)
+        self._record = record
+        self._encode = [encoder(lane, dictionary) for lane in store.keys]
+        self._decode = [decoder(lane, dictionary) for lane in store.keys]
+        self._places = [store.words_of(place) for place in range(len(store.keys))]
+        keys = [I64] * shape.keys
+        self._find = code.function(shape.find.name, I64, PTR, *keys)
+        self._put = code.function(shape.put.name, I64, PTR, *keys)
+        self._remove = code.function(shape.remove.name, None, PTR, I64)
+        self._clear = code.function(shape.clear.name, I64, PTR)
+        self._first = [
+            code.function(shape.first(index).name, I64, PTR, *[I64] * len(words))
+            for index, words in enumerate(shape.indexes)
+        ]
+
+    # --- keys and values --------------------------------------------------------------------------------------------
+
+    def key_words(self, key: Key) -> tuple[int, ...] | None:
+        """Return the words of a key; None if no entry can have it."""
+        return self.part_words(range(len(self._encode)), key)
+
+    def part_words(self, places: Sequence[int], values: Key) -> tuple[int, ...] | None:
+        """Return the words of some columns of a key; None if no entry can have these values there."""
+        try:
+            return tuple(
+                word for place, value in zip(places, values, strict=True) for word in self._encode[place](value)
+            )
+        except (TypeError, ValueError, ArithmeticError, AttributeError):
+            return None
+
+    def key_of(self, words: Sequence[int]) -> Key:
+        """Return the key with these words."""
+        return tuple(
+            decode([words[word] for word in places]) for decode, places in zip(self._decode, self._places, strict=True)
+        )
+
+    def stored_of(self, words: Sequence[int]) -> Stored:
+        """Return value words as they are kept: numbers, and cells of floats."""
+        return tuple(self._number(lane, words) for lane in self.store.values)
+
+    def _number(self, lane: ValueLane, words: Sequence[int]) -> Any:
+        match lane.held:
+            case Held.COUNT:
+                return words[lane.word]
+            case Held.WIDE:
+                whole = (words[lane.word + 1] << 64) + words[lane.word] % _WORDS
+                if lane.type is not None and lane.type.kind is Kind.DECIMAL:
+                    return Decimal(whole).scaleb(-lane.scale, EXACT)
+                return whole
+            case _:
+                return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
+
+    def words_of(self, stored: Stored) -> list[int]:
+        """Return what is kept as value words."""
+        found: list[int] = []
+        for lane, number in zip(self.store.values, stored, strict=True):
+            if lane.held is Held.CELL:
+                found += struct.unpack("<qqq", struct.pack("<ddd", *number))
+            elif lane.held is Held.COUNT:
+                found.append(int(number))
+            else:
+                found += _split(_scaled(number, lane.scale))
+        return found
+
+    def values_of(self, stored: Stored) -> Values | None:
+        """Return the values that readers see, None if the entry does not exist for them."""
+        count = self.store.count
+        if count is not None and not stored[count]:
+            return None
+        if count is None and not any(stored):
+            return None
+        return tuple(
+            read_cell(number) if lane.held is Held.CELL else number
+            for lane, number in zip(self.store.values, stored, strict=True)
+        )
+
+    def stored_values(self, values: Values) -> Stored | None:
+        """Return plain values as they are kept; None if nothing is."""
+        stored: list[Any] = []
+        gone = self.store.count is None or not values[self.store.count]
+        for lane, number in zip(self.store.values, values, strict=True):
+            stored.append(_cell(number) if lane.held is Held.CELL else number)
+            gone = gone and (is_rest(stored[-1]) if lane.held is Held.CELL else not number)
+        return None if gone else tuple(stored)
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def get(self, words: Sequence[int]) -> Stored | None:
+        """Return what is stored under key words."""
+        row = self._find(self._record, *words)
+        if not row:
+            return None
+        return self.stored_of(self._row(row)[self.store.shape.keys :])
+
+    def put(self, words: Sequence[int], values: Sequence[int]) -> bool:
+        """Make value words those of a key, which is removed if they are all 0; False if there is no memory."""
+        row = self._put(self._record, *words) & 0xFFFFFFFF
+        if not row:
+            return False
+        shape = self.store.shape
+        place = self._place(row)
+        for word, value in enumerate(values):
+            I64.from_address(place + shape.value(word)).value = value
+        if not any(values):
+            self._remove(self._record, row)
+        return True
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self._clear(self._record)
+
+    def free(self, code: Code) -> None:
+        """Give back all memory."""
+        code.function(self.store.shape.free.name, None, PTR)(self._record)
+
+    def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Iterate over the key words and value words of all rows."""
+        return self.view.items()
+
+    def chain(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
+        """Iterate over the rows, as words, of an index."""
+        index = self.store.indexes.index(places)
+        row = self._first[index](self._record, *words)
+        found = []
+        while row:
+            found.append(self._row(row))
+            row = ctypes.c_uint32.from_address(self._place(row) + self.store.shape.link(index)).value
+        return iter(found)
+
+    @property
+    def live(self) -> int:
+        """How many rows there are."""
+        return int(I64.from_address(self._record + LIVE).value)
+
+    def row(self, number: int) -> list[int]:
+        """Return the words of a row."""
+        return self._row(number)
+
+    def _row(self, number: int) -> list[int]:
+        shape = self.store.shape
+        return list((I64 * (shape.keys + self.store.value_words)).from_address(self._place(number)))
+
+    def _place(self, row: int) -> int:
+        return int(I64.from_address(self._record + ROWS).value) + row * self.store.shape.row_size
+
+
+def _cell(number: Any) -> Cell:
+    return add_to_cell(ZERO_CELL, finite(number))
+
+
+def _scaled(number: Any, scale: int) -> int:
+    return int(Decimal(number).scaleb(scale, EXACT))
+
+
+def _split(value: int) -> tuple[int, int]:
+    if not -(1 << 127) <= value < 1 << 127:
+        raise EvaluationError(
+            f"{value} does not fit 128 bits", hint="Open the warehouse with engine='interpreter', which has no bound."
+        )
+    low = value % _WORDS
+    return (low - _WORDS if low >> 63 else low), value >> 64

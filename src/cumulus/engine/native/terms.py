@@ -1,0 +1,310 @@
+"""Value context in the kernel: the loops, look-ups and conditions of one term.
+
+The order of the factors is the interpreter's (`cumulus.engine.order`), and so is what a failure means: what cannot be
+evaluated is 0, and reported. Sums are kept in words of a type that is known before (`cumulus.engine.native.typing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import assert_never
+
+from cumulus.algebra.scope import inputs, outputs, variables_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    End,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    factors_of,
+)
+from cumulus.catalog.types import SqlType
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.ends import write_end, write_map_end
+from cumulus.engine.native.kernel import F64, I64, Expr, i64, select
+from cumulus.engine.native.kernel import Const as Literal
+from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
+from cumulus.engine.native.layout import Reason, Store
+from cumulus.engine.native.numbers import Env, Then, number_lane, read_number, read_value
+from cumulus.engine.native.scans import Scanner, Source
+from cumulus.engine.order import lifted, mentions, next_factor
+from cumulus.errors import ValidationError
+
+
+class TermCoder(Scanner):
+    """Writes the code of terms into one function."""
+
+    # --- entry points -----------------------------------------------------------------------------------------------
+
+    def closed(self, term: Term, env: Env, *, kept: SqlType | None = None, inline: bool = False) -> Number:
+        """Write the sum that `term` is where `env` binds all its outputs.
+
+        `inline`: an inner sum is written here, shared or not.
+        """
+        lane = number_lane(kept or self.host.typing.number(term, self.types))
+        total = self.body.let(Literal(lane.held.kernel, 0), "total")
+
+        def add(_: Env, numbers: list[Number]) -> None:
+            with self.summand(numbers, lane) as number:
+                self._increase(total, number)
+
+        self._added(term, env, add, inline)
+        return read_number(lane, total)
+
+    def _added(self, term: Term, env: Env, then: Then, inline: bool) -> None:
+        if inline and isinstance(term, (AggSum, Sum)):
+            self._inline(term, env, then)
+        else:
+            self.run([term], env, then)
+
+    def run(self, factors: Sequence[Term], env: Env, then: Then) -> None:
+        """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
+
+        `then` must be additive: it may be reached several times for one binding, each time with a part of the value.
+        """
+        flat = [part for factor in factors for part in factors_of(factor)]
+        self._next(list(enumerate(flat)), env, [], then)
+
+    def _next(self, pending: list[tuple[int, Term]], env: Env, numbers: list[Number], then: Then) -> None:
+        if not pending:
+            then(env, numbers)
+            return
+        chosen = next_factor(pending, env, self.host.batch)
+        if chosen is None:
+            missing = sorted(inputs(pending[0][1]) - env.keys())
+            raise ValidationError(
+                f"{', '.join(missing)} is not bound in {pending[0][1]}",
+                hint="A variable must be bound by the trigger or by a factor to the left.",
+            )
+        rest = [candidate for candidate in pending if candidate is not chosen]
+        self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, numbers + more, then), not rest)
+
+    # --- one factor -------------------------------------------------------------------------------------------------
+
+    def _factor(self, term: Term, env: Env, then: Then, last: bool) -> None:
+        match term:
+            case Const(value, _) if not value and value is not False:
+                return  # NULL and 0
+            case Const() | Var() | Apply() | Cast() | MapEnd() | End():
+                with self.evaluated(lambda coder: self.number_of(self.scalar(term, env, coder))) as number:
+                    self._unless_zero(number, lambda: then(env, [number]))
+            case Compare():
+                compute = partial(self.scalar, term, env)
+                with self.evaluated(compute) as holds, self.body.when(holds.value):
+                    then(env, [])
+            case MapRead(keys=keys):
+                self.scan(self.read_source(term), keys, env, then)
+            case Batch(name, variables) | Relation(name, variables):
+                self._base(name, variables, isinstance(term, Batch), env, then)
+            case Lift(variable, inner):
+                self._lift(variable, inner, env, then)
+            case Exists(inner):
+                self._exists(inner, env, then)
+            case AggSum() | Sum():
+                self._aggregate(term, env, then, last)
+            case Product():
+                self.run([term], env, then)
+            case _:
+                assert_never(term)
+
+    def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
+        """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
+        free = tuple(name for name in outputs(term) if name not in env)
+        if self.is_shareable(term, env):
+            self._shared(term, env, then)
+        elif last:
+            self._inline(term, env, then)
+        elif not free:
+            number = self.closed(term, env)
+            self._unless_zero(number, lambda: then(env, [number]))
+        else:
+            self.scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
+
+    def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
+        """Write an inner sum where it stands: its bindings are added one by one."""
+        if isinstance(term, Sum):
+            for part in term.parts:
+                self.run([part], env, then)
+            return
+        group = term.group
+
+        def outside(bound: Env, numbers: list[Number]) -> None:
+            then({name: code for name, code in bound.items() if name in env or name in group}, numbers)
+
+        self.run([term.term], env, outside)
+
+    def _lift(self, variable: str, inner: Term, env: Env, then: Then) -> None:
+        free = tuple(name for name in outputs(inner) if name not in env)
+        if variable in env and inner is Var(variable):  # only says that the variable is needed (`hidden`)
+            then(env, [])
+            return
+
+        def bind(bound: Env, value: Scalar) -> None:
+            if variable in bound:
+                with self.body.when(self._plain(bound).compare("=", bound[variable], value)):
+                    then(bound, [])
+            else:
+                then(bound | {variable: self._canonical(value)}, [])
+
+        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+            with self.evaluated(partial(self.scalar, inner, env)) as value:
+                bind(env, value)
+        elif not free:
+            self._bind_number(self.closed(inner, env), inner, lambda value: bind(env, value))
+        else:
+            source = self.grouped(inner, free, env)
+
+            def each(bound: Env, numbers: list[Number]) -> None:
+                self._bind_number(numbers[0], inner, lambda value: bind(bound, value))
+
+            self.scan(source, tuple(map(Var, free)), env, each)
+
+    def _bind_number(self, number: Number, term: Term, bind: Callable[[Scalar], None]) -> None:
+        bind(self.scalar_of(number, self.host.typing.number(term, self.types)))
+
+    def _canonical(self, value: Scalar) -> Scalar:
+        """Return a scalar that is a key now: floats have one NaN and one zero."""
+        if value.value.type is not F64:
+            return value
+        number = select(value.value.ne(value.value), Literal(F64, float("nan")), value.value + 0.0)
+        return Scalar(value.type, self.body.let(number, "float"), value.null)
+
+    def _exists(self, inner: Term, env: Env, then: Then) -> None:
+        free = tuple(name for name in outputs(inner) if name not in env)
+        if isinstance(inner, MapRead) and not any(isinstance(key, Range) for key in inner.keys):
+            self._factor(inner, env, lambda bound, _: then(bound, []), False)
+        elif not free:
+            self._unless_zero(self.closed(inner, env), lambda: then(env, []))
+        else:
+            source = self.grouped(inner, free, env)
+            self.scan(source, tuple(map(Var, free)), env, lambda bound, _: then(bound, []))
+
+    def _base(self, name: str, variables: tuple[str, ...], is_batch: bool, env: Env, then: Then) -> None:
+        keys = tuple(map(Var, variables))
+        if name in self.host.batch:
+            store = self.host.batch_store(name)
+            source = Source(store, self._reader(store, 0), is_batch=True)
+        elif not is_batch and name in self.host.kept:
+            store = self.host.store(self.host.kept[name])
+            source = Source(store, self._reader(store, 0))
+        else:
+            raise ValidationError(
+                f"a statement reads the relation {name}",
+                hint="Statements read maps; only ON BATCH triggers see the net change of their own relation.",
+            )
+        self.scan(source, keys, env, then)
+
+    def read_source(self, read: MapRead) -> Source:
+        """Return what a read of a map loops over or looks up in."""
+        store = self.host.store(read.map)
+        if read.state == "CHANGED":
+            return Source(self.host.ahead(store), lambda body, place: self._differs(store, place))
+        value = self._reader(store, self.host.column(read.map, read.column))
+        return Source(store, value, self.host.ahead(store) if read.state == "NEW" else None)
+
+    def _reader(self, store: Store, column: int) -> Callable[[Body, Expr], Number]:
+        return lambda body, place: read_value(body, store, column, place)
+
+    def _differs(self, store: Store, place: Expr) -> Number:
+        """Write whether an entry that the firing has written differs from what it was before."""
+        body, shape = self.body, store.shape
+        words = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
+        before = self._address(store, body.call(shape.find, self._record(store), *words, hint="before"))
+        differs = body.let(i64(0), "differs")
+        # Where there was none, row 0 stands in, whose values are 0.
+        for word in range(store.value_words):
+            offset = shape.value(word)
+            body.set(differs, differs | (body.load(I64, place, offset) ^ body.load(I64, before, offset)))
+        return Number(body.let(differs.ne(0).to(I64), "changed"))
+
+    # --- sums in maps of their own, shared terms --------------------------------------------------------------------
+
+    def grouped(self, term: Term, free: tuple[str, ...], env: Env) -> Source:
+        """Write the sums of `term` by the variables in `free` into a map made for the moment."""
+        store = self.host.scratch(
+            ("groups", self.host.next_scratch()),
+            free,
+            self._free_lanes(free),
+            (self.host.typing.number(term, self.types),),
+        )
+        self.body.call(store.shape.clear, self._record(store))
+        self.group_into(store, term, free, env)
+        return Source(store, self._reader(store, 0))
+
+    def _free_lanes(self, free: Sequence[str]) -> tuple[Lane, ...]:
+        return tuple(lane_of(self.types[name].type, self.types[name].nullable) for name in free)
+
+    def group_into(self, store: Store, term: Term, free: Sequence[str], env: Env) -> None:
+        """Write the loops that add `term` by the variables in `free` to a map with one value column."""
+        lane = store.values[0]
+
+        def add(bound: Env, numbers: list[Number]) -> None:
+            with self.summand(numbers, lane) as number:
+                self.add_to_scratch(store, [bound[name] for name in free], number)
+
+        self._added(term, env, add, True)
+
+    def add_to_scratch(self, store: Store, keys: Sequence[Scalar], number: Number) -> None:
+        """Write the adding of a number to an entry of a map made for the moment."""
+        body = self.body
+        with ExitStack() as fitting:
+            words: list[Expr] = []
+            for lane, key in zip(store.keys, keys, strict=True):
+                part, possible = self.key_words(lane, key)
+                if possible is not None:
+                    with body.when(~possible, likely=False):
+                        self.report(Reason.OVERFLOW)
+                    fitting.enter_context(body.when(possible))
+                words += part
+            row = body.call(store.shape.put, self._record(store), *words, hint="row")
+            with body.when(row.eq(0), likely=False):
+                self.host.no_memory(body, store)
+            with body.otherwise():
+                place = body.let(self._address(store, row & 0xFFFFFFFF), "place")
+                offset = store.shape.value(0)
+                kernel = store.values[0].held.kernel
+                before = body.load(kernel, place, offset, "before")
+                if kernel is F64:
+                    body.store(F64, place, offset, before + number.value)
+                else:
+                    after, overflow = body.checked("add", before, number.value, "after")
+                    with body.when(overflow, likely=False):
+                        self.report(Reason.OVERFLOW)
+                    with body.otherwise():
+                        body.store(kernel, place, offset, after)
+
+    def is_shareable(self, term: Term, env: Env) -> bool:
+        """Whether `term` is worth evaluating once per firing; see `cumulus.engine.values`."""
+        inner = variables_of(term).difference(outputs(term))
+        if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
+            return False
+        if not lifted(term).isdisjoint(env):
+            return False
+        return mentions(term, self.host.batch) or (self._loops > 0 and not outputs(term))
+
+    def _shared(self, term: Term, env: Env, then: Then) -> None:
+        free = tuple(outputs(term))
+        kept = self.host.typing.number(term, self.types)
+        store = self.host.shared(term, free, self._free_lanes(free), kept, self)
+        source = Source(store, self._reader(store, 0))
+        self.scan(source, tuple(map(Var, free)), env, then)
+
+    def _leaf(self, term: Term, env: Env) -> Scalar:
+        """A node of value context inside a scalar is its number; an end is one of its values."""
+        if isinstance(term, (MapEnd, End)):
+            return write_map_end(term, env, self) if isinstance(term, MapEnd) else write_end(term, env, self)
+        return self.scalar_of(self.closed(term, env), self.host.typing.number(term, self.types))

@@ -1,0 +1,180 @@
+"""Machine code beside the interpreter: every map, after every transaction, event by event and in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cumulus.compiler import compile_sql
+from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.engine.native.lanes import NotNativeError
+from cumulus.engine.protocol import Engine
+from cumulus.errors import EvaluationError
+from cumulus.m3 import parse
+from cumulus.m3.program import Program
+from cumulus.warehouse.applying import exactly
+from fuzz.case import case_of, parse_case
+from fuzz.examine import ANY_SCRIPT
+from fuzz.schema import Transaction
+
+CASES = sorted((Path(__file__).parents[2] / "compiler" / "regressions").glob("*.sql"))
+NOT_NATIVE = {"spread_of_floats"}
+"""Cases with sums of decimals of any length."""
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path_factory.getbasetemp() / "objects"))
+
+
+def net(transaction: Transaction) -> dict[str, dict[Any, int]]:
+    """Return the net change of each relation."""
+    found: dict[str, dict[Any, int]] = {}
+    for sign, relation, row in transaction:
+        rows = found.setdefault(relation, {})
+        rows[row] = rows.get(row, 0) + sign
+    return {relation: {row: n for row, n in rows.items() if n} for relation, rows in found.items()}
+
+
+def apply(engine: Engine, transaction: Transaction, mode: str) -> None:
+    engine.begin()
+    if mode == "event":
+        for event in transaction:
+            engine.on_event(*event)
+    else:
+        for relation, rows in net(transaction).items():
+            if rows:
+                engine.on_batch(relation, rows)
+    engine.commit()
+
+
+def contents(engine: Engine, name: str) -> dict[Any, Any]:
+    """Return what is stored in a map, cells of floats as numbers that are near."""
+    return {
+        key: tuple(
+            pytest.approx(each[0] + each[1], rel=1e-9, abs=1e-9) if isinstance(each, tuple) else each for each in kept
+        )
+        for key, kept in engine.stored(name)
+    }
+
+
+def plain(engine: Engine, name: str) -> dict[Any, Any]:
+    return {
+        key: tuple(each[0] + each[1] if isinstance(each, tuple) else each for each in kept)
+        for key, kept in engine.stored(name)
+    }
+
+
+def check(program: Program, transactions: tuple[Transaction, ...], mode: str) -> None:
+    native, model = NativeEngine(program), Interpreter(program)
+    with exactly():
+        for transaction in transactions:
+            for engine in (native, model):
+                apply(engine, transaction, mode)
+            for definition in program.maps:
+                assert plain(native, definition.name) == contents(model, definition.name), definition.name
+            assert [*native.take_errors()] == [*model.take_errors()]
+    for definition in program.maps:
+        assert native.store(definition.name).view.problems() == []
+
+
+@pytest.mark.parametrize("mode", ["event", "batch"])
+@pytest.mark.parametrize("path", [path for path in CASES if path.stem not in NOT_NATIVE], ids=lambda path: path.stem)
+def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
+    case = parse_case(path.read_text(encoding="utf-8"), mode)
+    check(compile_sql(case.sql([name for name, _ in case.views])), case.transactions, mode)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_maps_of_random_views_are_the_interpreters(seed: int) -> None:
+    case = case_of(ANY_SCRIPT.script(seed))
+    compared = 0
+    for name, _ in case.views:
+        try:
+            program = compile_sql(case.sql([name]))
+            for mode in ("event", "batch"):
+                check(program, case.transactions, mode)
+        except NotNativeError:
+            continue
+        except Exception as problem:
+            if type(problem).__module__ == "cumulus.errors":
+                continue  # a view over views, or one that is refused
+            raise
+        compared += 1
+    assert compared or not case.views
+
+
+PROGRAM = """
+RELATION r(a BIGINT NOT NULL, b INTEGER, x DOUBLE, d DECIMAL(20,3), s VARCHAR);
+MAP m[a BIGINT, b INTEGER](n BIGINT, t DECIMAL(38,3), f DOUBLE) COUNT n;
+MAP w[d DECIMAL(20,3), x DOUBLE, s VARCHAR](n BIGINT);
+MAP q[](n BIGINT);
+ON +r(a, b, x, d, s) { m[a, b].n += 1; m[a, b].t += d * a; m[a, b].f += x; w[d, x, s] += 1; q[] += m[a, c].n }
+ON -r(a, b, x, d, s) { m[a, b].n += -1; m[a, b].t += -d * a; m[a, b].f += -x; w[d, x, s] += -1; q[] += -m[a, c].n }
+"""
+
+
+def test_all_layouts_of_keys_and_values() -> None:
+    from decimal import Decimal
+    from math import inf, nan
+
+    rows = [
+        (1 << 62, None, 0.1, Decimal("-12345678901234567.125"), "é"),
+        (-(1 << 62), -1, -0.0, Decimal("0.001"), None),
+        (3, 2, nan, None, ""),
+        (3, 2, -inf, Decimal("99999999999999999.999"), "x"),
+        (3, None, None, None, "é"),
+    ]
+    events = [(1, "r", row) for row in rows] + [(1, "r", rows[0]), (-1, "r", rows[1]), (-1, "r", rows[0])]
+    program = parse(PROGRAM)
+    check(program, tuple((event,) for event in events), "event")
+    native = NativeEngine(program)
+    with exactly():
+        apply(native, tuple(events), "event")
+        assert native.read("w", (rows[0][3], rows[0][2], "é")) == (1,)
+        assert native.read("w", (rows[0][3], 0.2, "é")) is None
+        assert native.read("m", ("text", None)) is None
+        before = {name: dict(native.stored(name)) for name in ("m", "w", "q")}
+        native.begin()
+        for event in events[:4]:
+            native.on_event(*event)
+        native.rollback()
+        assert {name: dict(native.stored(name)) for name in ("m", "w", "q")} == before
+        native.watch("m")
+        native.begin()
+        native.on_event(1, "r", rows[4])
+        native.on_event(-1, "r", rows[4])
+        native.on_event(1, "r", rows[1])
+        changes: Mapping[str, Any] = native.commit()
+    assert list(changes) == ["m"]
+    assert list(changes["m"]) == [(-(1 << 62), -1)]
+
+
+def test_find_and_index() -> None:
+    native = NativeEngine(parse(PROGRAM))
+    native.load("m", [((1, 2), (1, 0, 0.0)), ((1, None), (2, 3, 1.5)), ((2, 2), (3, 0, 0.0))])
+    native.add_index("m", (1,))
+    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (2, 2)]
+    assert list(native.find("m", (1,), (None,))) == [(1, None)]
+    assert native.read("m", (1, None)) == (2, 3, 1.5)
+    assert native.end("m", "MAX", 0, (2,), None) == 2
+    assert native.size("m") == 3
+
+
+def test_what_128_bits_cannot_hold_is_refused_and_nothing_is_applied() -> None:
+    program = parse(
+        "RELATION r(a BIGINT NOT NULL); MAP m[](s HUGEINT); MAP c[](n BIGINT);ON +r(a) { c[] += 1; m[] += a * a + m[] }"
+    )
+    native = NativeEngine(program)
+    with exactly():
+        apply(native, ((1, "r", (-(1 << 63),)),), "event")
+        native.begin()
+        with pytest.raises(EvaluationError, match="128 bits"):
+            native.on_event(1, "r", (-(1 << 63),))
+        native.rollback()
+    assert native.read("c", ()) == (1,)
+    assert native.read("m", ()) == (1 << 126,)

@@ -1,0 +1,181 @@
+"""The map library beside dicts: growth, removal, collisions, chains, refused memory."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from cumulus.engine.native import maps, memory
+from cumulus.engine.native.audit import MapView
+from cumulus.engine.native.kernel import Module
+from cumulus.engine.native.llvm import to_llvm
+from cumulus.engine.native.machine import LEVELS, Code, compiled
+from cumulus.engine.native.maps import Shape, map_functions
+from cumulus.engine.native.tables import TABLE_FUNCTIONS
+
+SHAPES = [
+    Shape(0, 2),
+    Shape(1, 1),
+    Shape(2, 1, ((0,), (1,))),
+    Shape(3, 2, ((0, 2),)),
+]
+I64, PTR = ctypes.c_int64, ctypes.c_void_p
+
+
+def code_for(shapes: list[Shape], level: int) -> Code:
+    functions = [memory.GROW, memory.RELEASE, *TABLE_FUNCTIONS]
+    for shape in shapes:
+        functions += map_functions(shape)
+    return Code([compiled(to_llvm(Module(functions)), level)])
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def code(request: pytest.FixtureRequest) -> Code:
+    return code_for(SHAPES, request.param)
+
+
+class NativeMap:
+    """A map of words as a test uses it."""
+
+    def __init__(self, code: Code, shape: Shape, budget: int = 1 << 40) -> None:
+        def function(signature: Any, *parameters: Any, result: Any = I64) -> Any:
+            return code.function(signature.name, result, *parameters)
+
+        keys = [I64] * shape.keys
+        self.shape = shape
+        self.memory = (I64 * 3)(0, budget, 0)
+        self.record = ctypes.create_string_buffer(shape.record_size)
+        self.at = ctypes.addressof(self.record)
+        self.view = MapView(shape, self.at)
+        self._find, self._put = function(shape.find, PTR, *keys), function(shape.put, PTR, *keys)
+        self._remove = function(shape.remove, PTR, I64, result=None)
+        self._clear, self._free = function(shape.clear, PTR), function(shape.free, PTR, result=None)
+        self._first = [
+            function(shape.first(index), PTR, *[I64] * len(words)) for index, words in enumerate(shape.indexes)
+        ]
+        assert function(shape.new, PTR, PTR)(ctypes.addressof(self.memory), self.at)
+
+    def _place(self, row: int) -> int:
+        rows = I64.from_address(self.at + maps.ROWS).value
+        return rows + row * self.shape.row_size
+
+    def add(self, key: tuple[int, ...], values: tuple[int, ...]) -> bool:
+        """Add to the values of a key, as triggers do; False if memory was refused."""
+        row = self._put(self.at, *key)
+        if not row:
+            return False
+        place = self._place(row & 0xFFFFFFFF)
+        new = []
+        for word, value in enumerate(values):
+            cell = I64.from_address(place + self.shape.value(word))
+            assert not row & maps.CREATED or cell.value == 0
+            cell.value += value
+            new.append(cell.value)
+        if not any(new):
+            self._remove(self.at, row & 0xFFFFFFFF)
+        return True
+
+    def get(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        row = self._find(self.at, *key)
+        if not row:
+            return None
+        words = (I64 * self.shape.values).from_address(self._place(row) + self.shape.value(0))
+        return tuple(words)
+
+    def chain(self, index: int, part: tuple[int, ...]) -> set[tuple[int, ...]]:
+        found: set[tuple[int, ...]] = set()
+        row = self._first[index](self.at, *part)
+        while row:
+            key = tuple((I64 * self.shape.keys).from_address(self._place(row)))
+            assert key not in found
+            found.add(key)
+            row = ctypes.c_uint32.from_address(self._place(row) + self.shape.link(index)).value
+        return found
+
+    def clear(self) -> None:
+        assert self._clear(self.at)
+
+    def free(self) -> int:
+        self._free(self.at)
+        return self.memory[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_map_is_a_dict(code: Code, shape: Shape, seed: int) -> None:
+    """Thousands of additions and removals: few keys, many keys, keys that differ in few bits."""
+    choose = random.Random(seed)
+    native = NativeMap(code, shape)
+    model: dict[tuple[int, ...], tuple[int, ...]] = {}
+    spread = choose.choice([3, 50, 2000])
+    stride = choose.choice([1, 1 << 32, 1 << 50, -7])
+
+    def a_key() -> tuple[int, ...]:
+        return tuple(choose.randrange(spread) * stride for _ in range(shape.keys))
+
+    for step in range(2000):
+        if model and choose.random() < (0.3 if step % 1000 < 500 else 0.7):
+            key = choose.choice(list(model)) if len(model) < 50 or choose.random() < 0.1 else next(iter(model))
+            values = tuple(-value for value in model[key])
+        else:
+            key, values = a_key(), tuple(choose.randrange(-2, 3) for _ in range(shape.values))
+        assert native.add(key, values)
+        added = tuple(one + other for one, other in zip(model.pop(key, (0,) * shape.values), values, strict=True))
+        if any(added):
+            model[key] = added
+        wanted = a_key()
+        assert native.get(wanted) == model.get(wanted)
+        if step % 500 == 499:
+            assert dict(native.view.items()) == model
+            assert native.view.problems() == []
+            for index, words in enumerate(shape.indexes):
+                chains: dict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
+                for each in model:
+                    chains[tuple(each[word] for word in words)].add(each)
+                for part, members in chains.items():
+                    assert native.chain(index, part) == members
+                assert native.chain(index, (5 + spread * 7,) * len(words)) == set()
+        if choose.random() < 0.0005:
+            native.clear()
+            model.clear()
+    assert native.free() == 0
+
+
+def test_a_table_splits_many_times(code: Code) -> None:
+    shape = Shape(2, 1, ((0,), (1,)))
+    native = NativeMap(code, shape)
+    for number in range(30_000):
+        assert native.add((number, number % 97), (1,))
+    assert native.view.problems() == []
+    assert native.get((29_999, 29_999 % 97)) == (1,)
+    assert len(native.chain(1, (96,))) == len(range(96, 30_000, 97))
+    for number in range(0, 30_000, 3):
+        assert native.add((number, number % 97), (-1,))
+    assert native.view.problems() == []
+    assert len(dict(native.view.items())) == 20_000
+    native.clear()
+    assert native.view.problems() == []
+    assert native.add((1, 2), (3,))
+    assert dict(native.view.items()) == {(1, 2): (3,)}
+    assert native.free() == 0
+
+
+def test_what_there_is_no_memory_for_changes_nothing(code: Code) -> None:
+    shape = Shape(2, 1, ((0,), (1,)))
+    native = NativeMap(code, shape, budget=20_000)
+    model = {}
+    for number in range(10_000):
+        if native.add((number, number % 7), (1,)):
+            model[number, number % 7] = (1,)
+    assert 50 < len(model) < 1000
+    assert native.memory[2] > 0
+    assert native.view.problems() == []
+    assert dict(native.view.items()) == model
+    for key in list(model):
+        assert native.add(key, (-1,))
+    assert native.view.problems() == []
+    assert native.free() == 0
