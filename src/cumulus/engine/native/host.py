@@ -14,7 +14,7 @@ from cumulus.engine.failures import Sites
 from cumulus.engine.native.adders import adder, ahead_adder, setter
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64
-from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, bits_of, from_words, lane_of, to_words
+from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, about, bits_of, from_words, lane_of, to_words
 from cumulus.engine.native.layout import (
     CALL,
     CULPRIT,
@@ -82,7 +82,8 @@ class ProgramHost:
         self._trigger = ""
         self._changers: dict[Any, Function] = {}
         for number, definition in enumerate(program.maps):
-            context.add(definition.name, store_of(definition, number))
+            with about(definition.name):
+                context.add(definition.name, store_of(definition, number))
 
     def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
         """Say that the code of a trigger begins."""

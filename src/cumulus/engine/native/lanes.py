@@ -10,7 +10,8 @@ is possible. So equal values are equal words, NULL included.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
@@ -25,7 +26,21 @@ NAN_BITS = 0x7FF8_0000_0000_0000
 
 
 class NotNativeError(Exception):
-    """A part of a program that only the interpreter can run; the message says why."""
+    """A part of a program that only the interpreter can run; the message says why, `maps` what it is about."""
+
+    def __init__(self, why: str, maps: tuple[str, ...] = ()) -> None:
+        super().__init__(why)
+        self.why = why
+        self.maps = maps
+
+
+@contextmanager
+def about(*maps: str) -> Iterator[None]:
+    """Say which maps cannot be native if what is inside cannot."""
+    try:
+        yield
+    except NotNativeError as problem:
+        raise NotNativeError(problem.why, problem.maps or maps) from None
 
 
 @dataclass(frozen=True, slots=True)

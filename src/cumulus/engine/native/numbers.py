@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from cumulus.algebra.terms import (
-    Term,
-)
+from cumulus.algebra.terms import Term
 from cumulus.algebra.typing import Typed
 from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.native.body import Body
@@ -110,12 +108,9 @@ class Evaluator:
             found = Number(value, found.scale + number.scale, min(bits, 127))
         return found
 
-    def evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Any:
-        """Write an evaluation; what is written inside runs where it did not fail."""
-        return self._evaluated(compute)
-
     @contextmanager
-    def _evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Iterator[Found]:
+    def evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Iterator[Found]:
+        """Write an evaluation; what is written inside runs where it did not fail."""
         coder = self._plain({})
         with coder.attempt() as outcome:
             found = compute(coder)

@@ -15,7 +15,7 @@ from cumulus.engine.native.batches import events_function
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.host import CONTEXT, Outside, ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Function, Module
-from cumulus.engine.native.lanes import Lane, NotNativeError, from_words
+from cumulus.engine.native.lanes import Lane, NotNativeError, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, lanes_of
 from cumulus.engine.native.maps import map_functions
 from cumulus.engine.native.memory import GROW, RELEASE
@@ -97,11 +97,13 @@ class _Writer:
         triggers: dict[tuple[On, str], str] = {}
         functions: list[Function] = []
         for number, trigger in enumerate(self._program.triggers):
-            if any(statement.op != "+=" for statement in trigger.statements):
-                raise NotNativeError("a := statement")
+            for statement in trigger.statements:
+                if statement.op != "+=":
+                    raise NotNativeError("a := statement", (statement.map,))
             name = f"on_{_VERBS[trigger.on]}_{number}"
             triggers[trigger.on, trigger.relation] = name
-            functions.append(self._trigger(trigger, name))
+            with about(*(statement.map for statement in trigger.statements)):
+                functions.append(self._trigger(trigger, name))
         single = {
             (1 if trigger.on is On.INSERT else -1, trigger.relation): function
             for trigger, function in zip(self._program.triggers, functions, strict=True)

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cumulus.algebra.terms import (
-    Range,
-    Term,
-    Var,
-)
+from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import Kind
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64

@@ -16,7 +16,7 @@ from cumulus.algebra.typing import Typed
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import I64, Expr
-from cumulus.engine.native.lanes import Number, Scalar, from_words
+from cumulus.engine.native.lanes import Number, Scalar, about, from_words
 from cumulus.engine.native.layout import Reason, Status, Store
 from cumulus.engine.native.numbers import Env, read_value
 from cumulus.engine.native.terms import TermCoder
@@ -81,7 +81,8 @@ class StatementCoder:
             waiting.append(step.without(self._ahead))
         for statement in statements:
             if id(statement) in direct:
-                self._add_in_loop(statement, env)
+                with about(statement.map):
+                    self._add_in_loop(statement, env)
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead):
@@ -103,21 +104,25 @@ class StatementCoder:
     def _computed(self, statements: Sequence[Statement], env: Env) -> _Step:
         step = _Step({}, [])
         for statement in statements:
-            coder = self._coder(statement)
-            lane = self._kept(statement).values[self._column(statement)]
-            assert lane.type is not None
-            if all(key in env for key in statement.keys):
-                number = coder.closed(statement.term, env, kept=lane.type)
-                columns = step.points.setdefault((statement.map, statement.keys), {})
-                columns.setdefault(self._column(statement), []).append(number)
-                continue
-            free = tuple(dict.fromkeys(statement.keys))
-            lanes = tuple(self._kept(statement).keys[statement.keys.index(name)] for name in free)
-            groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, (lane.type,))
-            self._body.call(groups.shape.clear, self._host.record(groups))
-            coder.group_into(groups, statement.term, free, env)
-            step.loops.append((statement, groups))
+            with about(statement.map):
+                self._compute(statement, env, step)
         return step
+
+    def _compute(self, statement: Statement, env: Env, step: _Step) -> None:
+        coder = self._coder(statement)
+        lane = self._kept(statement).values[self._column(statement)]
+        assert lane.type is not None
+        if all(key in env for key in statement.keys):
+            number = coder.closed(statement.term, env, kept=lane.type)
+            columns = step.points.setdefault((statement.map, statement.keys), {})
+            columns.setdefault(self._column(statement), []).append(number)
+            return
+        free = tuple(dict.fromkeys(statement.keys))
+        lanes = tuple(self._kept(statement).keys[statement.keys.index(name)] for name in free)
+        groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, (lane.type,))
+        self._body.call(groups.shape.clear, self._host.record(groups))
+        coder.group_into(groups, statement.term, free, env)
+        step.loops.append((statement, groups))
 
     def _direct(self, statements: Sequence[Statement], env: Env) -> set[int]:
         """Return (by identity) the statements that may add while they loop: each binding is one entry of the target.
