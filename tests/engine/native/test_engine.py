@@ -178,3 +178,47 @@ def test_what_128_bits_cannot_hold_is_refused_and_nothing_is_applied() -> None:
         native.rollback()
     assert native.read("c", ()) == (1,)
     assert native.read("m", ()) == (1 << 126,)
+
+
+def test_a_builtin_fires_what_is_ordinary_and_hands_on_the_rest() -> None:
+    from decimal import Decimal
+
+    program = parse(
+        "RELATION r(a BIGINT NOT NULL, b SMALLINT, x DOUBLE, z BOOLEAN, d DECIMAL(6,2), s VARCHAR);"
+        "MAP m[b SMALLINT, z BOOLEAN, s VARCHAR](n BIGINT, t DECIMAL(38,2), f DOUBLE) COUNT n;"
+        "ON +r(a, b, x, d_, d, s) { m[b, d_, s].n += 1; m[b, d_, s].t += d * a; m[b, d_, s].f += x * 0.5e0 * a }"
+        "ON -r(a, b, x, d_, d, s) { m[b, d_, s].n += -1; m[b, d_, s].t += -d * a; m[b, d_, s].f += -(x * 0.5e0 * a) }"
+    )
+    native, model = NativeEngine(program), Interpreter(program)
+    handed: list[tuple[Any, ...]] = []
+    on = native.builtin("r", lambda *event: handed.append(event))
+    ordinary = [
+        (1, 2, 3, 1.5, True, Decimal("2.50"), "x"),
+        (1, -(1 << 63), None, -0.0, None, None, None),
+        (1, 1, -32768, 2.0, False, Decimal("-0.01"), "é"),
+        (-1, 2, 3, 1.5, True, Decimal("2.50"), "x"),
+    ]
+    unusual = [
+        (0, 1, 1, 1.0, True, None, "x"),
+        (True, 1, 1, 1.0, True, None, "x"),
+        (1, 1, 1 << 15, 1.0, True, None, "x"),
+        (1, 1 << 63, 1, 1.0, True, None, "x"),
+        (1, None, 1, 1.0, True, None, "x"),
+        (1, 1, 1.0, 1.0, True, None, "x"),
+        (1, 1, 1, 1, True, None, "x"),
+        (1, 1, 1, 1.0, 1, None, "x"),
+        (1, 1, 1, 1.0, True, "2", "x"),
+        (1, 1, 1),
+        (),
+    ]
+    with exactly():
+        for event in ordinary:
+            on(*event)
+            apply(model, ((event[0], "r", event[1:]),), "event")
+        for event in unusual:
+            on(*event)
+    assert handed == unusual
+    assert plain(native, "m") == contents(model, "m")
+    native.at_rest = False
+    on(*ordinary[0])
+    assert handed == [*unusual, ordinary[0]]

@@ -47,7 +47,7 @@ class NativeMap:
 
         keys = [I64] * shape.keys
         self.shape = shape
-        self.memory = (I64 * 3)(0, budget, 0)
+        self.memory = (I64 * 4)(0, budget, 0, 0)
         self.record = ctypes.create_string_buffer(shape.record_size)
         self.at = ctypes.addressof(self.record)
         self.view = MapView(shape, self.at)

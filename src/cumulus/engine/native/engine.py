@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from cumulus.algebra.user import Functions, UserFunction, given_functions, runna
 from cumulus.catalog.events import Row
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.floats import NOT_FINITE
+from cumulus.engine.native.calls import OBJECTS, READY, builtin, word_function
 from cumulus.engine.native.codec import Dictionary, decoder, encoder
 from cumulus.engine.native.lanes import NotNativeError
 from cumulus.engine.native.layout import (
@@ -27,8 +29,8 @@ from cumulus.engine.native.layout import (
     Status,
 )
 from cumulus.engine.native.llvm import to_llvm
-from cumulus.engine.native.machine import Cache, Code, default_folder
-from cumulus.engine.native.memory import BUDGET
+from cumulus.engine.native.machine import Cache, Code, default_folder, symbol
+from cumulus.engine.native.memory import ADVISE, BUDGET
 from cumulus.engine.native.program import written
 from cumulus.engine.native.stored import I64, PTR, StoredMap
 from cumulus.engine.protocol import Changes, Key, Stored, Values
@@ -72,6 +74,8 @@ class NativeEngine:
         self._is_open = False
         self._raised: Exception | None = None
         self._indexes: dict[str, list[tuple[int, ...]]] = {}
+        self._alive: list[Any] = []
+        """What machine code has the address of."""
         self._build()
         for definition in program.maps:
             for key, values in definition.initial:
@@ -82,10 +86,12 @@ class NativeEngine:
         made = written(self.program, self._functions, self._indexes)
         self._written = made
         self._failures.locate(made.sites.places())
-        self._code = Code([Cache(default_folder()).object_of(to_llvm(made.module), self._level)])
+        cache = Cache(default_folder())
+        self._code = Code([cache.object_of(to_llvm(module), self._level) for module in made.modules])
         self._context = ctypes.create_string_buffer(made.context.size + 8)
         self._at = (ctypes.addressof(self._context) + 7) // 8 * 8
         self._set(MEMORY + BUDGET, _UNLIMITED)
+        self._set(MEMORY + ADVISE, symbol("madvise") if sys.platform == "linux" else 0)
         self._callbacks = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(self._call),
             ctypes.CFUNCTYPE(I64, I64, I64, I64)(self._report),
@@ -121,6 +127,42 @@ class NativeEngine:
             )
             for relation, (name, _) in made.batches.items()
         }
+
+        for name, thing in OBJECTS.items():
+            self._set_word(name, id(thing))
+        for relation, lanes in made.events.items():
+            for column, lane in enumerate(lanes):
+                if ("word", relation, column) in made.context.words:
+                    # The context holds what it refers to no reference to.
+                    self._alive.append(word_function(lane, self._dictionary))
+                    self._set_word(("word", relation, column), id(self._alive[-1]))
+
+    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+        """Return the fast way into a relation: a builtin that takes a sign and the values of a row.
+
+        It fires the trigger itself as long as `at_rest`, as a transaction of its own; else, and where anything is
+        unusual, it calls `slow` with the same arguments.
+        """
+        number = list(self._written.events).index(relation)
+        self._alive.append(slow)
+        self._set_word(("slow", relation), id(slow))
+        found = builtin(self._code.address(f"call_{number}"), f"on_{relation}", self._at)
+        self.at_rest = True
+        return found
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether builtins may fire triggers: nobody watches, no transaction is open, nobody else is at work."""
+        return bool(self._get(self._written.context.word(READY)))
+
+    @at_rest.setter
+    def at_rest(self, value: bool) -> None:
+        self._set_word(READY, int(value))
+
+    def _set_word(self, key: Any, value: int) -> None:
+        """Set a word of the context, if code looks at it."""
+        if key in self._written.context.words:
+            self._set(self._written.context.word(key), value)
 
     def _set(self, offset: int, value: int) -> None:
         I64.from_address(self._at + offset).value = value

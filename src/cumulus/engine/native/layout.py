@@ -21,20 +21,20 @@ from cumulus.m3.program import MapDef
 # The head of the context, as offsets in bytes.
 MEMORY = 0
 """The `cumulus.engine.native.memory` record of all maps."""
-STATUS = 24
+STATUS = 32
 """What made the firing useless: a `Status`."""
-CULPRIT = 32
+CULPRIT = 40
 """The number of the map that it is about."""
-JOURNAL = 40
+JOURNAL = 48
 """The block of the journal: for every change of a row the map's number, its key words and its value words before."""
-JOURNAL_USED = 48
-JOURNAL_SIZE = 56
+JOURNAL_USED = 56
+JOURNAL_SIZE = 64
 """Bytes."""
-CALL = 64
+CALL = 72
 """The address of what calls a Python function: (its number, frame) → 0 a value, 1 NULL, 2 a failure."""
-REPORT = 72
+REPORT = 80
 """The address of what is told of failures: (site, reason, row of the batch or 0)."""
-FRAME = 80
+FRAME = 88
 """Words of arguments, and of the result."""
 FRAME_WORDS = 64
 LITERALS = FRAME + 8 * FRAME_WORDS

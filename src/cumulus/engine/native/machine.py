@@ -73,9 +73,17 @@ class Cache:
 
     def object_of(self, text: str, level: int) -> bytes:
         """Return `compiled(text, level)`, from the folder if it is there."""
+        identity = _identity(text, level)
+        if identity not in _RECENT:
+            _RECENT[identity] = self._found(identity, text, level)
+            while len(_RECENT) > _MOST_RECENT:
+                del _RECENT[next(iter(_RECENT))]
+        return _RECENT[identity]
+
+    def _found(self, identity: str, text: str, level: int) -> bytes:
         if self._folder is None:
             return compiled(text, level)
-        path = self._folder / f"{_identity(text, level)}.o"
+        path = self._folder / f"{identity}.o"
         try:
             return path.read_bytes()
         except OSError:
@@ -83,6 +91,11 @@ class Cache:
         made = compiled(text, level)
         _write(path, made)
         return made
+
+
+_RECENT: dict[str, bytes] = {}
+"""Objects of this process, the oldest first."""
+_MOST_RECENT = 256
 
 
 def default_folder() -> Path:
@@ -109,6 +122,12 @@ def _write(path: Path, made: bytes) -> None:
         os.replace(name, path)
     except OSError:
         return
+
+
+def symbol(name: str) -> int:
+    """Return the address of a function of the process, 0 if it has none of the name."""
+    found: int | None = llvm.address_of_symbol(name)
+    return found or 0
 
 
 class Code:

@@ -7,7 +7,7 @@ bytes, where blocks are large), so nothing points into one: tables refer to rows
 from __future__ import annotations
 
 from cumulus.engine.native.body import define
-from cumulus.engine.native.kernel import I64, NOWHERE, PTR, Function, Signature
+from cumulus.engine.native.kernel import I64, NOWHERE, PTR, Function, Signature, i64
 
 # The record, as offsets in bytes.
 USED = 0
@@ -16,9 +16,16 @@ BUDGET = 8
 """How many they may take."""
 REFUSED = 16
 """How many bytes were asked for in vain, the last time; 0 if that never happened."""
-MEMORY_SIZE = 24
+ADVISE = 24
+"""The address of `madvise`, where there are huge pages; 0 elsewhere."""
+MEMORY_SIZE = 32
+
+LARGE = 1 << 22
+"""Blocks from this size on ask for huge pages."""
+_HUGE_PAGES = 14
 
 _REALLOC = Signature("realloc", (PTR, I64), PTR)
+_ADVISE = Signature("madvise", (I64, I64, I64), I64)
 _FREE = Signature("free", (PTR,))
 MEMSET = Signature("memset", (PTR, I64, I64), PTR)
 MEMCPY = Signature("memcpy", (PTR, PTR, I64), PTR)
@@ -38,6 +45,11 @@ def _grow() -> Function:
             body.store(I64, memory, REFUSED, after)
             body.leave(NOWHERE)
         body.store(I64, memory, USED, used)
+        with body.when(after >= LARGE, likely=False):
+            advise = body.load(PTR, memory, ADVISE, "advise")
+            with body.when(advise.ne(NOWHERE)):
+                page = body.let((moved.to(I64) + 4095) & -4096, "page")
+                body.call_at(advise, _ADVISE, page, after - 4096, i64(_HUGE_PAGES))
         body.leave(moved)
     return body.function
 

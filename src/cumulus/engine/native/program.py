@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from cumulus.algebra.typing import Typed
 from cumulus.algebra.user import UserFunction
@@ -13,11 +14,12 @@ from cumulus.engine.hidden import separated
 from cumulus.engine.native.adders import note_function
 from cumulus.engine.native.batches import events_function
 from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.calls import builtin_functions
 from cumulus.engine.native.host import CONTEXT, Outside, ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Function, Module
 from cumulus.engine.native.lanes import Lane, NotNativeError, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, lanes_of
-from cumulus.engine.native.maps import map_functions
+from cumulus.engine.native.maps import Shape, map_functions
 from cumulus.engine.native.memory import GROW, RELEASE
 from cumulus.engine.native.numbers import Env
 from cumulus.engine.native.statements import StatementCoder
@@ -33,8 +35,8 @@ class Written:
 
     Parameters
     ----------
-    module
-        Everything that it consists of.
+    modules
+        What all programs have, what all have that use a shape of map, and its own.
     context
         Where its data lie.
     triggers
@@ -49,13 +51,22 @@ class Written:
         What its reports concern.
     """
 
-    module: Module
+    modules: tuple[Module, ...]
     context: Context
     triggers: dict[tuple[On, str], str]
     batches: dict[str, tuple[str, int]]
     events: dict[str, tuple[Lane, ...]]
     outside: list[Outside]
     sites: Sites
+
+
+_BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS])
+
+
+@cache
+def _library(shape: Shape) -> Module:
+    """Return what a shape of map needs."""
+    return Module([*map_functions(shape), note_function(shape)])
 
 
 def written(
@@ -111,17 +122,17 @@ class _Writer:
         }
         lanes = {relation.name: lanes_of(relation.columns) for relation in self._program.relations}
         functions.append(events_function(list(lanes.items()), single))
+        for number, (relation, columns) in enumerate(lanes.items()):
+            mine = {sign: function for (sign, name), function in single.items() if name == relation}
+            functions += builtin_functions(self._host, number, relation, columns, mine)
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
             store = self._host.batch_store(relation)
             batches[relation] = (self._host.adder(store, (0,), False).name, store.number)
         context = self._host.context
         shapes = {store.shape.name: store.shape for store in context.stores.values()}
-        library = [GROW, RELEASE, *TABLE_FUNCTIONS]
-        for shape in shapes.values():
-            library += [*map_functions(shape), note_function(shape)]
         return Written(
-            Module([*library, *self._host.functions, *functions]),
+            (_BASE, *map(_library, shapes.values()), Module([*self._host.functions, *functions])),
             context,
             triggers,
             batches,
