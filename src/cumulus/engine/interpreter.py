@@ -85,7 +85,7 @@ class Interpreter:
         """The `:=` maps that the open transaction has computed."""
         for definition in program.maps:
             if definition.initial:
-                self._stores[definition.name].load(_typed(definition))
+                self._stores[definition.name].load(initial_entries(definition))
         self._assign_first()
 
     def _generate(self) -> None:
@@ -342,6 +342,10 @@ class Interpreter:
         """Return the number of existing entries."""
         return self.store(map).size()
 
+    def memory(self) -> int:
+        """Return how many bytes the maps take, estimated from some entries of each."""
+        return sum(store.memory() for store in self._stores.values())
+
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""
         assert not self._is_open, "a map is loaded outside transactions"
@@ -390,7 +394,7 @@ def _stores(program: Program) -> dict[str, Store]:
     return stores
 
 
-def _typed(definition: MapDef) -> Iterator[tuple[Key, Values]]:
+def initial_entries(definition: MapDef) -> Iterator[tuple[Key, Values]]:
     """Yield the entries that a map has from the start, keys as their columns have them where they fit."""
     for problem in initial_problems(definition):
         raise ValidationError(f"map {definition.name}: {problem.message}", hint=problem.hint)

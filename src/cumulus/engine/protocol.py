@@ -82,6 +82,10 @@ class Engine(Protocol):
         """Return the number of existing entries."""
         ...
 
+    def memory(self) -> int:
+        """Return how many bytes the maps take, roughly."""
+        ...
+
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents, outside a transaction."""
         ...

@@ -12,6 +12,7 @@ see its numbers: it is what a deletion that came before its insertion left, and 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -118,6 +119,12 @@ class Store:
         if self.flat or count is None:
             return len(self.entries)
         return sum(1 for entry in self.entries.values() if entry[count])
+
+    def memory(self) -> int:
+        """Return how many bytes the entries take, estimated from the first hundred."""
+        sample = [pair for pair, _ in zip(self.entries.items(), range(100), strict=False)]
+        each = sum(map(_deep_size, sample)) / max(len(sample), 1)
+        return sys.getsizeof(self.entries) + int(each * len(self.entries))
 
     def changes(self) -> dict[tuple[Any, ...], tuple[Any, Any]]:
         """Return what the open transaction has changed for readers: key → (old values, new values)."""
@@ -234,6 +241,10 @@ class Store:
         for packed in candidates:
             if self.values(self.entries.get(packed)) is not None:
                 yield self.unpack_key(packed)
+
+
+def _deep_size(value: Any) -> int:
+    return sys.getsizeof(value) + (sum(map(_deep_size, value)) if isinstance(value, tuple) else 0)
 
 
 def _nothing(packed: Any) -> None:

@@ -16,9 +16,9 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
+from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty, Integrity
-from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Changes
 from cumulus.errors import StaticTableError, UnknownNameError, UsageError
 from cumulus.m3.program import Program
@@ -53,12 +53,14 @@ class Applier:
         What is maintained.
     functions
         The user's scalar functions that it calls.
+    engine
+        Of `cumulus.engine.engines.ENGINES`.
     """
 
-    def __init__(self, program: Program, functions: Functions) -> None:
+    def __init__(self, program: Program, functions: Functions, engine: str = "interpreter") -> None:
         self.program = program
         self.functions = functions
-        self.engine = Interpreter(program, functions)
+        self.engine = make_engine(engine, program, functions)
         self.integrity = Integrity(program, self.engine)
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}

@@ -10,6 +10,7 @@ from cumulus import m3
 from cumulus.algebra.user import Given, UserFunction, function
 from cumulus.catalog.types import SqlType
 from cumulus.compiler import compile_sql
+from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 from cumulus.sql.ast import CreateView, DropView
@@ -18,8 +19,7 @@ from cumulus.sql.parse import parse_script
 
 def check_choices(engine: str, keep: str) -> None:
     """Raise UsageError if an option of a warehouse is none of those there are."""
-    if engine != "interpreter":
-        raise UsageError(f"there is no engine {engine!r}", hint="This version has one: 'interpreter'.")
+    check_engine(engine)
     if keep not in ("auto", "all", "none"):
         raise UsageError(f"keep={keep!r}", hint="keep is 'auto', 'all' or 'none'.")
 

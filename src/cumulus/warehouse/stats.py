@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cumulus.warehouse.applying import Applier
 
@@ -43,9 +40,8 @@ def stats_of(applier: Applier) -> Stats:
     """Count rows, entries and events."""
     engine, program = applier.engine, applier.program
     shown = {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
-    negative = size = 0
+    negative = 0
     for definition in program.maps:
-        size += _size(engine.store(definition.name).entries)
         if definition.name in shown and definition.count:
             count = definition.column_index(definition.count)
             negative += sum(1 for _, values in engine.items(definition.name) if values[count] < 0)
@@ -55,16 +51,5 @@ def stats_of(applier: Applier) -> Stats:
         entries={each.name: engine.size(each.name) for each in program.maps},
         negative=negative,
         errors=dict(applier.errors.counts),
-        bytes=size,
+        bytes=engine.memory(),
     )
-
-
-def _size(entries: Mapping[Any, Any]) -> int:
-    """Estimate the bytes of a dict from its first entries."""
-    sample = [pair for pair, _ in zip(entries.items(), range(100), strict=False)]
-    each = sum(_deep(key) + _deep(value) for key, value in sample) / max(len(sample), 1)
-    return sys.getsizeof(entries) + int(each * len(entries))
-
-
-def _deep(value: Any) -> int:
-    return sys.getsizeof(value) + (sum(map(_deep, value)) if isinstance(value, tuple) else 0)

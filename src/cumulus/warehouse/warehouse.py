@@ -34,7 +34,8 @@ class Warehouse(Describing):
         SQL text with CREATE TABLE and CREATE VIEW statements, the path of a file with it (or with M3, if it ends in
         ``.m3``), or a compiled program.
     engine
-        "interpreter".
+        "interpreter" runs every program. "native" runs it as machine code, which is compiled when the warehouse is
+        made; it refuses programs with STDDEV or VARIANCE of floats, with columns of no declared type, and with `:=`.
     keep
         "auto", "all" or "none": which tables' rows are kept. Kept rows let deletions, keys and references be checked,
         and views be created later. A table's own ``WITH (keep = …)`` wins; for a compiled program it plays no part.
@@ -69,7 +70,7 @@ class Warehouse(Describing):
         functions: Functions | None = None,
     ) -> None:
         check_choices(engine, keep)
-        self._keep = keep
+        self._keep, self._engine = keep, engine
         self._functions = given_functions(functions)
         self._script, program = read_source(source, keep, self._functions)
         self._functions = declared(program.functions, self._functions)
@@ -77,7 +78,7 @@ class Warehouse(Describing):
         self._subscriptions: list[Subscription] = []
         self._buffer: list[Operation] | None = None
         self._is_telling = False
-        self._open(Applier(program, self._functions))
+        self._open(Applier(program, self._functions, engine))
 
     def _open(self, applier: Applier) -> None:
         """Make `applier` the state."""
@@ -352,7 +353,7 @@ class Warehouse(Describing):
             if self._buffer is not None or self._is_telling:
                 raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
             script, program = extended(self._script, sql, self._keep, self._functions)
-            applier = Applier(program, self._functions)
+            applier = Applier(program, self._functions, self._engine)
             for subscription in self._subscriptions:
                 if subscription.view not in {view.name for view in applier.program.views}:
                     raise UsageError(f"{subscription.view} has subscribers", hint="Cancel the subscriptions first.")
@@ -404,11 +405,13 @@ class Warehouse(Describing):
             storing.save(path, self._applier.program, self._applier.engine, state)
 
     @classmethod
-    def load(cls, path: str | Path, *, functions: Functions | None = None) -> Warehouse:
+    def load(cls, path: str | Path, *, engine: str = "interpreter", functions: Functions | None = None) -> Warehouse:
         """Return the warehouse that `save` wrote to a folder.
 
         Parameters
         ----------
+        engine
+            Any, not only the one that it had.
         functions
             Those of your own that its views call: code is not saved.
 
@@ -416,6 +419,8 @@ class Warehouse(Describing):
         ------
         MissingFunctionError
             If one that its views call is not given.
+        UsageError
+            If the engine cannot run its views.
         StoreError
             If there is none, or a file is damaged.
         MismatchError
@@ -424,7 +429,7 @@ class Warehouse(Describing):
         saved = storing.open_saved(path)
         try:
             program = m3.parse(saved.program, name="program.m3")
-            warehouse = cls(program, keep=saved.state["keep"], functions=functions)
+            warehouse = cls(program, engine=engine, keep=saved.state["keep"], functions=functions)
         except UsageError:
             raise  # of the functions
         except (CumulusError, KeyError) as problem:

@@ -13,6 +13,7 @@ from cumulus.algebra.user import Functions, UserFunction, given_functions, runna
 from cumulus.catalog.events import Row
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.floats import NOT_FINITE
+from cumulus.engine.interpreter import initial_entries
 from cumulus.engine.native.calls import OBJECTS, READY, builtin, word_function
 from cumulus.engine.native.codec import Dictionary, decoder, encoder
 from cumulus.engine.native.lanes import NotNativeError
@@ -30,7 +31,7 @@ from cumulus.engine.native.layout import (
 )
 from cumulus.engine.native.llvm import to_llvm
 from cumulus.engine.native.machine import Cache, Code, default_folder, symbol
-from cumulus.engine.native.memory import ADVISE, BUDGET
+from cumulus.engine.native.memory import ADVISE, BUDGET, USED
 from cumulus.engine.native.program import written
 from cumulus.engine.native.stored import I64, PTR, StoredMap
 from cumulus.engine.protocol import Changes, Key, Stored, Values
@@ -78,7 +79,7 @@ class NativeEngine:
         """What machine code has the address of."""
         self._build()
         for definition in program.maps:
-            for key, values in definition.initial:
+            for key, values in initial_entries(definition):
                 self._put(definition.name, key, values)
 
     def _build(self) -> None:
@@ -401,6 +402,10 @@ class NativeEngine:
             return store.live
         word = store.store.values[store.store.count].word
         return sum(1 for _, words in store.rows() if words[word])
+
+    def memory(self) -> int:
+        """Return how many bytes the maps take, texts not counted."""
+        return self._get(MEMORY + USED)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""
