@@ -12,12 +12,9 @@ Only step 1 evaluates what can fail, and catches it where it fails: see `cumulus
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-
 from cumulus.algebra import terms
 from cumulus.algebra.scalar_code import may_raise
-from cumulus.algebra.scope import ahead_of, maps_of, variables_of
+from cumulus.algebra.scope import ahead_of, maps_of
 from cumulus.algebra.terms import Apply, Cast, Range, Term, children
 from cumulus.catalog.schema import Column
 from cumulus.engine import floats
@@ -25,36 +22,12 @@ from cumulus.engine.attempts import bounded, report
 from cumulus.engine.failures import Sites
 from cumulus.engine.numbers import NumberKind, Value, product
 from cumulus.engine.sources import ahead_name
+from cumulus.engine.steps import Step, direct_statements
 from cumulus.engine.storage import Store
 from cumulus.engine.values import Env, Fit, TermCoder
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
 from cumulus.m3.stages import stages as in_stages
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What statements add, computed.
-
-    Parameters
-    ----------
-    points
-        (map, keys that the trigger binds) → value column → the variables that hold what is added to it.
-    loops
-        Statements that loop, with the dict that holds what they add.
-    """
-
-    points: dict[tuple[str, tuple[str, ...]], dict[int, list[str]]]
-    loops: list[tuple[Statement, str]]
-
-    def only(self, maps: Collection[str]) -> _Step:
-        """Return what is added to some maps."""
-        points = {place: columns for place, columns in self.points.items() if place[0] in maps}
-        return _Step(points, [each for each in self.loops if each[0].map in maps])
-
-    def without(self, maps: Collection[str]) -> _Step:
-        """Return what is added to all other maps."""
-        return self.only({*(name for name, _ in self.points), *(each.map for each, _ in self.loops)} - set(maps))
 
 
 class StatementCoder:
@@ -83,8 +56,8 @@ class StatementCoder:
         if stages is None:
             raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
         self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
-        direct = self._direct(statements, env)
-        waiting: list[_Step] = []
+        direct = direct_statements(statements, env, self._ahead, self._is_total)
+        waiting: list[Step[str, str]] = []
         for stage in stages:
             step = self._computed([each for each in stage if id(each) not in direct], env)
             self._add_step(step.only(self._ahead), env)
@@ -99,9 +72,9 @@ class StatementCoder:
         for name in sorted(self._ahead & {statement.map for statement in statements}):
             self._writer.line(f"{self._pool.bind(self._coder.store(name).settle, f'settle_{name}')}()")
 
-    def _computed(self, statements: list[Statement], env: Env) -> _Step:
+    def _computed(self, statements: list[Statement], env: Env) -> Step[str, str]:
         """Write what statements add."""
-        step = _Step({}, [])
+        step: Step[str, str] = Step({}, [])
         for statement in statements:
             self.begin(statement)
             if all(key in env for key in statement.keys):
@@ -113,7 +86,7 @@ class StatementCoder:
         self._writer.about = None
         return step
 
-    def _add_step(self, step: _Step, env: Env) -> None:
+    def _add_step(self, step: Step[str, str], env: Env) -> None:
         """Write the adding of what was computed."""
         for (target, keys), columns in step.points.items():
             self._add_point(self._coder.store(target), keys, columns, env)
@@ -121,28 +94,6 @@ class StatementCoder:
             key, delta = self._writer.fresh("key"), self._writer.fresh("delta")
             with self._writer.block(f"for {key}, {delta} in {groups}.items():"), self._writer.block(f"if {delta}:"):
                 self._add(self._coder.store(statement.map), key, {self._column(statement): delta})
-
-    def _direct(self, statements: list[Statement], env: Env) -> set[int]:
-        """Return (by identity) the statements that add while they loop: each binding is one entry of the target.
-
-        By identity, since of two equal statements one may run before a loop that reads their target, and one not.
-        """
-        candidates = [
-            statement
-            for statement in statements
-            if not all(key in env for key in statement.keys)
-            and statement.map not in self._ahead
-            and variables_of(statement.term) - env.keys() <= set(statement.keys)
-            and self._is_total(statement)
-        ]
-        chosen: set[int] = set()
-        read: set[str] = set()
-        for statement in reversed(candidates):  # the last one to loop only has its own reads to respect
-            if statement.map not in read | maps_of(statement.term):
-                chosen.add(id(statement))
-                read |= maps_of(statement.term)
-        # What is chosen runs after everything else was computed, so only the chosen ones matter to each other.
-        return chosen
 
     def _is_total(self, statement: Statement) -> bool:
         """Whether computing the statement and adding its values cannot fail."""

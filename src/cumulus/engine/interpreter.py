@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from cumulus.algebra.scalar_code import Pool, canonical
+from cumulus.algebra.scalar_code import Pool
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType, coerce
 from cumulus.engine.attempts import FAILED
 from cumulus.engine.failures import ErrorLog, Failures
+from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.protocol import Changes, Key, Stored, Values
 from cumulus.engine.sources import ahead_name
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
-from cumulus.errors import EvaluationError, UnknownNameError, UsageError, ValidationError
+from cumulus.errors import EvaluationError, UnknownNameError, ValidationError
 from cumulus.m3.dataflow import maps_of_view
 from cumulus.m3.declarations import initial_problems
 from cumulus.m3.program import MapDef, On, Program, Statement
@@ -209,10 +210,7 @@ class Interpreter:
         if relation in self._batches:
             self.on_batch(relation, {row: sign})
         elif (-sign, relation) in self._handlers:
-            raise UsageError(
-                f"the program has no trigger ON {'+' if sign > 0 else '-'}{relation}",
-                hint="Write one, or do not send such events.",
-            )
+            raise missing_trigger(sign, relation)
         # A relation without any trigger is one that no map depends on.
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
@@ -220,28 +218,16 @@ class Interpreter:
         assert self._is_open, "an event outside a transaction"
         handler = self._batches.get(relation)
         if handler is None:
-            self._one_by_one(relation, changes)
+            for sign, row in one_by_one(self.program, relation, changes):
+                self.on_event(sign, relation, row)
             return
         floats = self._float_columns.get(relation, ())
         if floats:
-            changes = _canonical_rows(changes)
+            changes = canonical_rows(changes)
         try:
             handler(changes)
         except Exception as problem:
             raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
-
-    def _one_by_one(self, relation: str, changes: Mapping[Row, int]) -> None:
-        for definition in self.program.maps:
-            if not definition.definitions:
-                raise UsageError(
-                    f"{relation} has no ON BATCH trigger, and map {definition.name} has no definition",
-                    hint="Only maps with a definition may take a net change event by event; write ON BATCH, or send "
-                    "the events in their order.",
-                )
-        for sign in (-1, 1):
-            for row, count in changes.items():
-                for _ in range(count * sign):
-                    self.on_event(sign, relation, row)
 
     # --- := ---------------------------------------------------------------------------------------------------------
 
@@ -408,14 +394,6 @@ def initial_entries(definition: MapDef) -> Iterator[tuple[Key, Values]]:
     types = [column.type for column in definition.keys]
     for values, numbers in definition.initial:
         yield tuple(map(key, values, types)), numbers
-
-
-def _canonical_rows(changes: Mapping[Row, int]) -> dict[Row, int]:
-    rows: dict[Row, int] = {}
-    for row, count in changes.items():
-        row = tuple(map(canonical, row))
-        rows[row] = rows.get(row, 0) + count
-    return {row: count for row, count in rows.items() if count}
 
 
 def _assembled(

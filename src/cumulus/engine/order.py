@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cumulus.algebra.scalar_code import may_raise
-from cumulus.algebra.scope import inputs, outputs
+from cumulus.algebra.scope import inputs, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -87,6 +87,19 @@ def _cost(term: Term, bound: Collection[str], batch: Collection[str]) -> tuple[i
             return 4, 0
         case _:
             return (6 if mentions(term, batch) else 8), len(free)
+
+
+def is_shareable(term: Term, bound: Collection[str], batch: Collection[str], in_loop: bool) -> bool:
+    """Whether `term` is worth evaluating once per firing.
+
+    It is if it needs no variable from outside, and it reads the batch or is a mere number inside a loop.
+    """
+    inner = variables_of(term).difference(outputs(term))
+    if inputs(term) or not inner.isdisjoint(bound) or not isinstance(term, (AggSum, Sum)):
+        return False
+    if not lifted(term).isdisjoint(bound):
+        return False
+    return mentions(term, batch) or (in_loop and not outputs(term))
 
 
 def lifted(term: Term | Range, bound: Names = frozenset()) -> Names:

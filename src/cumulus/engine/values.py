@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 
 from cumulus.algebra import scalar_code, terms
 from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder
-from cumulus.algebra.scope import inputs, outputs, variables_of
+from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -40,7 +40,7 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.attempts import assigned, can_fail, holding, summand
 from cumulus.engine.ends import write_end, write_map_end
 from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
-from cumulus.engine.order import lifted, mentions, next_factor
+from cumulus.engine.order import is_shareable, next_factor
 from cumulus.engine.sources import CHANGES, Shared, Source, batch_source, group_source, map_source, read_source
 from cumulus.engine.storage import Store
 from cumulus.engine.writer import Writer
@@ -208,7 +208,7 @@ class TermCoder:
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a dict."""
         free = [name for name in outputs(term) if name not in env]
-        if self.is_shareable(term, env):
+        if is_shareable(term, env, self.setting.batch, self._loops > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -425,18 +425,6 @@ class TermCoder:
             for variable in free
         )
         return group_source(name, columns, kind, self)
-
-    def is_shareable(self, term: Term, env: Env) -> bool:
-        """Whether `term` is worth evaluating once per firing.
-
-        It is if it needs no variable from outside, and it reads the batch or is a mere number inside a loop.
-        """
-        inner = variables_of(term).difference(outputs(term))
-        if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
-            return False
-        if not lifted(term).isdisjoint(env):
-            return False
-        return mentions(term, self.setting.batch) or (self._loops > 0 and not outputs(term))
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = outputs(term)

@@ -52,20 +52,19 @@ def apply(engine: Engine, transaction: Transaction, mode: str) -> None:
     engine.commit()
 
 
-def contents(engine: Engine, name: str) -> dict[Any, Any]:
-    """Return what is stored in a map, cells of floats as numbers that are near."""
+def plain(engine: Engine, name: str) -> dict[Any, Any]:
+    """Return what is stored in a map, cells of floats as numbers."""
     return {
-        key: tuple(
-            pytest.approx(each[0] + each[1], rel=1e-9, abs=1e-9) if isinstance(each, tuple) else each for each in kept
-        )
+        key: tuple(each[0] + each[1] if isinstance(each, tuple) else each for each in kept)
         for key, kept in engine.stored(name)
     }
 
 
-def plain(engine: Engine, name: str) -> dict[Any, Any]:
+def contents(engine: Engine, name: str) -> dict[Any, Any]:
+    """Return what is stored in a map, floats as numbers that are near."""
     return {
-        key: tuple(each[0] + each[1] if isinstance(each, tuple) else each for each in kept)
-        for key, kept in engine.stored(name)
+        key: tuple(pytest.approx(each, rel=1e-9, abs=1e-9) if isinstance(each, float) else each for each in numbers)
+        for key, numbers in plain(engine, name).items()
     }
 
 

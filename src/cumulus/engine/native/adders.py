@@ -69,11 +69,7 @@ def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) ->
     """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
     context, shape, record = body.parameter("context"), store.shape, host.record(store)
-    row = body.call(shape.put, record, *keys, hint="row")
-    with body.when(row.eq(0), likely=False):
-        host.no_memory(body, store)
-        body.leave()
-    place = body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+    row, place = _put(host, body, store, shape, record, keys)
     if not store.is_scratch:
         body.run(note(shape), context, i64(store.number), place)
     for column, number in zip(columns, numbers, strict=True):
@@ -88,11 +84,7 @@ def ahead_adder(host: ProgramHost, store: Store, columns: Sequence[int], name: s
     beside = host.ahead(store)
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
     record, shape = host.record(beside), beside.shape
-    row = body.call(shape.put, record, *keys, hint="row")
-    with body.when(row.eq(0), likely=False):
-        host.no_memory(body, store)
-        body.leave()
-    place = body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+    row, place = _put(host, body, store, shape, record, keys)
     with body.when(row >= CREATED):
         own = body.call(store.shape.find, host.record(store), *keys, hint="own")
         before = body.let(body.load(PTR, host.record(store), ROWS).at(own * store.shape.row_size), "before")
@@ -146,6 +138,17 @@ def _begun(store: Store, held: Sequence[Held], name: str) -> tuple[Body, list[Lo
     with define(name, [("context", PTR), *keys, *numbers], inline=False) as body:
         parameters = list(body.function.parameters)
         return body, parameters[1 : 1 + len(keys)], parameters[1 + len(keys) :]
+
+
+def _put(
+    host: ProgramHost, body: Body, store: Store, shape: Shape, record: Expr, keys: Sequence[Expr]
+) -> tuple[Local, Local]:
+    """Write the finding or making of a row; return what `put` gave, and where the row stands."""
+    row = body.call(shape.put, record, *keys, hint="row")
+    with body.when(row.eq(0), likely=False):
+        host.no_memory(body, store)
+        body.leave()
+    return row, body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
 
 
 def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, number: Expr) -> None:

@@ -18,7 +18,7 @@ from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.codec import Dictionary, encoder
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import F64, I64, NOWHERE, PTR, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.lanes import NAN_BITS, NULL_FLOAT, NULL_WORD, Lane
+from cumulus.engine.native.lanes import NAN_BITS, Lane
 from cumulus.engine.native.layout import JOURNAL_USED
 
 # What the context knows of Python, as keys of `Context.word`.
@@ -144,7 +144,7 @@ class _Reader:
             return [self._body.let(self._context.to(I64))] * 2
         body = self._body
         given = self._object(place)
-        null = NULL_FLOAT if lane.type.is_float else NULL_WORD
+        null = lane.null
         found = body.local(I64, "word")
         body.set(found, null)
         is_null = given.eq(self._known("none"))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from cumulus.algebra.scalar_code import NAN
 from cumulus.catalog.types import EXACT, Kind, SqlType
-from cumulus.engine.native.lanes import NAN_BITS, NULL_FLOAT, NULL_WIDE, NULL_WORD, Lane
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane
 from cumulus.errors import EvaluationError
 
 Words: TypeAlias = tuple[int, ...]
@@ -71,18 +71,18 @@ def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
         return lambda value: (NULL_WORD,) if value is None else (dictionary[value],)
-    null = NULL_FLOAT if lane.type.is_float else NULL_WIDE if lane.is_wide else NULL_WORD
+    null = lane.null
 
     def encode(value: Any) -> Words:
         if value is None:
-            return _split(null) if lane.is_wide else (null,)
+            return split(null) if lane.is_wide else (null,)
         word = plain_word(value, lane.type)
         if word == null and lane.nullable:
             raise EvaluationError(
                 f"{value} stands for NULL in a nullable {lane.type} column of the native engine",
                 hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
             )
-        return _split(word) if lane.is_wide else (word,)
+        return split(word) if lane.is_wide else (word,)
 
     return encode
 
@@ -93,7 +93,7 @@ def decoder(lane: Lane, dictionary: Dictionary) -> Callable[[Sequence[int]], Any
     values = dictionary.values_of
 
     def whole(words: Sequence[int]) -> int:
-        return (words[1] << 64) + (words[0] % _ALL) if lane.is_wide else words[0]
+        return joined(words[0], words[1]) if lane.is_wide else words[0]
 
     def decode(words: Sequence[int]) -> Any:
         word = whole(words)
@@ -115,7 +115,7 @@ def decoder(lane: Lane, dictionary: Dictionary) -> Callable[[Sequence[int]], Any
 
     if not lane.nullable:
         return decode
-    null = NULL_FLOAT if lane.type.is_float else NULL_WIDE if lane.is_wide else NULL_WORD
+    null = lane.null
     return lambda words: None if whole(words) == null else decode(words)
 
 
@@ -125,7 +125,12 @@ def float_of(word: int) -> float:
     return number if number == number else NAN
 
 
-def _split(value: int) -> Words:
+def split(value: int) -> Words:
     """Return the low and the high word of a wide integer, both with their sign."""
     low = value % _ALL
     return (low - _ALL if low >= _SIGN else low), value >> 64
+
+
+def joined(low: int, high: int) -> int:
+    """Return the wide integer of two words."""
+    return (high << 64) + low % _ALL

@@ -12,6 +12,7 @@ from cumulus.algebra.scalar_code import canonical
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.engine.failures import ErrorLog, Failures
+from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import NOT_FINITE
 from cumulus.engine.interpreter import initial_entries
 from cumulus.engine.native.calls import OBJECTS, READY, builtin, word_function
@@ -35,7 +36,7 @@ from cumulus.engine.native.memory import ADVISE, BUDGET, USED
 from cumulus.engine.native.program import written
 from cumulus.engine.native.stored import I64, PTR, StoredMap
 from cumulus.engine.protocol import Changes, Key, Stored, Values
-from cumulus.errors import EvaluationError, UnknownNameError, UsageError
+from cumulus.errors import EvaluationError, UnknownNameError
 from cumulus.m3.program import On, Program
 
 _UNLIMITED = 1 << 62
@@ -299,10 +300,7 @@ class NativeEngine:
         if (On.BATCH, relation) in self._triggers:
             self.on_batch(relation, {row: sign})
         elif any((on, relation) in self._triggers for on in (On.INSERT, On.DELETE)):
-            raise UsageError(
-                f"the program has no trigger ON {'+' if sign > 0 else '-'}{relation}",
-                hint="Write one, or do not send such events.",
-            )
+            raise missing_trigger(sign, relation)
         # A relation without any trigger is one that no map depends on.
 
     def _useless(self, status: int) -> None:
@@ -322,7 +320,8 @@ class NativeEngine:
         assert self._is_open, "an event outside a transaction"
         trigger = self._triggers.get((On.BATCH, relation))
         if trigger is None:
-            self._one_by_one(relation, changes)
+            for sign, row in one_by_one(self.program, relation, changes):
+                self.on_event(sign, relation, row)
             return
         batch = self._maps[self._written.batches[relation][1]]
         batch.clear()
@@ -332,27 +331,10 @@ class NativeEngine:
         self._batch = batch
         status = trigger(self._at)
         if self._failures.pending:
-            rows: dict[Row, int] = {}
-            for row, count in changes.items():
-                row = tuple(map(canonical, row))
-                rows[row] = rows.get(row, 0) + count
-            self._failures.blame_batch(relation, {row: count for row, count in rows.items() if count})
+            self._failures.blame_batch(relation, canonical_rows(changes))
         self._batch = None
         if status:
             self._useless(status)
-
-    def _one_by_one(self, relation: str, changes: Mapping[Row, int]) -> None:
-        for definition in self.program.maps:
-            if not definition.definitions:
-                raise UsageError(
-                    f"{relation} has no ON BATCH trigger, and map {definition.name} has no definition",
-                    hint="Only maps with a definition may take a net change event by event; write ON BATCH, or send "
-                    "the events in their order.",
-                )
-        for sign in (-1, 1):
-            for row, count in changes.items():
-                for _ in range(count * sign):
-                    self.on_event(sign, relation, row)
 
     # --- reading and loading ----------------------------------------------------------------------------------------
 

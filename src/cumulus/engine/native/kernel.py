@@ -94,10 +94,6 @@ class Expr:
         """Shift right without the sign: zeros come in."""
         return self._with("lshr", other)
 
-    def shifted(self, count: int) -> Expr:
-        """Shift right with the sign."""
-        return self._with("ashr", count)
-
     def __lt__(self, other: Operand) -> Expr:
         return self._compared("lt", other)
 

@@ -64,6 +64,11 @@ class Lane:
         return kernel_type(self.type) is I128
 
     @property
+    def null(self) -> int:
+        """What stands for NULL, as one integer."""
+        return NULL_FLOAT if self.type.is_float else NULL_WIDE if self.is_wide else NULL_WORD
+
+    @property
     def words(self) -> int:
         """How many words a value takes."""
         return 2 if self.is_wide else 1
@@ -141,11 +146,6 @@ class Number:
     def is_float(self) -> bool:
         """Whether it is a float."""
         return self.value.type is F64
-
-
-def widened(value: Expr) -> Expr:
-    """Return an integer as I128."""
-    return value.to(I128)
 
 
 def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:

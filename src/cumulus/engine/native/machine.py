@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -137,13 +137,9 @@ class Code:
     ----------
     objects
         Of modules; what one calls, another may define.
-    symbols
-        Addresses that are not of the process: name → address.
     """
 
-    def __init__(self, objects: Iterable[bytes], symbols: Mapping[str, int] | None = None) -> None:
-        for name, address in (symbols or {}).items():
-            llvm.add_symbol(name, address)
+    def __init__(self, objects: Iterable[bytes]) -> None:
         empty = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(empty, _processor()[0].create_target_machine())
         for each in objects:

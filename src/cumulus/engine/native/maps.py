@@ -150,15 +150,6 @@ def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
     return body.load(PTR, map_, ROWS, "rows").at(row * shape.row_size)
 
 
-def is_there(body: Body, shape: Shape, place: Expr) -> Expr:
-    """Write the test that the place of a row holds one."""
-    words = [body.load(I64, place, shape.value(word)) for word in range(shape.values)]
-    found = words[0]
-    for word in words[1:]:
-        found = body.let(found | word)
-    return found.ne(0)
-
-
 def tag_of(body: Body, words: Sequence[Expr]) -> Local:
     """Write the hash of some words: 32 bits."""
     mixed = body.let(words[0] * _FIRST_FACTOR, "mixed")

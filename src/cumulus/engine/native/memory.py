@@ -18,7 +18,6 @@ REFUSED = 16
 """How many bytes were asked for in vain, the last time; 0 if that never happened."""
 ADVISE = 24
 """The address of `madvise`, where there are huge pages; 0 elsewhere."""
-MEMORY_SIZE = 32
 
 LARGE = 1 << 22
 """Blocks from this size on ask for huge pages."""

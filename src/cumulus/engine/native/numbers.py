@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
@@ -26,7 +27,7 @@ Found = TypeVar("Found")
 ONE = Number(i64(1))
 
 
-class Evaluator:
+class Evaluator(ABC):
     """Writes evaluations into one function.
 
     Parameters
@@ -47,9 +48,9 @@ class Evaluator:
         self._row: Expr = i64(0)
         """The row of the batch that is being looked at; 0 if there is none, or not just one."""
 
+    @abstractmethod
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """Write a node of value context that stands inside a scalar."""
-        raise NotImplementedError
 
     def _increase(self, total: Local, number: Number) -> None:
         if total.type is F64:

@@ -12,7 +12,6 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.failures import Sites
 from cumulus.engine.hidden import separated
 from cumulus.engine.native.adders import note_function
-from cumulus.engine.native.batches import events_function
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.calls import builtin_functions
 from cumulus.engine.native.host import CONTEXT, Outside, ProgramHost
@@ -121,7 +120,6 @@ class _Writer:
             if trigger.on is not On.BATCH
         }
         lanes = {relation.name: lanes_of(relation.columns) for relation in self._program.relations}
-        functions.append(events_function(list(lanes.items()), single))
         for number, (relation, columns) in enumerate(lanes.items()):
             mine = {sign: function for (sign, name), function in single.items() if name == relation}
             functions += builtin_functions(self._host, number, relation, columns, mine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type, to_words
-from cumulus.engine.native.layout import Store
+from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.maps import LAST
 from cumulus.engine.native.numbers import Env, Evaluator, Then
 from cumulus.engine.native.scalars import ScalarCoder
@@ -230,6 +230,20 @@ class Scanner(Evaluator):
                 found = test if found is None else found & test
         assert found is not None, "a range has an end"
         return found
+
+    @contextmanager
+    def fitting(self, store: Store, keys: Sequence[Scalar]) -> Iterator[list[Expr]]:
+        """Write a whole key as words; what is inside runs where they can hold it, elsewhere that is reported."""
+        with ExitStack() as fits:
+            words: list[Expr] = []
+            for lane, key in zip(store.keys, keys, strict=True):
+                part, possible = self.key_words(lane, key)
+                if possible is not None:
+                    with self.body.when(~possible, likely=False):
+                        self.report(Reason.OVERFLOW)
+                    fits.enter_context(self.body.when(possible))
+                words += part
+            yield words
 
     def key_words(self, lane: Lane, scalar: Scalar) -> tuple[list[Expr], Expr | None]:
         """Write a scalar as the words of a key, and the condition under which there can be such a key."""

@@ -7,47 +7,21 @@ themselves before, and take that over at the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from cumulus.algebra.scope import ahead_of, maps_of, variables_of
+from cumulus.algebra.scope import ahead_of
 from cumulus.algebra.typing import Typed
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import I64, Expr
 from cumulus.engine.native.lanes import Number, Scalar, about, from_words
-from cumulus.engine.native.layout import Reason, Status, Store
+from cumulus.engine.native.layout import Status, Store
 from cumulus.engine.native.numbers import Env, read_value
 from cumulus.engine.native.terms import TermCoder
+from cumulus.engine.steps import Step, direct_statements
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
 from cumulus.m3.stages import stages as in_stages
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What statements add, computed.
-
-    Parameters
-    ----------
-    points
-        (map, keys that the trigger binds) → value column → what is added to it.
-    loops
-        Statements that loop, with the store that holds what they add.
-    """
-
-    points: dict[tuple[str, tuple[str, ...]], dict[int, list[Number]]]
-    loops: list[tuple[Statement, Store]]
-
-    def only(self, maps: Collection[str]) -> _Step:
-        """Return what is added to some maps."""
-        points = {place: columns for place, columns in self.points.items() if place[0] in maps}
-        return _Step(points, [each for each in self.loops if each[0].map in maps])
-
-    def without(self, maps: Collection[str]) -> _Step:
-        """Return what is added to all other maps."""
-        return self.only({*(name for name, _ in self.points), *(each.map for each, _ in self.loops)} - set(maps))
 
 
 class StatementCoder:
@@ -73,8 +47,9 @@ class StatementCoder:
         if stages is None:
             raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
         self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
-        direct = self._direct(statements, env)
-        waiting: list[_Step] = []
+        # A failure leaves nothing half done: the journal has it.
+        direct = direct_statements(statements, env, self._ahead)
+        waiting: list[Step[Number, Store]] = []
         for stage in stages:
             step = self._computed([each for each in stage if id(each) not in direct], env)
             self._add_step(step.only(self._ahead), env)
@@ -85,7 +60,7 @@ class StatementCoder:
                     self._add_in_loop(statement, env)
         for step in waiting:
             self._add_step(step, env)
-        for name in sorted(self._ahead):
+        for name in sorted(self._ahead & {statement.map for statement in statements}):
             self._settle(self._host.store(name))
 
     def _coder(self, statement: Statement) -> TermCoder:
@@ -101,14 +76,14 @@ class StatementCoder:
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _computed(self, statements: Sequence[Statement], env: Env) -> _Step:
-        step = _Step({}, [])
+    def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, Store]:
+        step: Step[Number, Store] = Step({}, [])
         for statement in statements:
             with about(statement.map):
                 self._compute(statement, env, step)
         return step
 
-    def _compute(self, statement: Statement, env: Env, step: _Step) -> None:
+    def _compute(self, statement: Statement, env: Env, step: Step[Number, Store]) -> None:
         coder = self._coder(statement)
         lane = self._kept(statement).values[self._column(statement)]
         assert lane.type is not None
@@ -124,26 +99,6 @@ class StatementCoder:
         coder.group_into(groups, statement.term, free, env)
         step.loops.append((statement, groups))
 
-    def _direct(self, statements: Sequence[Statement], env: Env) -> set[int]:
-        """Return (by identity) the statements that may add while they loop: each binding is one entry of the target.
-
-        Nobody may read the target afterwards, and a failure would leave nothing half done: the journal has it.
-        """
-        candidates = [
-            statement
-            for statement in statements
-            if not all(key in env for key in statement.keys)
-            and statement.map not in self._ahead
-            and variables_of(statement.term) - env.keys() <= set(statement.keys)
-        ]
-        chosen: set[int] = set()
-        read: set[str] = set()
-        for statement in reversed(candidates):
-            if statement.map not in read | maps_of(statement.term):
-                chosen.add(id(statement))
-                read |= maps_of(statement.term)
-        return chosen
-
     # --- adding -----------------------------------------------------------------------------------------------------
 
     def _add_in_loop(self, statement: Statement, env: Env) -> None:
@@ -156,11 +111,11 @@ class StatementCoder:
 
         coder.run([statement.term], env, add)
 
-    def _add_step(self, step: _Step, env: Env) -> None:
+    def _add_step(self, step: Step[Number, Store], env: Env) -> None:
         for (target, keys), columns in step.points.items():
             store = self._host.store(target)
             coder = TermCoder(self._host, self._body, self._known, 0)
-            deltas = {column: self._summed(coder, numbers, target, column) for column, numbers in columns.items()}
+            deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
             some: Expr | None = None
             for delta in deltas.values():
                 test = delta.value.ne(0.0 if delta.is_float else 0)
@@ -171,7 +126,7 @@ class StatementCoder:
         for statement, groups in step.loops:
             self._add_groups(statement, groups, env)
 
-    def _summed(self, coder: TermCoder, numbers: list[Number], target: str, column: int) -> Number:
+    def _summed(self, numbers: list[Number], target: Store) -> Number:
         found = numbers[0]
         for number in numbers[1:]:
             if found.is_float:
@@ -179,7 +134,7 @@ class StatementCoder:
                 continue
             value, overflow = self._body.checked("add", found.value, number.value, "delta")
             with self._body.when(overflow, likely=False):
-                self._host.useless(self._body, Status.OVERFLOW, self._host.store(target))
+                self._host.useless(self._body, Status.OVERFLOW, target)
             found = Number(value, found.scale, found.bits)
         return found
 
@@ -202,21 +157,10 @@ class StatementCoder:
 
     def _add(self, coder: TermCoder, store: Store, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
         """Write the adding of numbers (by value column) to one entry."""
-        body = self._body
-        is_ahead = store.name in self._ahead
-        with ExitStack() as fitting:
-            words: list[Expr] = []
-            for lane, key in zip(store.keys, keys, strict=True):
-                part, possible = coder.key_words(lane, key)
-                if possible is not None:
-                    with body.when(~possible, likely=False):
-                        coder.report(Reason.OVERFLOW)
-                    fitting.enter_context(body.when(possible))
-                words += part
-            columns = tuple(sorted(deltas))
-            values = [deltas[column].value for column in columns]
-            adder = self._host.adder(store, columns, is_ahead)
-            body.run(adder, CONTEXT, *words, *values)
+        columns = tuple(sorted(deltas))
+        adder = self._host.adder(store, columns, store.name in self._ahead)
+        with coder.fitting(store, keys) as words:
+            self._body.run(adder, CONTEXT, *words, *(deltas[column].value for column in columns))
 
     def _settle(self, store: Store) -> None:
         """Write the taking over of what stands beside a map."""

@@ -11,7 +11,7 @@ from typing import Any
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.native.audit import MapView
-from cumulus.engine.native.codec import Dictionary, decoder, encoder
+from cumulus.engine.native.codec import Dictionary, decoder, encoder, joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.machine import Code
 from cumulus.engine.native.maps import LIVE, ROWS
@@ -19,7 +19,6 @@ from cumulus.engine.protocol import Key, Stored, Values
 from cumulus.errors import EvaluationError
 
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
-_WORDS = 1 << 64
 
 
 class StoredMap:
@@ -83,7 +82,7 @@ class StoredMap:
             case Held.COUNT:
                 return words[lane.word]
             case Held.WIDE:
-                whole = (words[lane.word + 1] << 64) + words[lane.word] % _WORDS
+                whole = joined(words[lane.word], words[lane.word + 1])
                 if lane.type is not None and lane.type.kind is Kind.DECIMAL:
                     return Decimal(whole).scaleb(-lane.scale, EXACT)
                 return whole
@@ -99,7 +98,7 @@ class StoredMap:
             elif lane.held is Held.COUNT:
                 found.append(int(number))
             else:
-                found += _split(_scaled(number, lane.scale))
+                found += _wide(number, lane.scale)
         return found
 
     def values_of(self, stored: Stored) -> Values | None:
@@ -130,7 +129,7 @@ class StoredMap:
         row = self._find(self._record, *words)
         if not row:
             return None
-        return self.stored_of(self._row(row)[self.store.shape.keys :])
+        return self.stored_of(self.row(row)[self.store.shape.keys :])
 
     def put(self, words: Sequence[int], values: Sequence[int]) -> bool:
         """Make value words those of a key, which is removed if they are all 0; False if there is no memory."""
@@ -163,7 +162,7 @@ class StoredMap:
         row = self._first[index](self._record, *words)
         found = []
         while row:
-            found.append(self._row(row))
+            found.append(self.row(row))
             row = ctypes.c_uint32.from_address(self._place(row) + self.store.shape.link(index)).value
         return iter(found)
 
@@ -174,9 +173,6 @@ class StoredMap:
 
     def row(self, number: int) -> list[int]:
         """Return the words of a row."""
-        return self._row(number)
-
-    def _row(self, number: int) -> list[int]:
         shape = self.store.shape
         return list((I64 * (shape.keys + self.store.value_words)).from_address(self._place(number)))
 
@@ -188,14 +184,11 @@ def _cell(number: Any) -> Cell:
     return add_to_cell(ZERO_CELL, finite(number))
 
 
-def _scaled(number: Any, scale: int) -> int:
-    return int(Decimal(number).scaleb(scale, EXACT))
-
-
-def _split(value: int) -> tuple[int, int]:
+def _wide(number: Any, scale: int) -> tuple[int, ...]:
+    """Return a sum as two words."""
+    value = int(Decimal(number).scaleb(scale, EXACT))
     if not -(1 << 127) <= value < 1 << 127:
         raise EvaluationError(
             f"{value} does not fit 128 bits", hint="Open the warehouse with engine='interpreter', which has no bound."
         )
-    low = value % _WORDS
-    return (low - _WORDS if low >> 63 else low), value >> 64
+    return split(value)

@@ -7,11 +7,10 @@ evaluated is 0, and reported. Sums are kept in words of a type that is known bef
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import assert_never
 
-from cumulus.algebra.scope import inputs, outputs, variables_of
+from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
@@ -41,7 +40,7 @@ from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.numbers import Env, Then, number_lane, read_number, read_value
 from cumulus.engine.native.scans import Scanner, Source
-from cumulus.engine.order import lifted, mentions, next_factor
+from cumulus.engine.order import is_shareable, next_factor
 from cumulus.errors import ValidationError
 
 
@@ -50,11 +49,8 @@ class TermCoder(Scanner):
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
-    def closed(self, term: Term, env: Env, *, kept: SqlType | None = None, inline: bool = False) -> Number:
-        """Write the sum that `term` is where `env` binds all its outputs.
-
-        `inline`: an inner sum is written here, shared or not.
-        """
+    def closed(self, term: Term, env: Env, *, kept: SqlType | None = None) -> Number:
+        """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is `kept`."""
         lane = number_lane(kept or self.host.typing.number(term, self.types))
         total = self.body.let(Literal(lane.held.kernel, 0), "total")
 
@@ -62,14 +58,8 @@ class TermCoder(Scanner):
             with self.summand(numbers, lane) as number:
                 self._increase(total, number)
 
-        self._added(term, env, add, inline)
+        self.run([term], env, add)
         return read_number(lane, total)
-
-    def _added(self, term: Term, env: Env, then: Then, inline: bool) -> None:
-        if inline and isinstance(term, (AggSum, Sum)):
-            self._inline(term, env, then)
-        else:
-            self.run([term], env, then)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
@@ -124,7 +114,7 @@ class TermCoder(Scanner):
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
         free = tuple(name for name in outputs(term) if name not in env)
-        if self.is_shareable(term, env):
+        if is_shareable(term, env, self.host.batch, self._loops > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -256,20 +246,15 @@ class TermCoder(Scanner):
             with self.summand(numbers, lane) as number:
                 self.add_to_scratch(store, [bound[name] for name in free], number)
 
-        self._added(term, env, add, True)
+        if isinstance(term, (AggSum, Sum)):  # this is where it is computed, shared or not
+            self._inline(term, env, add)
+        else:
+            self.run([term], env, add)
 
     def add_to_scratch(self, store: Store, keys: Sequence[Scalar], number: Number) -> None:
         """Write the adding of a number to an entry of a map made for the moment."""
         body = self.body
-        with ExitStack() as fitting:
-            words: list[Expr] = []
-            for lane, key in zip(store.keys, keys, strict=True):
-                part, possible = self.key_words(lane, key)
-                if possible is not None:
-                    with body.when(~possible, likely=False):
-                        self.report(Reason.OVERFLOW)
-                    fitting.enter_context(body.when(possible))
-                words += part
+        with self.fitting(store, keys) as words:
             row = body.call(store.shape.put, self._record(store), *words, hint="row")
             with body.when(row.eq(0), likely=False):
                 self.host.no_memory(body, store)
@@ -286,15 +271,6 @@ class TermCoder(Scanner):
                         self.report(Reason.OVERFLOW)
                     with body.otherwise():
                         body.store(kernel, place, offset, after)
-
-    def is_shareable(self, term: Term, env: Env) -> bool:
-        """Whether `term` is worth evaluating once per firing; see `cumulus.engine.values`."""
-        inner = variables_of(term).difference(outputs(term))
-        if inputs(term) or not inner.isdisjoint(env) or not isinstance(term, (AggSum, Sum)):
-            return False
-        if not lifted(term).isdisjoint(env):
-            return False
-        return mentions(term, self.host.batch) or (self._loops > 0 and not outputs(term))
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = tuple(outputs(term))
