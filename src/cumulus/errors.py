@@ -34,7 +34,8 @@ names the place and ends with a way out (`hint`).
     │   └── LockedError            … is in use by another run
     └── MissingError       Java, pyspark or a package is missing
 
-A warning: `EvaluationWarning`, when a view is read that could not take all events in whole.
+Warnings: `EvaluationWarning`, when a view is read that could not take all events in whole; `EngineWarning`, when a
+program is interpreted that should have run as machine code.
 """
 
 from __future__ import annotations
@@ -169,6 +170,10 @@ class StaticTableError(DataError):
 
 class EvaluationWarning(UserWarning):
     """The rows of a view that was read lack what some events should have added: see its `errors()`."""
+
+
+class EngineWarning(UserWarning):
+    """A program runs on a slower engine than it might have."""
 
 
 class EvaluationError(CumulusError):

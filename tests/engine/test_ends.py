@@ -10,12 +10,16 @@ import pytest
 from cumulus import m3
 from cumulus.catalog.types import Interval
 from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.protocol import Engine
 from cumulus.errors import ValidationError
+from support.engines import engine_of
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
-def read_after(text: str, **loaded: dict) -> Interpreter:
+def read_after(text: str, **loaded: dict) -> Engine:
     """An engine after one event +r() of a program whose statements fill maps from loaded ones."""
-    engine = Interpreter(m3.read(f"RELATION r(); {text}"))
+    engine = engine_of(m3.read(f"RELATION r(); {text}"))
     for name, entries in loaded.items():
         engine.load(name, [(key if type(key) is tuple else (key,), values) for key, values in entries.items()])
     engine.begin()
@@ -24,7 +28,7 @@ def read_after(text: str, **loaded: dict) -> Interpreter:
     return engine
 
 
-def keys(engine: Interpreter, name: str) -> list:
+def keys(engine: Engine, name: str) -> list:
     return [key[0] for key, _ in engine.items(name)]
 
 
@@ -81,7 +85,7 @@ def test_an_end_goes_over_the_values_at_which_its_term_is_not_0(end, found) -> N
 
 
 def test_an_entry_without_rows_counts_for_its_number_but_does_not_exist() -> None:
-    engine = Interpreter(m3.read(f"RELATION r(); {SLICES % 'MAX[x](m[1, x].s)'}"))
+    engine = engine_of(m3.read(f"RELATION r(); {SLICES % 'MAX[x](m[1, x].s)'}"))
     engine.restore("m", [((1, 5), (0, 4)), ((1, 3), (1, 0))])
     assert engine.end("m", "MAX", 1, (1,), None) == 3
     engine.begin()
@@ -91,13 +95,13 @@ def test_an_entry_without_rows_counts_for_its_number_but_does_not_exist() -> Non
 
 
 def test_only_the_slice_is_visited() -> None:
-    engine = read_after(SLICES % "MAX[x](m[1, x].n)", m=ENTRIES)
-    assert "for key in map_m_by_0.get(1, ()):" in engine.source
+    program = m3.read(f"RELATION r(); {SLICES % 'MAX[x](m[1, x].n)'}")
+    assert "for key in map_m_by_0.get(1, ()):" in Interpreter(program).source
 
 
 def test_the_host_reads_ends_of_slices_and_keeps_an_index_for_it() -> None:
     text = "RELATION r(g INT, x INT); MAP m[g INT, x INT](n BIGINT); ON +r(g, x) { m[g, x] += 1 }"
-    engine = Interpreter(m3.read(text))
+    engine = engine_of(m3.read(text))
     engine.load("m", [((1, 4), (1,)), ((None, 9), (2,)), ((1, None), (1,))])
     assert [engine.end("m", end, 1, (1,), None) for end in ("MIN", "MAX")] == [4, 4]
     for row in ((1, 7), (1, 2), (None, 3)):
@@ -113,7 +117,7 @@ def test_the_host_reads_ends_of_slices_and_keeps_an_index_for_it() -> None:
 def test_an_end_whose_term_does_not_bind_its_variable_is_refused() -> None:
     program = m3.parse("RELATION r(); MAP m[x INT](n INT); MAP q[](n INT); ON +r() { q[] += MAX[x](m[1]) }")
     with pytest.raises(ValidationError, match="x is not bound in"):
-        Interpreter(program)
+        engine_of(program)
 
 
 # --- what random ends brought to light ------------------------------------------------------------------------------
@@ -125,7 +129,7 @@ def test_of_two_equal_statements_none_runs_before_a_loop_that_reads_their_target
     MAP s[a INT](n BIGINT); MAP t[a INT](n BIGINT);
     ON BATCH r { s[a] += r(a); t[a] += s[a]; s[a] += r(a) }
     """
-    engine = Interpreter(m3.read(text))
+    engine = engine_of(m3.read(text))
     engine.begin()
     engine.on_batch("r", {(1,): 1})
     engine.commit()
@@ -135,7 +139,7 @@ def test_of_two_equal_statements_none_runs_before_a_loop_that_reads_their_target
 
 def test_an_inner_sum_sees_what_is_bound_around_its_sum() -> None:
     maps = "MAP m[a INT](n INT); MAP q[a INT](n INT);"
-    engine = Interpreter(m3.read(f"RELATION r(a INT); {maps} ON +r(a) {{ q[b] += m[b] * SUM[](1 + SUM[](m[b])) }}"))
+    engine = engine_of(m3.read(f"RELATION r(a INT); {maps} ON +r(a) {{ q[b] += m[b] * SUM[](1 + SUM[](m[b])) }}"))
     engine.load("m", [((1,), (2,)), ((2,), (5,))])
     engine.begin()
     engine.on_event(1, "r", (0,))
@@ -149,7 +153,7 @@ def test_sums_inside_a_shared_sum_have_dicts_of_their_own() -> None:
     MAP t[a INT, b INT](n BIGINT); MAP u[](n BIGINT);
     ON BATCH r { t[a, b] += SUM[a, b](r(a, b) * {MIN[x](r(x, y)) <= 1}) - SUM[a, b](r(a, b) * u[]) }
     """
-    engine = Interpreter(m3.read(text))
+    engine = engine_of(m3.read(text))
     engine.begin()
     engine.on_batch("r", {(1, 2): 1, (4, 5): 2})
     engine.commit()

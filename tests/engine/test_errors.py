@@ -14,6 +14,10 @@ from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.engine.failures import ErrorLog, ViewError
 from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.protocol import Engine
+from support.engines import engine_of
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 SHARED = """
 RELATION r(a INT NOT NULL, x INT NOT NULL); RELATION t(a INT NOT NULL);
@@ -35,7 +39,7 @@ ON BATCH r {
 """
 
 
-def fire(engine: Interpreter, *events: tuple[int, str, tuple]) -> list[ViewError]:
+def fire(engine: Engine, *events: tuple[int, str, tuple]) -> list[ViewError]:
     with decimal.localcontext(EXACT):
         engine.begin()
         for event in events:
@@ -44,12 +48,12 @@ def fire(engine: Interpreter, *events: tuple[int, str, tuple]) -> list[ViewError
     return list(engine.take_errors())
 
 
-def contents(engine: Interpreter) -> dict[str, dict]:
+def contents(engine: Engine) -> dict[str, dict]:
     return {each.name: dict(engine.items(each.name)) for each in engine.program.maps}
 
 
 def test_the_column_that_fails_stays_and_all_others_go_on() -> None:
-    engine = Interpreter(m3.parse(SHARED))
+    engine = engine_of(m3.parse(SHARED))
     errors = fire(engine, (1, "r", (1, 2)), (1, "r", (1, 0)), (1, "r", (1, 5)))
     assert contents(engine) == {"m": {(1,): (3, 7)}, "inverse": {(1,): (8,)}, "total": {(): (8,)}, "other": {(): (7,)}}
     assert errors == [
@@ -61,7 +65,7 @@ def test_the_column_that_fails_stays_and_all_others_go_on() -> None:
 
 
 def test_deleting_what_failed_fails_in_the_same_way_and_leaves_nothing() -> None:
-    engine = Interpreter(m3.parse(SHARED))
+    engine = engine_of(m3.parse(SHARED))
     fire(engine, (1, "r", (1, 2)), (1, "r", (1, 0)))
     errors = fire(engine, (-1, "r", (1, 0)))
     assert [(error.view, error.event) for error in errors] == [("sums", "-r(1, 0)"), ("totals", "-r(1, 0)")]
@@ -71,7 +75,7 @@ def test_deleting_what_failed_fails_in_the_same_way_and_leaves_nothing() -> None
 
 
 def test_a_batch_fails_for_its_rows_and_does_what_the_events_do() -> None:
-    engine, single = Interpreter(m3.parse(SHARED)), Interpreter(m3.parse(SHARED))
+    engine, single = engine_of(m3.parse(SHARED)), engine_of(m3.parse(SHARED))
     with decimal.localcontext(EXACT):
         engine.begin()
         engine.on_batch("r", {(1, 2): 2, (1, 0): 3, (2, 0): 1, (2, 3): 1})
@@ -83,7 +87,7 @@ def test_a_batch_fails_for_its_rows_and_does_what_the_events_do() -> None:
 
 
 def test_a_batch_that_fails_for_a_group_of_rows_is_told_as_a_batch() -> None:
-    engine = Interpreter(
+    engine = engine_of(
         m3.parse("RELATION r(a INT NOT NULL, x INT NOT NULL); ON BATCH r { m[a] += SUM[a](r(a, x) * x) * mod(6, a) }")
     )
     with decimal.localcontext(EXACT):
@@ -96,7 +100,7 @@ def test_a_batch_that_fails_for_a_group_of_rows_is_told_as_a_batch() -> None:
 
 
 def test_errors_are_those_of_committed_transactions_and_taken_once() -> None:
-    engine = Interpreter(m3.parse(SHARED))
+    engine = engine_of(m3.parse(SHARED))
     engine.begin()
     engine.on_event(1, "r", (1, 0))
     engine.rollback()
@@ -135,7 +139,7 @@ ON -r(k, g) {
 
 def test_a_function_of_a_sum_is_right_again_when_the_sum_is() -> None:
     # v[g] = Σ 60 // (n - 2) over the groups of g: it cannot be computed for groups of two.
-    engine, rows, chance = Interpreter(m3.parse(NESTED)), [], random.Random(5)
+    engine, rows, chance = engine_of(m3.parse(NESTED)), [], random.Random(5)
     for _ in range(200):
         row = (chance.randrange(3), chance.randrange(2))
         sign = chance.choice([1, -1]) if row in rows else 1
@@ -160,7 +164,7 @@ ON +r(a, x) {
 
 
 def test_keys_ranges_and_inner_sums_may_fail() -> None:
-    engine = Interpreter(m3.parse(FAILING_KEYS))
+    engine = engine_of(m3.parse(FAILING_KEYS))
     errors = fire(engine, (1, "r", (1, 2)), (1, "r", (1, 3)), (1, "r", (0, 2)), (1, "r", (2, 0)))
     assert contents(engine) == {
         "m": {(3,): (2,), (2,): (1,)},
@@ -192,7 +196,7 @@ def _upset(x: int) -> int:
 )
 def test_a_function_of_the_user_may_raise_or_give_nonsense(result, reason: str) -> None:
     program = m3.parse("RELATION r(x INT); MAP m[](v BIGINT); ON +r(x) { m[] += f(x); n[] += 1 }")
-    engine = Interpreter(program, {"f": result})
+    engine = engine_of(program, {"f": result})
     [error] = fire(engine, (1, "r", (1,)), (1, "r", (13,)), (1, "r", (5,)))
     assert error == ViewError("m", 1, "r", (13,), reason)
     assert contents(engine) == {"m": {(): (6,)}, "n": {(): (3,)}}
@@ -200,14 +204,14 @@ def test_a_function_of_the_user_may_raise_or_give_nonsense(result, reason: str) 
 
 def test_what_cannot_be_a_key_is_an_error() -> None:
     program = m3.parse("RELATION r(x INT); ON +r(x) { m[k] += (k := f(x)) }")
-    engine = Interpreter(program, {"f": lambda x: [x] if x == 2 else x})
+    engine = engine_of(program, {"f": lambda x: [x] if x == 2 else x})
     [error] = fire(engine, (1, "r", (1,)), (1, "r", (2,)))
     assert "unhashable" in error.message
     assert contents(engine) == {"m": {(1,): (1,)}}
 
 
 def test_values_of_unknown_type_that_have_no_order_are_an_error() -> None:
-    engine = Interpreter(m3.parse("ON +r(a, b) { less[] += {a < b}; all[] += 1 }"))
+    engine = engine_of(m3.parse("ON +r(a, b) { less[] += {a < b}; all[] += 1 }"))
     [error] = fire(engine, (1, "r", (1, 2)), (1, "r", (1, "one")))
     assert (error.view, error.row) == ("less", (1, "one"))
     assert contents(engine) == {"less": {(): (1,)}, "all": {(): (2,)}}
@@ -224,7 +228,7 @@ ON BATCH r { m[k].n += SUM[k](r(k, x, y)); m[k].s += SUM[k](r(k, x, y) * x * y) 
 
 
 def test_a_product_of_doubles_that_overflows_is_an_error() -> None:
-    engine = Interpreter(m3.parse(DOUBLES))
+    engine = engine_of(m3.parse(DOUBLES))
     [error] = fire(engine, (1, "r", (1, 1e200, 1e200)), (1, "r", (1, 2.0, 3.0)))
     assert (error.view, error.row) == ("v", (1, 1e200, 1e200))
     assert engine.read("m", (1,)) == (2, 6.0)
@@ -235,7 +239,7 @@ def test_a_product_of_doubles_that_overflows_is_an_error() -> None:
 
 @pytest.mark.parametrize("as_batch", [True, False])
 def test_a_sum_of_doubles_that_overflows_is_told_and_read_as_an_error_until_it_is_gone(as_batch: bool) -> None:
-    engine = Interpreter(m3.parse(DOUBLES))
+    engine = engine_of(m3.parse(DOUBLES))
     engine.watch("m")
     rows = [(1, 1e308, 1.0), (1, 1e308, 1.5)]
     with decimal.localcontext(EXACT):
@@ -263,7 +267,7 @@ def test_assignments_fail_without_an_event() -> None:
         "RELATION r(a INT NOT NULL); MAP m[a INT](n BIGINT); MAP v[a INT](x BIGINT); VIEW w(a INT, x BIGINT) FROM v "
         "SELECT a, x; ON +r(a) { m[a] += 1; v[a] := m[a] * intdiv(6, a) } ON -r(a) { m[a] += -1 } ON +s(b) { o[] += b }"
     )
-    engine = Interpreter(program)
+    engine = engine_of(program)
     [error] = fire(engine, (1, "r", (0,)), (1, "r", (2,)))
     assert (error.view, error.event, error.sign) == ("w", "no event", 0)
     assert dict(engine.items("v")) == {(2,): (3,)}
@@ -311,7 +315,7 @@ def _events(seed: int, count: int) -> Iterable[tuple[int, str, tuple]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_failed_on_the_way_empty_tables_leave_empty_maps(seed: int) -> None:
-    engine, batched = Interpreter(cumulus.compile(SQL)), Interpreter(cumulus.compile(SQL))
+    engine, batched = engine_of(cumulus.compile(SQL)), engine_of(cumulus.compile(SQL))
     events, failed = list(_events(seed, 120)), 0
     with decimal.localcontext(EXACT):
         for (sign, name), group in itertools.groupby(events, key=lambda event: event[:2]):

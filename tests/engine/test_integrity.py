@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cumulus.compiler import compile_sql
 from cumulus.engine.integrity import Integrity
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.protocol import Engine
 from cumulus.errors import AbsentRowError, DuplicateKeyError, OrphanError
+from support.engines import engine_of
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 SCHEMA = """
 CREATE TABLE parents (id INT PRIMARY KEY, x INT);
@@ -14,9 +19,9 @@ CREATE VIEW v AS SELECT COUNT(*) AS n FROM parents p, children c WHERE p.id = c.
 """
 
 
-def loaded(parents=(), children=()) -> tuple[Interpreter, Integrity]:
+def loaded(parents=(), children=()) -> tuple[Engine, Integrity]:
     program = compile_sql(SCHEMA)
-    engine = Interpreter(program)
+    engine = engine_of(program)
     integrity = Integrity(program, engine)
     engine.begin()
     for row in parents:
@@ -73,7 +78,7 @@ def test_a_row_may_refer_to_itself() -> None:
         "CREATE TABLE e (id INT PRIMARY KEY, boss INT, FOREIGN KEY (boss) REFERENCES e (id));"
         "CREATE VIEW v AS SELECT COUNT(*) AS n FROM e;"
     )
-    engine = Interpreter(program)
+    engine = engine_of(program)
     integrity = Integrity(program, engine)
     assert integrity.check(1, "e", (1, 1)) is None
     assert isinstance(integrity.check(1, "e", (2, 9)), OrphanError)
@@ -87,6 +92,6 @@ def test_a_row_may_refer_to_itself() -> None:
 
 def test_what_is_not_kept_is_not_checked() -> None:
     program = compile_sql("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
-    integrity = Integrity(program, Interpreter(program))
+    integrity = Integrity(program, engine_of(program))
     assert not integrity.covers("r")
     assert integrity.check(-1, "r", (1,)) is None

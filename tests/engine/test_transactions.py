@@ -13,27 +13,35 @@ from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
 from cumulus.errors import MismatchError, UsageError, ValidationError
+from support.engines import engine_of
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
 
+pytestmark = pytest.mark.usefixtures("each_engine")
 
-def state_of(engine: Interpreter):
+
+def state_of(engine: Engine):
     """Everything that is stored, floats to the bit, and every index."""
     found = {}
     for definition in engine.program.maps:
         store = engine.store(definition.name)
-        entries = {repr(key): repr(entry) for key, entry in store.entries.items()}
-        indexes = {
-            positions: {repr(part): {repr(key) for key in keys} for part, keys in index.items()}
-            for positions, index in store.indexes.items()
-        }
+        entries = {repr(key): repr(stored) for key, stored in engine.stored(definition.name)}
+        indexes = {}
+        if isinstance(engine, Interpreter):
+            indexes = {
+                positions: {repr(part): {repr(key) for key in keys} for part, keys in index.items()}
+                for positions, index in store.indexes.items()
+            }
+        else:
+            assert store.view.problems() == []
         found[definition.name] = (entries, indexes)
     return found
 
 
-def play(engine: Interpreter, events) -> None:
+def play(engine: Engine, events) -> None:
     for event in events:
         engine.on_event(*event)
 
@@ -41,7 +49,7 @@ def play(engine: Interpreter, events) -> None:
 @settings(max_examples=40, deadline=None)
 @given(scripts(), streams(), streams())
 def test_a_rollback_restores_every_bit(script, before, inside) -> None:
-    engine = Interpreter(compile_sql(SCHEMA + script, keep="all"))
+    engine = engine_of(compile_sql(SCHEMA + script, keep="all"))
     with decimal.localcontext(EXACT):
         engine.begin()
         play(engine, before)
@@ -60,7 +68,7 @@ def test_a_rollback_restores_every_bit(script, before, inside) -> None:
 @given(scripts(), streams(), streams())
 def test_a_snapshot_restores_every_bit_and_goes_on_alike(script, before, later) -> None:
     program = compile_sql(SCHEMA + script, keep="all")
-    engine, other = Interpreter(program), Interpreter(program)
+    engine, other = engine_of(program), engine_of(program)
     with decimal.localcontext(EXACT):
         engine.begin()
         play(engine, before)
@@ -76,24 +84,24 @@ def test_a_snapshot_restores_every_bit_and_goes_on_alike(script, before, later) 
 
 
 def test_a_snapshot_of_another_map_is_refused() -> None:
-    one = Interpreter(m3.parse("MAP m[k INT](v BIGINT); ON +r(a) { m[a] += 1 }"))
-    two = Interpreter(m3.parse("MAP m[k INT, l INT](v BIGINT); ON +r(a, b) { m[a, b] += 1 }"))
+    one = engine_of(m3.parse("MAP m[k INT](v BIGINT); ON +r(a) { m[a] += 1 }"))
+    two = engine_of(m3.parse("MAP m[k INT, l INT](v BIGINT); ON +r(a, b) { m[a, b] += 1 }"))
     with pytest.raises(MismatchError, match="another program"):
         restore(two, "m", dump(one, "m"))
 
 
 @pytest.mark.parametrize("number", [1 << 80, Decimal("0.1") ** 30, Decimal(10) ** 60 + Decimal("0.5"), 10**90])
 def test_a_snapshot_holds_numbers_of_any_width(number) -> None:
-    engine = Interpreter(m3.parse("MAP m[k](v); ON +r(a) { m[a] += 1 }"))
+    engine = engine_of(m3.parse("MAP m[k](v); ON +r(a) { m[a] += 1 }"))
     with decimal.localcontext(EXACT):
         engine.load("m", [((key,), (number,)) for key in (1, "one", None, Decimal("1.50"), 2.5, True)])
-        other = Interpreter(engine.program)
+        other = engine_of(engine.program)
         restore(other, "m", dump(engine, "m"))
     assert dict(other.items("m")) == dict(engine.items("m"))
 
 
 def test_floats_go_to_zero_only_with_their_count() -> None:
-    engine = Interpreter(
+    engine = engine_of(
         m3.parse(
             "RELATION r(k INT NOT NULL, x DOUBLE NOT NULL); MAP m[k INT](s DOUBLE, n BIGINT) COUNT n;"
             "ON +r(k, x) { m[k].s += x; m[k].n += 1 } ON -r(k, x) { m[k].s += -1 * x; m[k].n += -1 }"
@@ -125,7 +133,7 @@ def test_floats_go_to_zero_only_with_their_count() -> None:
 
 
 def test_keys_have_one_nan_and_one_zero() -> None:
-    engine = Interpreter(m3.parse("RELATION r(x DOUBLE); MAP m[x DOUBLE](n BIGINT); ON +r(x) { m[x] += 1 }"))
+    engine = engine_of(m3.parse("RELATION r(x DOUBLE); MAP m[x DOUBLE](n BIGINT); ON +r(x) { m[x] += 1 }"))
     engine.begin()
     for x in (float("nan"), -float("nan"), 0.0, -0.0, None, None):
         engine.on_event(1, "r", (x,))
@@ -147,7 +155,7 @@ def test_assignments_run_once_at_the_end_and_only_when_something_they_read_has_c
         "ON +r(x) { n[] += 1; m[x] += 1; t[] := SUM[x](m[x] * {noted(x) > 1}); twice[] := t[] * 2 }"
         "ON +s(x) { n[] += 1 }"
     )
-    engine = Interpreter(program, {"noted": noted})
+    engine = engine_of(program, {"noted": noted})
     engine.watch("twice")
     engine.begin()
     for x in (1, 2, 3):
@@ -162,7 +170,7 @@ def test_assignments_run_once_at_the_end_and_only_when_something_they_read_has_c
 
 
 def test_a_batch_is_applied_event_by_event_only_where_maps_have_definitions() -> None:
-    with_definition = Interpreter(
+    with_definition = engine_of(
         m3.parse(
             "RELATION r(a INT NOT NULL); MAP m[a INT](n BIGINT) = r(a);ON +r(a) { m[a] += 1 } ON -r(a) { m[a] += -1 }"
         )
@@ -171,7 +179,7 @@ def test_a_batch_is_applied_event_by_event_only_where_maps_have_definitions() ->
     with_definition.on_batch("r", {(1,): 2, (2,): -1})
     with_definition.commit()
     assert dict(with_definition.items("m")) == {(1,): (2,), (2,): (-1,)}
-    without = Interpreter(m3.parse("ON +r(a) { m[a] += 1 }"))
+    without = engine_of(m3.parse("ON +r(a) { m[a] += 1 }"))
     without.begin()
     with pytest.raises(UsageError, match="no definition"):
         without.on_batch("r", {(1,): 1})
@@ -179,18 +187,18 @@ def test_a_batch_is_applied_event_by_event_only_where_maps_have_definitions() ->
 
 def test_what_cannot_run_is_refused_when_it_is_made() -> None:
     with pytest.raises(ValidationError, match="COUNT"):
-        Interpreter(m3.parse("MAP m[](s DOUBLE); ON +r(x) { m[] += x }"))
+        engine_of(m3.parse("MAP m[](s DOUBLE); ON +r(x) { m[] += x }"))
     with pytest.raises(ValidationError, match="exact"):
-        Interpreter(m3.parse("RELATION r(x DOUBLE); MAP m[](s BIGINT); ON +r(x) { m[] += x }"))
+        engine_of(m3.parse("RELATION r(x DOUBLE); MAP m[](s BIGINT); ON +r(x) { m[] += x }"))
     with pytest.raises(ValidationError, match="no function"):
-        Interpreter(m3.parse("ON +r(x) { m[] += unheard_of(x) }"))
+        engine_of(m3.parse("ON +r(x) { m[] += unheard_of(x) }"))
 
 
 @settings(max_examples=30, deadline=None)
 @given(scripts(), streams(), st.booleans())
 def test_watched_changes_are_the_difference_of_the_states(script, events, batch) -> None:
     program = compile_sql(SCHEMA + script)
-    engine = Interpreter(program)
+    engine = engine_of(program)
     for definition in program.maps:
         engine.watch(definition.name)
     with decimal.localcontext(EXACT):

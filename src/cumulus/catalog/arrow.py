@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -66,10 +67,27 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
     sql_type
         The type of the column that the values are for; None takes them as they are.
     """
+    if sql_type is None or pa.types.is_null(array.type):
+        return _plain_list(array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array)
+    found = typed(array, sql_type)
+    if found is None:
+        return None
+    values: list[Any] = found.to_pylist()
+    if sql_type.kind is Kind.INTERVAL:
+        return [None if value is None else interval_of(value) for value in values]
+    if sql_type.kind is Kind.HUGEINT and pa.types.is_decimal(found.type):
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def typed(array: Any, sql_type: SqlType) -> Any:
+    """Return an Arrow array as one of a SQL type, or None if that takes more than a cast without loss.
+
+    The type of the result is `arrow_type`, but for whole numbers, whose width stays what it is, and REAL, which stays a
+    float of any width.
+    """
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
-    if sql_type is None or pa.types.is_null(array.type):
-        return _plain_list(array)
     if not _is_of(array, sql_type):
         return None
     if sql_type.kind in (Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE) and array.type != arrow_type(sql_type):
@@ -77,12 +95,31 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
             array = array.cast(arrow_type(sql_type))
         except pa.ArrowInvalid:
             return None
-    if sql_type.kind is Kind.INTERVAL:
-        return _intervals(array.to_pylist())
-    values: list[Any] = array.to_pylist()
-    if sql_type.kind is Kind.HUGEINT and pa.types.is_decimal(array.type):
-        return [None if value is None else int(value) for value in values]
-    return values
+    if sql_type.kind in _SPANS and not _is_within(array, sql_type):
+        return None
+    if sql_type.kind is Kind.INTERVAL and any(
+        each is not None and each.nanoseconds % 1000 for each in array.to_pylist()
+    ):
+        return None
+    return array
+
+
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+_DAYS = (dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH)
+_DAY = 86_400_000_000
+_SPANS = {Kind.DATE: _DAYS, Kind.TIMESTAMP: (_DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1)}
+"""The first and the last date and timestamp of Python, as Arrow numbers them."""
+
+
+def _is_within(array: Any, sql_type: SqlType) -> bool:
+    first, last = _SPANS[sql_type.kind]
+    bounds = pc.min_max(array.cast(pa.int32() if sql_type.kind is Kind.DATE else pa.int64())).as_py()
+    return bounds["min"] is None or (first <= bounds["min"] and bounds["max"] <= last)
+
+
+def interval_of(value: Any) -> Interval:
+    """Return Arrow's interval as ours."""
+    return Interval(value.months, value.days, value.nanoseconds // 1000)
 
 
 def _plain_list(array: Any) -> list[Any]:
@@ -90,12 +127,6 @@ def _plain_list(array: Any) -> list[Any]:
         array = array.cast(pa.timestamp("us"))
     values: list[Any] = array.to_pylist()
     return values
-
-
-def _intervals(values: list[Any]) -> list[Any] | None:
-    if any(value is not None and value.nanoseconds % 1000 for value in values):
-        return None
-    return [None if v is None else Interval(v.months, v.days, v.nanoseconds // 1000) for v in values]
 
 
 def _is_of(array: Any, sql_type: SqlType) -> bool:

@@ -82,7 +82,7 @@ class StatementCoder:
                 columns = step.points.setdefault((statement.map, statement.keys), {})
                 columns.setdefault(self._column(statement), []).append(self._delta(statement, value))
             else:
-                step.loops.append((statement, self._buffered(statement, env)))
+                step.loops.append(((statement,), self._buffered(statement, env)))
         self._writer.about = None
         return step
 
@@ -90,7 +90,7 @@ class StatementCoder:
         """Write the adding of what was computed."""
         for (target, keys), columns in step.points.items():
             self._add_point(self._coder.store(target), keys, columns, env)
-        for statement, groups in step.loops:
+        for (statement,), groups in step.loops:
             key, delta = self._writer.fresh("key"), self._writer.fresh("delta")
             with self._writer.block(f"for {key}, {delta} in {groups}.items():"), self._writer.block(f"if {delta}:"):
                 self._add(self._coder.store(statement.map), key, {self._column(statement): delta})

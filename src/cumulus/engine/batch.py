@@ -13,7 +13,7 @@ from cumulus.catalog.arrow import values_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import INTEGER_BITS, Kind
-from cumulus.errors import ArityError
+from cumulus.errors import ArityError, ValueTypeError
 
 Checker = Callable[[Any], Row]
 
@@ -37,10 +37,15 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
     ArityError, ValueTypeError, NullError
         Naming relation, row and column.
     """
-    if hasattr(data, "__arrow_c_stream__"):
-        return _arrow_rows(relation, pa.table(data))
-    if hasattr(data, "__arrow_c_array__"):
-        return _arrow_rows(relation, pa.Table.from_batches([pa.record_batch(data)]))
+    table = arrow_table(relation, data)
+    if table is not None:
+        return _arrow_rows(relation, table)
+    check = check or checker(relation)
+    return [check(row) for row in listed(relation, data)]
+
+
+def listed(relation: Relation, data: Any) -> list[Any]:
+    """Return rows that are in no columnar form as a list; ArityError if they are no rows."""
     if isinstance(data, (dict, str, bytes)) or not isinstance(data, Iterable):
         raise ArityError(
             f"the rows of {relation.name} must be a list of rows or a table, not {type(data).__name__}",
@@ -48,11 +53,23 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
             row=data,
             hint="Put a single row into a list.",
         )
-    check = check or checker(relation)
-    return [check(row) for row in data]
+    return data if type(data) is list else list(data)
 
 
-def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+def arrow_table(relation: Relation, data: Any) -> pa.Table | None:
+    """Return data as an Arrow table with some of the relation's columns; None if it is in no columnar form.
+
+    Raises
+    ------
+    ArityError
+        If there is a column that the relation does not have, or one twice.
+    """
+    if hasattr(data, "__arrow_c_stream__"):
+        table = pa.table(data)
+    elif hasattr(data, "__arrow_c_array__"):
+        table = pa.Table.from_batches([pa.record_batch(data)])
+    else:
+        return None
     names = table.column_names
     if len(set(names)) < len(names):
         raise ArityError(f"two columns of the table for {relation.name} have one name", relation=relation.name)
@@ -63,23 +80,42 @@ def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
             relation=relation.name,
             hint=f"Its columns are {', '.join(relation.column_names)}.",
         )
+    return table
+
+
+def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+    names = table.column_names
     columns: list[list[Any]] = []
     is_checked = True
     for column in relation.columns:
         if column.name not in names:
             columns.append([None] * table.num_rows)
-            is_checked = is_checked and not _is_required(relation, column)
+            is_checked = is_checked and not is_required(relation, column)
             continue
         array = table.column(column.name)
         values = values_of(array, column.type)
-        if values is None or (array.null_count and _is_required(relation, column)):
+        if values is None or (array.null_count and is_required(relation, column)):
             is_checked = False
-        columns.append(array.to_pylist() if values is None else values)
+        columns.append(_any_values(relation, column, array) if values is None else values)
     rows = zip(*columns, strict=True)
     return list(rows) if is_checked else [relation.checked(row) for row in rows]
 
 
-def _is_required(relation: Relation, column: Column) -> bool:
+def _any_values(relation: Relation, column: Column, array: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column that is not of the column's type."""
+    try:
+        values: list[Any] = array.to_pylist()
+    except (ValueError, OverflowError) as problem:
+        raise ValueTypeError(
+            f"{relation.name}.{column.name}: a value of type {array.type} is none of Python's: {problem}",
+            relation=relation.name,
+            hint="Dates and timestamps are those of the years 1 to 9999.",
+        ) from None
+    return values
+
+
+def is_required(relation: Relation, column: Column) -> bool:
+    """Whether a column must not be NULL."""
     return column.not_null or column.name in relation.key
 
 
@@ -99,7 +135,7 @@ def checker(relation: Relation) -> Checker:
         test = _test(f"v{place}", column, pool)
         if test is None:
             return relation.checked
-        tests.append(test if _is_required(relation, column) else f"(v{place} is None or {test})")
+        tests.append(test if is_required(relation, column) else f"(v{place} is None or {test})")
     names = "".join(f"v{place}, " for place in range(len(relation.columns)))
     lines = [
         "def check(row):",

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
+
 from cumulus.algebra.user import Functions
 from cumulus.engine.interpreter import Interpreter
-from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.protocol import Engine
-from cumulus.errors import UsageError
+from cumulus.engine.protocol import Engine, Indexes
+from cumulus.errors import EngineWarning, UsageError
 from cumulus.m3.program import Program
 
-ENGINES = ("interpreter", "native")
+ENGINES = ("auto", "native", "interpreter")
 
 
 def check_engine(name: str) -> None:
     """Raise UsageError if there is no engine of a name."""
     if name not in ENGINES:
-        raise UsageError(f"there is no engine {name!r}", hint=f"The engines are {' and '.join(map(repr, ENGINES))}.")
+        told = ", ".join(map(repr, ENGINES))
+        raise UsageError(f"there is no engine {name!r}", hint=f"The engines are {told}.")
 
 
-def make_engine(name: str, program: Program, functions: Functions | None = None) -> Engine:
+def make_engine(name: str, program: Program, functions: Functions | None = None, indexes: Indexes = ()) -> Engine:
     """Return the engine of a name for a program.
+
+    Parameters
+    ----------
+    name
+        "native": machine code. "interpreter": generated Python, which runs every program. "auto": machine code, or the
+        interpreter where only it can run the program; an EngineWarning says so then.
+
+    indexes
+        Maps and key columns that `find` will be asked for.
 
     Raises
     ------
@@ -31,12 +41,27 @@ def make_engine(name: str, program: Program, functions: Functions | None = None)
     """
     check_engine(name)
     if name == "interpreter":
-        return Interpreter(program, functions)
+        return Interpreter(program, functions, indexes=indexes)
+    found = _native_or_why_not(program, functions, indexes)
+    if isinstance(found, str):
+        if name == "native":
+            raise UsageError(
+                f"the native engine cannot run this program: {found}", hint="Use engine='auto' or engine='interpreter'."
+            )
+        told = f"this program is interpreted, which is slower: {found}. With engine='interpreter' nobody is told."
+        warnings.warn(told, EngineWarning, stacklevel=3)
+        return Interpreter(program, functions, indexes=indexes)
+    return found
+
+
+def _native_or_why_not(program: Program, functions: Functions | None, indexes: Indexes) -> Engine | str:
+    """Return the native engine, or why there is none."""
     try:
-        return NativeEngine(program, functions)
+        from cumulus.engine.native.engine import NativeEngine
+        from cumulus.engine.native.lanes import NotNativeError
+    except ImportError as problem:
+        return f"llvmlite does not work here ({problem})"
+    try:
+        return NativeEngine(program, functions, indexes=indexes)
     except NotNativeError as problem:
-        where = f"map {problem.maps[0]}: " if len(problem.maps) == 1 else ""
-        raise UsageError(
-            f"the native engine cannot run this program: {where}{problem.why}",
-            hint="Open the warehouse with engine='interpreter'.",
-        ) from None
+        return f"map {problem.maps[0]}: {problem.why}" if len(problem.maps) == 1 else problem.why

@@ -6,7 +6,7 @@ primary and foreign keys. What is not kept is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class Integrity:
     program
         Says which tables are kept, and their keys.
     engine
-        Holds the rows; gets the indexes that the checks need. It must have no open transaction.
+        Holds the rows; gets the indexes that the checks need and it does not have. It must have no open transaction.
     """
 
     def __init__(self, program: Program, engine: Engine) -> None:
@@ -64,28 +64,11 @@ class Integrity:
         self._relations = {relation.name: relation for relation in program.relations if relation.name in self._maps}
         self._children: dict[str, list[Reference]] = {name: [] for name in self._relations}
         self._parents: dict[str, list[Reference]] = {name: [] for name in self._relations}
-        for relation in self._relations.values():
-            if relation.key and not relation.key_rely:
-                self._index(relation, relation.key_positions)
-            for key in relation.foreign_keys:
-                parent = self._relations.get(key.parent)
-                if parent is None:
-                    continue
-                reference = Reference(
-                    relation,
-                    parent,
-                    key,
-                    tuple(map(relation.position, key.columns)),
-                    tuple(map(parent.position, key.parent_columns)),
-                )
-                self._children[parent.name].append(reference)
-                self._parents[relation.name].append(reference)
-                self._index(relation, reference.child_places)
-                self._index(parent, reference.parent_places)
-
-    def _index(self, relation: Relation, places: tuple[int, ...]) -> None:
-        if 0 < len(places) < len(relation.columns):
-            self._engine.add_index(self._maps[relation.name], tuple(sorted(places)))
+        for reference in _references(self._relations):
+            self._children[reference.parent.name].append(reference)
+            self._parents[reference.child.name].append(reference)
+        for name, places in wanted_indexes(program):
+            engine.add_index(name, places)
 
     def covers(self, relation: str) -> bool:
         """Whether events of `relation` are checked at all."""
@@ -169,6 +152,36 @@ class Integrity:
         else:
             for reference in self._children[relation]:
                 yield Duty(reference, reference.of_parent(row), relation, row)
+
+
+def wanted_indexes(program: Program) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the indexes that the checks of a program need: maps and their key columns."""
+    maps = dict(program.kept)
+    kept = {relation.name: relation for relation in program.relations if relation.name in maps}
+    wanted = [(each, each.key_positions) for each in kept.values() if each.key and not each.key_rely]
+    for reference in _references(kept):
+        wanted += [(reference.child, reference.child_places), (reference.parent, reference.parent_places)]
+    found = {
+        (maps[relation.name], tuple(sorted(places))): None
+        for relation, places in wanted
+        if 0 < len(places) < len(relation.columns)
+    }
+    return list(found)
+
+
+def _references(kept: Mapping[str, Relation]) -> Iterator[Reference]:
+    """Yield the foreign keys between tables that are kept."""
+    for relation in kept.values():
+        for key in relation.foreign_keys:
+            parent = kept.get(key.parent)
+            if parent is not None:
+                yield Reference(
+                    relation,
+                    parent,
+                    key,
+                    tuple(map(relation.position, key.columns)),
+                    tuple(map(parent.position, key.parent_columns)),
+                )
 
 
 def _absent(relation: str, row: Row) -> AbsentRowError:

@@ -11,15 +11,16 @@ from types import TracebackType
 from typing import Any
 
 from cumulus.algebra.scalar_code import Pool
-from cumulus.algebra.scope import maps_of
 from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType, coerce
+from cumulus.engine.assignments import sources
 from cumulus.engine.attempts import FAILED
+from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
-from cumulus.engine.protocol import Changes, Key, Stored, Values
+from cumulus.engine.protocol import Changes, Indexes, Key, Stored, Values
 from cumulus.engine.sources import ahead_name
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
@@ -42,6 +43,9 @@ class Interpreter:
     functions
         The user's scalar functions that it calls: a list of them, or by name.
 
+    indexes
+        Maps and key columns that `find` will be asked for.
+
     Raises
     ------
     MissingFunctionError
@@ -55,10 +59,14 @@ class Interpreter:
     Maps open with the entries that their definitions start with; whatever is loaded or restored replaces them.
     """
 
-    def __init__(self, program: Program, functions: Functions | None = None) -> None:
+    name = "interpreter"
+
+    def __init__(self, program: Program, functions: Functions | None = None, *, indexes: Indexes = ()) -> None:
         self.program = program
         self._functions = runnable(program.functions, given_functions(functions))
         self._stores = _stores(program)
+        for name, places in indexes:
+            self.store(name).add_index(places)
         self._filename = f"<m3 program {next(_NUMBERS)}>"
         self._watched: dict[str, None] = {}
         self._is_open = False
@@ -70,17 +78,7 @@ class Interpreter:
             )
             for relation in program.relations
         }
-        self._reads = {
-            target: frozenset().union(
-                *(
-                    maps_of(statement.term)
-                    for trigger in program.triggers
-                    for statement in trigger.statements
-                    if statement.map == target and statement.op == ":="
-                )
-            )
-            for target in self._module.assigned
-        }
+        self._reads = sources(program)
         self._stale = set(self._module.assigned)
         self._computed: set[str] = set()
         """The `:=` maps that the open transaction has computed."""
@@ -304,6 +302,23 @@ class Interpreter:
             return self._stores[name]
         except KeyError:
             raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._stores)}.") from None
+
+    def runner(self, bulk: Bulk, each: bool) -> None:
+        """Return None: every event comes by `on_event`."""
+
+    def open(self, relation: str, value: bool) -> None:
+        """Say whether events need no check: they come by `on_event` anyway."""
+
+    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+        """Return `slow`: there is no other way."""
+        return slow
+
+    def rest(self, value: bool) -> None:
+        """Say whether builtins may take events: there are none."""
+
+    def take_fired(self) -> dict[str, tuple[int, int]]:
+        """Return what builtins have taken: nothing."""
+        return {}
 
     def watch(self, map: str) -> None:
         """Report the changes of a map at each commit."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.terms import Number
 from cumulus.catalog.events import Row
+from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog
 from cumulus.m3.program import Program
 
@@ -14,6 +15,10 @@ Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
 Stored: TypeAlias = tuple[Any, ...]
 """The value columns as they are kept: a number, or for a DOUBLE the tuple (sum, compensation, size)."""
+Indexes: TypeAlias = Iterable[tuple[str, tuple[int, ...]]]
+"""Maps, and key columns that `Engine.find` will be asked for."""
+Run: TypeAlias = Callable[[int], int]
+"""Fires events of a bulk from a number on; returns the number of the first that it leaves, or how many there are."""
 Changes: TypeAlias = dict[str, dict[Key, tuple[Values | None, Values | None]]]
 """Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more."""
 
@@ -26,6 +31,8 @@ class Engine(Protocol):
     """
 
     program: Program
+    name: str
+    """What it is called (`cumulus.engine.engines.ENGINES`)."""
 
     def begin(self) -> None:
         """Open a transaction; they do not nest."""
@@ -57,6 +64,38 @@ class Engine(Protocol):
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire `ON BATCH relation` with net multiplicities (rows → a number that is not 0), inside a transaction."""
+        ...
+
+    def runner(self, bulk: Bulk, each: bool) -> Run | None:
+        """Return what fires the events of a bulk without Python; None if every event must come by `on_event`.
+
+        What it leaves is as if it had not come: unusual rows, events that fail, those of tables that are not `open`.
+        That event goes by `on_event`, and the run may go on behind it.
+
+        Parameters
+        ----------
+        each
+            Whether every event is a transaction; else all go into the open one.
+        """
+        ...
+
+    def open(self, relation: str, value: bool) -> None:
+        """Say whether a relation's events may be fired without a check before; at first they may."""
+        ...
+
+    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+        """Return a function of a sign and a row's values: `slow`, or a builtin that takes what is ordinary first.
+
+        The builtin takes an event, as a transaction of its own, while the engine is at `rest` and the relation `open`.
+        """
+        ...
+
+    def rest(self, value: bool) -> None:
+        """Say whether builtins may take events: nobody else is at work. At first they may not."""
+        ...
+
+    def take_fired(self) -> dict[str, tuple[int, int]]:
+        """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
         ...
 
     def watch(self, map: str) -> None:

@@ -22,20 +22,20 @@ class Step(Generic[Added, Sums]):
     points
         (map, keys that the trigger binds) → value column → what is added to it, in parts.
     loops
-        Statements that loop, with what holds the sums that they add.
+        Statements that loop, those of one map that loop alike together, with what holds the sums that they add.
     """
 
     points: dict[tuple[str, tuple[str, ...]], dict[int, list[Added]]]
-    loops: list[tuple[Statement, Sums]]
+    loops: list[tuple[Sequence[Statement], Sums]]
 
     def only(self, maps: Collection[str]) -> Step[Added, Sums]:
         """Return what is added to some maps."""
         points = {place: columns for place, columns in self.points.items() if place[0] in maps}
-        return Step(points, [each for each in self.loops if each[0].map in maps])
+        return Step(points, [each for each in self.loops if each[0][0].map in maps])
 
     def without(self, maps: Collection[str]) -> Step[Added, Sums]:
         """Return what is added to all other maps."""
-        return self.only({*(name for name, _ in self.points), *(each.map for each, _ in self.loops)} - set(maps))
+        return self.only({*(name for name, _ in self.points), *(each[0].map for each, _ in self.loops)} - set(maps))
 
 
 def direct_statements(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cumulus.algebra.scalar_code import Code, Pool, canonical
-from cumulus.algebra.scope import maps_of
 from cumulus.catalog.schema import Column
 from cumulus.engine.adding import StatementCoder, all_exact
+from cumulus.engine.assignments import assignments
 from cumulus.engine.attempts import FAILED, PROBLEM
 from cumulus.engine.failures import Sites
 from cumulus.engine.hidden import separated
@@ -107,7 +107,7 @@ class ModuleCoder:
             name = self._function_name(f"{_VERBS[trigger.on]}_{identifier(trigger.relation)}")
             module.triggers[trigger.on, trigger.relation] = name
             self._trigger(trigger, name, module)
-        for target, statements in _assignments(self._program).items():
+        for target, statements in assignments(self._program).items():
             name = self._function_name(f"assign_{identifier(target)}")
             module.assigned[target] = (name, self._assignment(target, statements, name, module))
         return module
@@ -183,33 +183,6 @@ class ModuleCoder:
 
 def _separated(statement: Statement, env: Env) -> Statement:
     return replace(statement, term=separated(statement.term, frozenset(env)))
-
-
-def _assignments(program: Program) -> dict[str, list[Statement]]:
-    """Return the `:=` statements by map, a map before those that read it."""
-    found: dict[str, dict[Statement, None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            if statement.op == ":=":
-                found.setdefault(statement.map, {})[statement] = None
-    ordered: dict[str, list[Statement]] = {}
-
-    def place(target: str, path: tuple[str, ...]) -> None:
-        if target in ordered or target not in found:
-            return
-        if target in path:
-            raise ValidationError(
-                f"the := maps {', '.join((*path[path.index(target) :], target))} read each other",
-                hint="A := map may read maps that += fills, and := maps before it.",
-            )
-        for statement in found[target]:
-            for read in sorted(maps_of(statement.term)):
-                place(read, (*path, target))
-        ordered[target] = list(found[target])
-
-    for target in found:
-        place(target, ())
-    return ordered
 
 
 def _index_functions(store: Store, module: Module) -> None:

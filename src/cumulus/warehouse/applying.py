@@ -7,8 +7,10 @@ the triggers. It knows nothing of SQL, views or threads.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cumulus.algebra.user import Functions
@@ -16,10 +18,11 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
+from cumulus.engine.bulk import Bulk, Counts
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
-from cumulus.engine.integrity import Duty, Integrity
-from cumulus.engine.protocol import Changes
+from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
+from cumulus.engine.protocol import Changes, Engine
 from cumulus.errors import StaticTableError, UnknownNameError, UsageError
 from cumulus.m3.program import Program
 from cumulus.warehouse.view_errors import dump, load
@@ -44,6 +47,20 @@ def exactly() -> Iterator[None]:
 _EXACT = EXACT.copy()
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What an open transaction has done."""
+
+    started_by: str
+    counts: Counts = field(default_factory=Counter)
+    duties: list[Duty] = field(default_factory=list)
+    changes: Changes = field(default_factory=dict)
+
+    def add(self, counts: Counts) -> None:
+        """Count events that code has taken: none of a static table that comes too late."""
+        self.counts += counts
+
+
 class Applier:
     """Applies operations to the maps of a program.
 
@@ -54,18 +71,23 @@ class Applier:
     functions
         The user's scalar functions that it calls.
     engine
-        Of `cumulus.engine.engines.ENGINES`.
+        That runs it; or its name, of `cumulus.engine.engines.ENGINES`.
     """
 
-    def __init__(self, program: Program, functions: Functions, engine: str = "interpreter") -> None:
+    def __init__(self, program: Program, functions: Functions, engine: str | Engine = "interpreter") -> None:
         self.program = program
         self.functions = functions
-        self.engine = make_engine(engine, program, functions)
+        self.engine = (
+            make_engine(engine, program, functions, wanted_indexes(program)) if isinstance(engine, str) else engine
+        )
         self.integrity = Integrity(program, self.engine)
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._static = frozenset(name for name, each in self.relations.items() if each.static)
         self._covered = frozenset(name for name in self.relations if self.integrity.covers(name))
+        self._closed = set(self._static | self._covered)
+        for name in self._closed:
+            self.engine.open(name, False)
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
         self.event_count = 0
         self.transaction_count = 0
@@ -101,41 +123,116 @@ class Applier:
         DataError
             Naming the event; nothing is applied.
         """
-        engine = self.engine
-        counts: dict[str, int] = {}
-        duties: list[Duty] = []
-        started_by, applied = self.started_by, 0
+        with self._transaction() as tally:
+            for event in self._events(operations):
+                self._apply(event, tally)
+        return tally.changes
+
+    def commit_bulk(self, bulk: Bulk) -> Changes:
+        """Apply the events of a bulk as one transaction, as `commit` does."""
+        with self._static_opened(bulk):
+            run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
+            if run is None:
+                return self.commit(bulk)
+            with self._transaction() as tally:
+                at = 0
+                while (reached := run(at)) < len(bulk):
+                    tally.add(bulk.counts(at, reached))
+                    self._apply(bulk.event(reached), tally)
+                    at = reached + 1
+                tally.add(bulk.counts(at, reached))
+            return tally.changes
+
+    def each(self, bulk: Bulk) -> Iterator[Operation]:
+        """Apply the events of a bulk as transactions; yield those that must go by `commit`, each in its turn."""
+        run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=True)
+        if run is None:
+            yield from bulk
+            return
+        at = 0
+        while at < len(bulk):
+            with exactly():
+                reached = run(at)
+            self._count(bulk.counts(at, reached), reached - at)
+            if reached < len(bulk):
+                yield bulk.event(reached)
+            at = reached + 1
+
+    def _is_closed(self, bulk: Bulk) -> bool:
+        """Whether a bulk has events that must be checked one by one."""
+        return not self._closed.isdisjoint(bulk.names)
+
+    @contextmanager
+    def _static_opened(self, bulk: Bulk) -> Iterator[None]:
+        """Let code take rows of a static table where all come in time, in here."""
+        name = bulk.names[0] if len(bulk.names) == 1 else ""
+        opens = name in self._static - self._covered and not self.started_by and not bulk.counts(0, len(bulk))[-1, name]
+        if not opens:
+            yield
+            return
+        self._closed.discard(name)
+        self.engine.open(name, True)
+        try:
+            yield
+        finally:
+            self._closed.add(name)
+            self.engine.open(name, False)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[_Tally]:
+        tally = _Tally(self.started_by)
         with exactly():
-            engine.begin()
+            self.engine.begin()
             try:
-                for sign, relation, row in self._events(operations):
-                    if self._static:
-                        started_by = self._in_order(sign, relation, row, started_by)
-                    if relation in self._covered:
-                        problem = self.integrity.check(sign, relation, row, duties)
-                        if problem is not None:
-                            raise problem
-                    engine.on_event(sign, relation, row)
-                    counts[relation] = counts.get(relation, 0) + sign
-                    applied += 1
-                if duties:
-                    problem = self.integrity.settle(duties)
-                    if problem is not None:
-                        raise problem
-                changes = engine.commit()
+                yield tally
+                problem = self.integrity.settle(tally.duties)
+                if problem is not None:
+                    raise problem
+                tally.changes = self.engine.commit()
             except BaseException:
-                engine.rollback()
+                self.engine.rollback()
                 raise
-        self.started_by = started_by
-        self.event_count += applied
-        self.transaction_count += 1
-        errors = engine.take_errors()
+        self.started_by = tally.started_by
+        self._count(tally.counts, 1)
+        errors = self.engine.take_errors()
         if errors:
             self.errors.extend(errors, self.transaction_count)
-        for relation, count in counts.items():
-            self.row_counts[relation] += count
+
+    def _apply(self, event: Operation, tally: _Tally) -> None:
+        """Apply one event in the open transaction, after all checks."""
+        sign, relation, row = event
+        if self._static:
+            tally.started_by = self._in_order(sign, relation, row, tally.started_by)
+        if relation in self._covered:
+            problem = self.integrity.check(sign, relation, row, tally.duties)
+            if problem is not None:
+                raise problem
+        self.engine.on_event(sign, relation, row)
+        tally.counts[sign, relation] += 1
+
+    def _count(self, counts: Counts, transactions: int) -> None:
+        """Count committed events."""
+        self.transaction_count += transactions
+        for (sign, relation), count in counts.items():
+            self.event_count += count
+            self.row_counts[relation] += sign * count
             self.touched.add(relation)
-        return changes
+            if relation not in self._static:
+                self.started_by = self.started_by or relation
+
+    # --- what goes past here ----------------------------------------------------------------------------------------
+
+    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+        """Return the fast way into a relation: `slow`, or a builtin that takes what is ordinary while at rest."""
+        return self.engine.builtin(relation, slow)
+
+    def rest(self, value: bool) -> None:
+        """Say whether builtins may take events; what they took is counted when they may not any more."""
+        self.engine.rest(value)
+        if not value:
+            for relation, (events, rows) in self.engine.take_fired().items():
+                inserted = (events + rows) // 2
+                self._count(Counter({(1, relation): inserted, (-1, relation): events - inserted}), events)
 
     def state(self) -> dict[str, Any]:
         """Return everything but the maps, as JSON values; `resume` takes it."""

@@ -17,8 +17,8 @@ from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType, coerce
 from cumulus.engine.batch import checked_rows
+from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
-from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.dataflow import maps_of_view, parents_first
@@ -77,7 +77,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
 
 def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
     """Compute maps that DuckDB and we would not fail in alike, by inserting the rows once more; return what failed."""
-    engine = Interpreter(new.program, new.functions)
+    engine = make_engine(new.engine.name, new.program, new.functions)
     with exactly():
         engine.begin()
         for relation in parents_first(new.program):

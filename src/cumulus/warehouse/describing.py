@@ -26,6 +26,7 @@ class Describing:
     _functions: dict[str, Given]
     _script: str | None
     _lock: RLock
+    _depth: int
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -129,7 +130,15 @@ class Describing:
         if not self._lock.acquire(blocking=False):
             raise busy()
         try:
-            yield
+            self._depth += 1
+            if self._depth == 1:
+                self._applier.rest(False)
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._applier.rest(True)
         finally:
             self._lock.release()
 

@@ -13,6 +13,8 @@ class Stats:
 
     Parameters
     ----------
+    engine
+        "native" or "interpreter".
     events
         Applied since the beginning.
     rows
@@ -28,6 +30,7 @@ class Stats:
         A rough estimate of the memory that the maps take.
     """
 
+    engine: str
     events: int
     rows: dict[str, int]
     entries: dict[str, int]
@@ -46,6 +49,7 @@ def stats_of(applier: Applier) -> Stats:
             count = definition.column_index(definition.count)
             negative += sum(1 for _, values in engine.items(definition.name) if values[count] < 0)
     return Stats(
+        engine=engine.name,
         events=applier.event_count,
         rows=dict(applier.row_counts),
         entries={each.name: engine.size(each.name) for each in program.maps},

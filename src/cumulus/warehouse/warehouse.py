@@ -13,13 +13,14 @@ from cumulus.algebra.user import Functions, declared, given_functions
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType
 from cumulus.engine.batch import checked_rows
+from cumulus.engine.bulk import Bulk, Changes, interleaved, rows_of
 from cumulus.errors import CumulusError, MismatchError, UsageError
 from cumulus.m3.program import Program
 from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.warehouse import asking, storing
 from cumulus.warehouse.applying import UPSERT, Applier, Operation
 from cumulus.warehouse.changing import carry_over
-from cumulus.warehouse.describing import Describing, busy
+from cumulus.warehouse.describing import Describing
 from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, with_function
 from cumulus.warehouse.reading import WarehouseView
 from cumulus.warehouse.subscribing import Callback, Subscription, changed_rows
@@ -34,8 +35,8 @@ class Warehouse(Describing):
         SQL text with CREATE TABLE and CREATE VIEW statements, the path of a file with it (or with M3, if it ends in
         ``.m3``), or a compiled program.
     engine
-        "interpreter" runs every program. "native" runs it as machine code, which is compiled when the warehouse is
-        made; it refuses programs with STDDEV or VARIANCE of floats, with columns of no declared type, and with `:=`.
+        "native" runs the program as machine code, "interpreter" as Python. "auto" is native; a program that only the
+        interpreter can run (M3 with columns of no declared type) is interpreted, and an EngineWarning says so.
     keep
         "auto", "all" or "none": which tables' rows are kept. Kept rows let deletions, keys and references be checked,
         and views be created later. A table's own ``WITH (keep = …)`` wins; for a compiled program it plays no part.
@@ -65,7 +66,7 @@ class Warehouse(Describing):
         self,
         source: str | Path | Program,
         *,
-        engine: str = "interpreter",
+        engine: str = "auto",
         keep: str = "auto",
         functions: Functions | None = None,
     ) -> None:
@@ -74,11 +75,12 @@ class Warehouse(Describing):
         self._functions = given_functions(functions)
         self._script, program = read_source(source, keep, self._functions)
         self._functions = declared(program.functions, self._functions)
-        self._lock = RLock()
+        self._lock, self._depth = RLock(), 0
         self._subscriptions: list[Subscription] = []
         self._buffer: list[Operation] | None = None
         self._is_telling = False
         self._open(Applier(program, self._functions, engine))
+        self._applier.rest(True)
 
     def _open(self, applier: Applier) -> None:
         """Make `applier` the state."""
@@ -128,7 +130,9 @@ class Warehouse(Describing):
         """
         with self._use():
             self._applier.check_upsert(table)
-            return self._rows(UPSERT, table, rows)
+            checked = self._checked(table, rows)
+            self._submit([(UPSERT, table, row) for row in checked])
+            return len(checked)
 
     def update(self, table: str, old_rows: Any, new_rows: Any) -> int:
         """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many.
@@ -150,13 +154,14 @@ class Warehouse(Describing):
             self._submit([event for gone, come in pairs for event in ((-1, table, gone), (+1, table, come))])
             return len(new)
 
-    def apply(self, events: Iterable[tuple[int, str, Any]], per: str = "event") -> int:
+    def apply(self, events: Iterable[tuple[int, str, Any]] | Any, per: str = "event") -> int:
         """Apply events in order; return how many.
 
         Parameters
         ----------
         events
-            `(sign, table, row)`, sign +1 or -1.
+            `(sign, table, row)`, sign +1 or -1; or an Arrow table of events: a column `sign`, and a column `row`, a
+            dense union of one struct for each table, under the table's name.
         per
             "event": every event is a transaction, and what stands before a wrong one stays applied. "call": all are
             one transaction.
@@ -171,15 +176,28 @@ class Warehouse(Describing):
         if per not in ("event", "call"):
             raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
         with self._use():
-            if per == "call":
-                operations = [self._operation(event) for event in events]
-                self._submit(operations)
-                return len(operations)
-            count = 0
-            for event in events:
-                self._submit([self._operation(event)])
-                count += 1
-            return count
+            bulk = self._bulk(events, per)
+            if bulk is None:
+                count = 0
+                for event in events:
+                    self._submit([self._operation(event)])
+                    count += 1
+                return count
+            if per == "call" or self._buffer is not None:
+                self._submit_bulk(bulk)
+            else:
+                for event in self._applier.each(bulk):
+                    self._submit([event])
+            return len(bulk)
+
+    def _bulk(self, events: Any, per: str) -> Bulk | None:
+        """Return events in one piece; None if they come one by one, who knows from where."""
+        columns = interleaved(self._applier.relations, events)
+        if columns is not None:
+            return columns
+        if type(events) is not list and per == "event":
+            return None
+        return Changes(events if type(events) is list else list(events), self._operation)
 
     def trigger(self, table: str) -> Callable[..., None]:
         """Return the fast path into one table: a function of a sign and the column values, one transaction per call.
@@ -194,17 +212,11 @@ class Warehouse(Describing):
         """
         self._applier.relation(table)
 
-        acquire, release = self._lock.acquire, self._lock.release
-
         def on(sign: int, *values: Any) -> None:
-            if not acquire(blocking=False):
-                raise busy()
-            try:
+            with self._use():
                 self._submit([self._operation((sign, table, values))])
-            finally:
-                release()
 
-        return on
+        return self._applier.builtin(table, on)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -231,9 +243,10 @@ class Warehouse(Describing):
 
     def _rows(self, sign: int, table: str, rows: Any) -> int:
         with self._use():
-            checked = self._checked(table, rows)
-            self._submit([(sign, table, row) for row in checked])
-            return len(checked)
+            relation = self._applier.relation(table)
+            bulk = rows_of(sign, relation, rows, self._applier.checkers[table])
+            self._submit_bulk(bulk)
+            return len(bulk)
 
     def _checked(self, table: str, rows: Any) -> list[Row]:
         relation = self._applier.relation(table)
@@ -251,14 +264,23 @@ class Warehouse(Describing):
 
     def _submit(self, operations: list[Operation]) -> None:
         """Apply operations as a transaction, or add them to the open one."""
-        if self._is_telling:
-            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
+        self._check_quiet()
         if self._buffer is not None:
             self._buffer.extend(operations)
             return
-        changes = self._applier.commit(operations)
-        if changes:
-            self._tell(changes)
+        self._tell(self._applier.commit(operations))
+
+    def _submit_bulk(self, bulk: Bulk) -> None:
+        """Apply a bulk as a transaction, or add its events to the open one."""
+        self._check_quiet()
+        if self._buffer is not None:
+            self._buffer.extend([*bulk])
+            return
+        self._tell(self._applier.commit_bulk(bulk))
+
+    def _check_quiet(self) -> None:
+        if self._is_telling:
+            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
 
     # --- views out --------------------------------------------------------------------------------------------------
 
@@ -314,6 +336,8 @@ class Warehouse(Describing):
 
     def _tell(self, changes: Mapping[str, Any]) -> None:
         """Call back who subscribed to what changed."""
+        if not changes:
+            return
         first: Exception | None = None
         self._is_telling = True
         try:
@@ -405,7 +429,7 @@ class Warehouse(Describing):
             storing.save(path, self._applier.program, self._applier.engine, state)
 
     @classmethod
-    def load(cls, path: str | Path, *, engine: str = "interpreter", functions: Functions | None = None) -> Warehouse:
+    def load(cls, path: str | Path, *, engine: str = "auto", functions: Functions | None = None) -> Warehouse:
         """Return the warehouse that `save` wrote to a folder.
 
         Parameters

@@ -6,63 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.kernel import F64, I64, NOWHERE, PTR, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.layout import (
-    JOURNAL,
-    JOURNAL_SIZE,
-    JOURNAL_USED,
-    MEMORY,
-    STATUS,
-    Held,
-    Reason,
-    Status,
-    Store,
-    ValueLane,
-)
+from cumulus.engine.native.boxes import BoxOp
+from cumulus.engine.native.journal import note
+from cumulus.engine.native.kernel import F64, I64, PTR, Expr, Function, Local, i64, select
+from cumulus.engine.native.layout import Held, Reason, Status, Store, ValueLane
 from cumulus.engine.native.maps import CREATED, ROWS, Shape
-from cumulus.engine.native.memory import GROW
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
 
 _NEGLIGIBLE = 1e-12
 """`cumulus.engine.floats.NEGLIGIBLE`."""
-_JOURNAL_START = 1 << 12
 _ROW = (1 << 32) - 1
-
-
-def note(shape: Shape) -> Signature:
-    """Return the function `(context, number of the map, address of a row)` that writes a row into the journal."""
-    return Signature(f"cu_{shape.name}_note", (PTR, I64, PTR))
-
-
-def note_size(shape: Shape) -> int:
-    """Return how many bytes a note takes: the map's number, the key words, the value words."""
-    return 8 * (1 + shape.keys + shape.values)
-
-
-def note_function(shape: Shape) -> Function:
-    """Return the function of `note`; without memory it makes the firing useless."""
-    signature = note(shape)
-    with define(signature.name, [("context", PTR), ("number", I64), ("place", PTR)], inline=False) as body:
-        context, number, place = body.function.parameters
-        used = body.load(I64, context, JOURNAL_USED, "used")
-        size = body.load(I64, context, JOURNAL_SIZE, "size")
-        after = body.let(used + note_size(shape), "after")
-        with body.when(after > size, likely=False):
-            larger = body.let(select(size.eq(0), i64(_JOURNAL_START), size * 2), "larger")
-            moved = body.call(GROW, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
-            with body.when(moved.eq(NOWHERE), likely=False):
-                body.store(I64, context, STATUS, Status.NO_MEMORY.value)
-                body.leave()
-            body.store(PTR, context, JOURNAL, moved)
-            body.store(I64, context, JOURNAL_SIZE, larger)
-        to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
-        body.store(I64, to, 0, number)
-        for word in range(shape.keys + shape.values):
-            body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
-        body.store(I64, context, JOURNAL_USED, after)
-    return body.function
 
 
 def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
@@ -124,6 +79,11 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
             with body.when(row.eq(0)):
                 body.leave()
         place = body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+        differs = body.let(i64(0), "differs")
+        for word, value in enumerate(values):
+            body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
+        with body.when(differs.eq(0)):
+            body.leave()
         body.run(note(shape), context, i64(store.number), place)
         for word, value in enumerate(values):
             body.store(I64, place, shape.value(word), value)
@@ -159,6 +119,9 @@ def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, 
         _add_to_cell(host, body, store, column, place, number)
         return
     before = body.load(lane.held.kernel, place, offset, "before")
+    if lane.held is Held.BOXED:
+        body.store(I64, place, offset, host.box(body, BoxOp.ADD, before, number))
+        return
     after, overflow = body.checked("add", before, number, "after")
     with body.when(overflow, likely=False):
         host.useless(body, Status.OVERFLOW, store)

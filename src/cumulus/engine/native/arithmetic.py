@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from cumulus.algebra.casts import cast_value
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
 from cumulus.engine.native.body import Body
@@ -18,6 +17,7 @@ from cumulus.engine.native.codec import plain_word
 from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Local
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
+from cumulus.engine.native.outside import Callee
 
 MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
@@ -34,9 +34,7 @@ class Host(Protocol):
         """Write the reading of a text or interval that stands in the program."""
         ...
 
-    def call(
-        self, body: Body, implement: Callable[..., Any], args: Sequence[Scalar], result: SqlType
-    ) -> tuple[Scalar, Expr]:
+    def call(self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed."""
         ...
 
@@ -89,22 +87,20 @@ class Arithmetic:
         bits = int(number).bit_length()
         return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, number), None, bits)
 
-    def _outside(
-        self, implement: Callable[..., Any], codes: Sequence[Scalar], result: SqlType, *, strict: bool
-    ) -> Scalar:
+    def _outside(self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool) -> Scalar:
         """Write a call of Python code; a strict function is not called with NULL."""
-        if result.kind in (Kind.BIGDECIMAL, Kind.NULL):
+        if result.kind is Kind.NULL:
             raise NotNativeError(f"a value of type {result}")
         body = self._body
         if not strict or all(code.null is None for code in codes):
-            found, failed = self._host.call(body, implement, codes, result)
+            found, failed = self._host.call(body, callee, codes, result)
             self.fails(failed)
             return found
         value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
         body.set(value, 0)
         body.set(null, TRUE)
         with self._unless_null(codes):
-            found, failed = self._host.call(body, implement, [sure(code) for code in codes], result)
+            found, failed = self._host.call(body, callee, [sure(code) for code in codes], result)
             self.fails(failed)
             body.set(value, found.value)
             body.set(null, FALSE if found.null is None else found.null)
@@ -196,13 +192,13 @@ class Arithmetic:
             for test in exact[1:]:
                 inexact = inexact | ~test
             with self._body.when(inexact, likely=False), self._unless_null([scalar]):
-                called, _ = self._host.call(self._body, float, [sure(scalar)], DOUBLE)
+                called, _ = self._host.call(self._body, Callee("float"), [sure(scalar)], DOUBLE)
                 self._body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 
     def cast(self, scalar: Scalar, target: SqlType) -> Scalar:
         """Write SQL's CAST."""
-        if scalar.type == target and scalar.bits <= bits_of(target):
+        if scalar.type == target and (not is_exact(target) or scalar.bits <= bits_of(target)):
             return scalar
         if scalar.type.kind is Kind.NULL:
             return self.literal(None, target)
@@ -216,7 +212,7 @@ class Arithmetic:
             return self.as_float(scalar)
         if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
             raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
-        return self._outside(lambda value: cast_value(value, target), [scalar], target, strict=True)
+        return self._outside(Callee("cast", target), [scalar], target, strict=True)
 
     def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
         """Cast an exact number to a type with at least as many digits behind the point."""

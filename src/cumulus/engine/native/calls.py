@@ -1,132 +1,292 @@
-"""A trigger as a builtin function of Python: a sign and the values of a row, without ctypes in between.
+"""Events that are Python objects: a trigger as a builtin function, lists of rows, lists of events.
 
-The function fires the trigger itself where everything is ordinary: the engine is at rest, and the values are plain and
-of the columns' types. In every other case it hands its arguments to a Python function, the *slow way*, which knows the
-rest: checks, errors, open transactions, subscriptions. So nothing but the ordinary case is written here.
+Code takes what is *ordinary*: values that are plain and of the columns' types, in relations that are open to it. It
+stops at the first event that is not, or that fails, and leaves it as if it had never come. Python knows the rest:
+checks, errors, subscriptions. So nothing but the ordinary case is written here.
 """
 
 from __future__ import annotations
 
-import ctypes
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.codec import Dictionary, encoder
-from cumulus.engine.native.host import ProgramHost
-from cumulus.engine.native.kernel import F64, I64, NOWHERE, PTR, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.host import CONTEXT, ProgramHost
+from cumulus.engine.native.kernel import (
+    F64,
+    FALSE,
+    I64,
+    NOWHERE,
+    PTR,
+    Expr,
+    Function,
+    Local,
+    Operand,
+    Signature,
+    i64,
+    select,
+)
 from cumulus.engine.native.lanes import NAN_BITS, Lane
-from cumulus.engine.native.layout import JOURNAL_USED
+from cumulus.engine.native.layout import JOURNAL_USED, STATUS, EventLane
 
 # What the context knows of Python, as keys of `Context.word`.
 READY = "ready"
-"""1 where the builtin may fire the trigger itself."""
+"""1 where builtins may fire triggers: nobody else is at work, and nobody wants to be told."""
+QUIET = "quiet"
+"""1 while code fires events that it will leave to Python if anything is reported."""
 REPORTED = "reported"
-"""How many failures have been reported; a firing that adds to them is not ordinary any more."""
-FIRED = "fired"
-"""How many events builtins have fired since the engine looked."""
-OBJECTS: dict[str, Any] = {"none": None, "true": True, "false": False, "int": int, "float": float, "str": str}
+"""How many failures were reported while it was quiet."""
+NUMBERS = "numbers"
+"""The dictionary from names of relations to their numbers."""
+OBJECTS: dict[str, Any] = {
+    "none": None,
+    "true": True,
+    "false": False,
+    **{type_.__name__: type_ for type_ in (int, float, str, list, tuple)},
+}
+"""Objects that code compares with, by the names of their words."""
+SINGLE, ROWS, CHANGES = "single_", "rows_", "changes"
+"""The names of functions, with the number of a relation behind two of them."""
+DONE, LEFT = 1, 0
+"""What functions that take an event return: it is applied; it is left to Python."""
 
-_STRING = Signature("PyBytes_AsString", (PTR,), PTR)
+
+def open_word(relation: str) -> tuple[str, str]:
+    """Return the key of the word that is 1 where code may take events of a relation."""
+    return ("open", relation)
+
+
+def fired_word(relation: str) -> tuple[str, str]:
+    """Return the key of the word that counts the events of a relation that builtins have fired."""
+    return ("fired", relation)
+
+
+def rows_word(relation: str) -> tuple[str, str]:
+    """Return the key of the word that counts the rows that builtins have added to a relation."""
+    return ("rows", relation)
+
+
 _WHOLE = Signature("PyLong_AsLongLong", (PTR,), I64)
 _OCCURRED = Signature("PyErr_Occurred", (), PTR)
 _CLEAR = Signature("PyErr_Clear", ())
 _FLOAT = Signature("PyFloat_AsDouble", (PTR,), F64)
-_CALL = Signature("PyObject_Vectorcall", (PTR, PTR, I64, PTR), PTR)
 _CONVERT = Signature("PyObject_CallOneArg", (PTR, PTR), PTR)
-_KEEP = Signature("Py_IncRef", (PTR,))
+_MEMO = Signature("PyDict_GetItemWithError", (PTR, PTR), PTR)
+_ITEM = Signature("PyList_GetItem", (PTR, I64), PTR)
 _DROP = Signature("Py_DecRef", (PTR,))
 _TYPE = 8
 """Where an object says what it is."""
-_DONE, _SLOW = 1, 0
+_LENGTH = object.__basicsize__
+"""Where a tuple says how long it is."""
+_VALUES = tuple.__basicsize__
+"""Where the first value of a tuple is."""
 
 
-def builtin_functions(
-    host: ProgramHost, number: int, relation: str, lanes: Sequence[Lane], triggers: Mapping[int, Function]
-) -> tuple[Function, Function]:
-    """Return the fast way into a relation, and the builtin that tries it first.
+def take_function(
+    host: ProgramHost, name: str, relation: str, columns: Sequence[EventLane], trigger: Function | None, undo: Signature
+) -> Function:
+    """Return the function `(context, words of the event)` → DONE or LEFT.
 
     Parameters
     ----------
-    number
-        Of the relation; it names the functions `fast_N` and `call_N`.
-    triggers
-        Sign → the trigger's function.
+    trigger
+        None where there is none, and Python knows what that means.
+    undo
+        `cumulus.engine.native.journal.undo_function`.
     """
-    fast = _fast(host, number, relation, lanes, triggers)
-    with define(f"call_{number}", [("self", PTR), ("args", PTR), ("count", I64)], PTR, inline=False) as body:
-        self, args, count = body.function.parameters
-        context = body.load(PTR, body.call(_STRING, self), 0, "context")
-        with body.when(body.call(fast, context, args, count, hint="done").eq(_DONE), likely=True):
-            nothing = body.load(PTR, context, host.context.word("none"), "nothing")
-            body.run(_KEEP, nothing)
-            body.leave(nothing)
-        slow = body.load(PTR, context, host.context.word(("slow", relation)), "slow")
-        body.leave(body.call(_CALL, slow, args, count, NOWHERE, hint="result"))
-    return fast, body.function
-
-
-def _fast(
-    host: ProgramHost, number: int, relation: str, lanes: Sequence[Lane], triggers: Mapping[int, Function]
-) -> Function:
-    word = host.context.word
-    with define(f"fast_{number}", [("context", PTR), ("args", PTR), ("count", I64)], I64, inline=False) as body:
-        context, args, count = body.function.parameters
-        ordinary = body.load(I64, context, word(READY)).ne(0) & count.eq(1 + len(lanes))
-        with body.when(~ordinary, likely=False):
-            body.leave(_SLOW)
-        reader = _Reader(host, body, context, args)
-        sign = reader.whole(0)
-        with body.when(sign.ne(1) & sign.ne(-1), likely=False):
-            body.leave(_SLOW)
-        words = [each for place, lane in enumerate(lanes) for each in reader.words(1 + place, lane, relation)]
-        reported = body.load(I64, context, word(REPORTED), "reported")
-        status = body.local(I64, "status")
-        body.set(status, 0)
-        for each, trigger in triggers.items():
-            with body.when(sign.eq(each)):
-                body.set(status, body.call(trigger, context, *words))
-        bad = status.ne(0) | body.load(I64, context, word(REPORTED)).ne(reported)
-        with body.when(bad, likely=False):
-            # The slow way takes it back by the journal, fires it again, and says what is wrong.
-            body.leave(_SLOW)
-        body.store(I64, context, JOURNAL_USED, 0)
-        body.store(I64, context, word(FIRED), body.load(I64, context, word(FIRED)) + 1)
-        rows = word(("rows", relation))
-        body.store(I64, context, rows, body.load(I64, context, rows) + sign)
-        body.leave(_DONE)
+    parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
+    with define(name, parameters, I64) as body:
+        word = host.context.word
+        if trigger is None:
+            body.leave(LEFT)
+            return body.function
+        with body.when(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), likely=False):
+            body.leave(LEFT)
+        used = body.load(I64, CONTEXT, JOURNAL_USED, "used")
+        status = body.call(trigger, *body.function.parameters, hint="status")
+        bad = status | body.load(I64, CONTEXT, word(REPORTED))
+        with body.when(bad.ne(0), likely=False):
+            body.store(I64, CONTEXT, STATUS, 0)
+            body.store(I64, CONTEXT, word(REPORTED), 0)
+            body.call(undo, CONTEXT, used)
+            body.leave(LEFT)
+        body.leave(DONE)
     return body.function
 
 
-class _Reader:
-    """Writes the reading of Python objects; what is not plain leaves the function for the slow way."""
+def nothing_function(
+    host: ProgramHost, name: str, relation: str, columns: Sequence[EventLane], trigger: object, undo: Signature
+) -> Function:
+    """Return a `take_function` for a relation without any trigger: no map depends on it."""
+    del host, trigger, undo
+    with define(name, [("context", PTR)], I64) as body:
+        body.leave(DONE)
+    return body.function
 
-    def __init__(self, host: ProgramHost, body: Body, context: Expr, args: Expr) -> None:
+
+def event_words(columns: Sequence[EventLane]) -> int:
+    """Return how many words of an event triggers get."""
+    return sum(column.lane.words for column in columns if column.is_used)
+
+
+def row_function(
+    host: ProgramHost,
+    name: str,
+    relation: str,
+    columns: Sequence[EventLane],
+    takes: Mapping[int, Function],
+    fetches: Sequence[Function],
+) -> Function:
+    """Return the function `(context, sign, address of a row's values, how many)` → DONE or LEFT.
+
+    Parameters
+    ----------
+    takes
+        Sign → what takes an event.
+    fetches
+        `cumulus.engine.native.fetching.fetch_functions`: what an event needs is asked for at once.
+    """
+    parameters = [("context", PTR), ("sign", I64), ("values", PTR), ("count", I64)]
+    with define(name, parameters, I64, inline=False) as body:
+        _, sign, values, count = body.function.parameters
+        with body.when(count.ne(len(columns)), likely=False):
+            body.leave(LEFT)
+        reader = Reader(host, body, values)
+        words = [each for place, column in enumerate(columns) for each in reader.words(place, column, relation)]
+        for fetch in fetches:
+            body.run(fetch, CONTEXT, *words)
+        for each, take in takes.items():
+            with body.when(sign.eq(each)):
+                body.leave(body.call(take, CONTEXT, *words))
+        body.leave(LEFT)
+    return body.function
+
+
+def single_function(host: ProgramHost, name: str, relation: str, row: Function) -> Function:
+    """Return the function `(context, address of a sign and a row's values, how many)` → DONE or LEFT."""
+    word = host.context.word
+    with define(name, [("context", PTR), ("args", PTR), ("count", I64)], I64, inline=False) as body:
+        _, args, count = body.function.parameters
+        ordinary = body.load(I64, CONTEXT, word(READY)).ne(0) & (count > 0)
+        with body.when(~ordinary, likely=False):
+            body.leave(LEFT)
+        sign = Reader(host, body, args).whole(0)
+        body.store(I64, CONTEXT, word(QUIET), 1)
+        done = body.call(row, CONTEXT, sign, args.at(8), count - 1, hint="done")
+        body.store(I64, CONTEXT, word(QUIET), 0)
+        with body.when(done.eq(DONE), likely=True):
+            body.store(I64, CONTEXT, JOURNAL_USED, 0)
+            for counter, step in ((fired_word(relation), i64(1)), (rows_word(relation), sign)):
+                body.store(I64, CONTEXT, word(counter), body.load(I64, CONTEXT, word(counter)) + step)
+        body.leave(done)
+    return body.function
+
+
+def rows_function(host: ProgramHost, name: str, row: Function) -> Function:
+    """Return the function `(context, list of rows, from, to, sign, whether each is a transaction)`.
+
+    It returns the number of the first row that it leaves, `to` if it leaves none.
+    """
+    parameters = [("context", PTR), ("list", PTR), ("start", I64), ("end", I64), ("sign", I64), ("each", I64)]
+    with define(name, parameters, I64) as body:
+        _, rows, start, end, sign, each = body.function.parameters
+        with body.counting(start, end) as at:
+            given = body.call(_ITEM, rows, at, hint="row")
+            _take_row(host, body, given, row, sign, at)
+            _end_event(body, each)
+        body.leave(end)
+    return body.function
+
+
+def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> Function:
+    """Return the function `(context, list of events, from, to, whether each is a transaction)`, as `rows_function`."""
+    parameters = [("context", PTR), ("list", PTR), ("start", I64), ("end", I64), ("each", I64)]
+    with define(name, parameters, I64) as body:
+        _, events, start, end, each = body.function.parameters
+        with body.counting(start, end) as at:
+            event = body.call(_ITEM, events, at, hint="event")
+            ordinary = is_a(host, body, event, "tuple")
+            with body.when(~ordinary, likely=False):
+                body.leave(at)
+            with body.when(body.load(I64, event, _LENGTH).ne(3), likely=False):
+                body.leave(at)
+            sign = Reader(host, body, event.at(_VALUES), at).whole(0)
+            table = body.load(PTR, event, _VALUES + 8, "table")
+            given = body.load(PTR, event, _VALUES + 16, "row")
+            known = body.call(
+                _MEMO, body.load(PTR, CONTEXT, host.context.word(NUMBERS), "numbers"), table, hint="known"
+            )
+            with body.when(known.eq(NOWHERE), likely=False):
+                body.run(_CLEAR)  # of an object that cannot be looked up
+                body.leave(at)
+            number = body.call(_WHOLE, known, hint="number")
+            for mine, row in enumerate(rows):
+                with body.when(number.eq(mine)):
+                    _take_row(host, body, given, row, sign, at)
+            _end_event(body, each)
+        body.leave(end)
+    return body.function
+
+
+def _take_row(host: ProgramHost, body: Body, given: Expr, row: Function, sign: Expr, at: Expr) -> None:
+    """Write the taking of a tuple; what is left leaves the function with `at`."""
+    with body.when(~is_a(host, body, given, "tuple"), likely=False):
+        body.leave(at)
+    done = body.call(row, CONTEXT, sign, given.at(_VALUES), body.load(I64, given, _LENGTH), hint="done")
+    with body.when(done.ne(DONE), likely=False):
+        body.leave(at)
+
+
+def _end_event(body: Body, each: Expr) -> None:
+    """Write the end of an event: what is a transaction of its own needs no journal any more."""
+    with body.when(each.ne(0)):
+        body.store(I64, CONTEXT, JOURNAL_USED, 0)
+
+
+def is_a(host: ProgramHost, body: Body, given: Expr, type_: str) -> Expr:
+    """Write whether an object is exactly of a type in `OBJECTS`."""
+    known = body.load(PTR, CONTEXT, host.context.word(type_), "known")
+    return body.load(PTR, given, _TYPE, "type").eq(known)
+
+
+class Reader:
+    """Writes the reading of Python objects; what is not plain leaves the function.
+
+    Parameters
+    ----------
+    values
+        The address of the first of them.
+    left
+        What the function returns then.
+    """
+
+    def __init__(self, host: ProgramHost, body: Body, values: Expr, left: Operand = LEFT) -> None:
         self._host = host
         self._body = body
-        self._context = context
-        self._args = args
+        self._values = values
+        self._left = left
 
     def _known(self, key: Any) -> Local:
-        return self._body.load(PTR, self._context, self._host.context.word(key), "known")
+        return self._body.load(PTR, CONTEXT, self._host.context.word(key), "known")
 
     def _object(self, place: int) -> Local:
-        return self._body.load(PTR, self._args, 8 * place, "object")
+        return self._body.load(PTR, self._values, 8 * place, "object")
 
-    def _slow_unless(self, condition: Expr) -> None:
+    def _leave_unless(self, condition: Expr) -> None:
         with self._body.when(~condition, likely=False):
-            self._body.leave(_SLOW)
+            self._body.leave(self._left)
 
     def _is(self, given: Expr, type_: str) -> Expr:
-        return self._body.load(PTR, given, _TYPE, "type").eq(self._known(type_))
+        return is_a(self._host, self._body, given, type_)
 
     def whole(self, place: int) -> Local:
         """Read an int of 64 bits."""
         given = self._object(place)
-        self._slow_unless(self._is(given, "int"))
+        self._leave_unless(self._is(given, "int"))
         return self._long(given)
 
     def _long(self, given: Expr) -> Local:
@@ -134,108 +294,108 @@ class _Reader:
         found = body.call(_WHOLE, given, hint="whole")
         with body.when(found.eq(-1), likely=False), body.when(body.call(_OCCURRED).ne(NOWHERE), likely=False):
             body.run(_CLEAR)
-            body.leave(_SLOW)
+            body.leave(self._left)
         return found
 
-    def words(self, place: int, lane: Lane, relation: str) -> list[Expr]:
-        """Read a value of a column as its words."""
+    def words(self, place: int, column: EventLane, relation: str) -> list[Expr]:
+        """Read a value of a column; return its words, none if triggers do not use it."""
+        lane, body = column.lane, self._body
         if lane.is_wide:
-            self._slow_unless(self._context.eq(NOWHERE))
-            return [self._body.let(self._context.to(I64))] * 2
-        body = self._body
+            self._leave_unless(FALSE)
+            return [i64(0)] * event_words([column])
         given = self._object(place)
         null = lane.null
         found = body.local(I64, "word")
         body.set(found, null)
         is_null = given.eq(self._known("none"))
         if not lane.nullable:
-            self._slow_unless(~is_null)
+            self._leave_unless(~is_null)
         with body.when(~is_null):
-            body.set(found, self._word(given, lane, relation, place - 1))
-            if lane.nullable:
-                self._slow_unless(found.ne(null))
-        return [found]
+            body.set(found, self._word(given, column, relation, place))
+            if lane.nullable and column.is_used:
+                self._leave_unless(found.ne(null))
+        return [found] if column.is_used else []
 
-    def _word(self, given: Local, lane: Lane, relation: str, column: int) -> Expr:
-        body, kind = self._body, lane.type.kind
+    def _word(self, given: Local, event: EventLane, relation: str, column: int) -> Expr:
+        body, kind = self._body, event.lane.type.kind
         if kind in INTEGER_BITS:
-            self._slow_unless(self._is(given, "int"))
+            self._leave_unless(self._is(given, "int"))
             found = self._long(given)
             limit = 1 << (INTEGER_BITS[kind] - 1)
             if limit < 1 << 63:
-                self._slow_unless((found < limit) & (found >= -limit))
+                self._leave_unless((found < limit) & (found >= -limit))
             return found
-        if lane.type.kind is Kind.BOOLEAN:
+        if kind is Kind.BOOLEAN:
             is_true = given.eq(self._known("true"))
-            self._slow_unless(is_true | given.eq(self._known("false")))
+            self._leave_unless(is_true | given.eq(self._known("false")))
             return is_true.to(I64)
-        if lane.type.kind is Kind.DOUBLE:
-            self._slow_unless(self._is(given, "float"))
+        if kind in (Kind.DOUBLE, Kind.REAL):
+            self._leave_unless(self._is(given, "float"))
             number = body.call(_FLOAT, given, hint="float")
             return select(number.ne(number), i64(NAN_BITS), (number + 0.0).bits())
-        # Everything else is made a word by a Python function; where that refuses, so does the slow way.
-        made = body.call(_CONVERT, self._known(("word", relation, column)), given, hint="made")
-        with body.when(made.eq(NOWHERE), likely=False):
+        if kind is Kind.VARCHAR:
+            self._leave_unless(self._is(given, "str"))
+            if not event.is_used:
+                return i64(0)
+        return self._converted(given, relation, column)
+
+    def _converted(self, given: Local, relation: str, column: int) -> Expr:
+        """Write the conversion by Python, which remembers; where it refuses, the event is left."""
+        body = self._body
+        type_ = body.load(PTR, given, _TYPE, "type")
+        self._leave_unless(type_.eq(self._known(("type", relation, column))))
+        found = body.local(I64, "word")
+        memo = body.call(_MEMO, self._known(("memo", relation, column)), given, hint="memo")
+        with body.when(memo.ne(NOWHERE), likely=True):
+            body.set(found, self._long(memo))
+        with body.otherwise():
             body.run(_CLEAR)
-            body.leave(_SLOW)
-        found = self._long(made)
-        body.run(_DROP, made)
+            made = body.call(_CONVERT, self._known(("word", relation, column)), given, hint="made")
+            with body.when(made.eq(NOWHERE), likely=False):
+                body.run(_CLEAR)
+                body.leave(self._left)
+            body.set(found, self._long(made))
+            body.run(_DROP, made)
         return found
 
 
 _CLASSES: dict[Kind, type[Any]] = {
     Kind.DECIMAL: Decimal,
-    Kind.REAL: float,
     Kind.VARCHAR: str,
     Kind.DATE: dt.date,
     Kind.TIMESTAMP: dt.datetime,
     Kind.INTERVAL: Interval,
 }
+_REMEMBERED = 1 << 16
 
 
-def word_function(lane: Lane, dictionary: Dictionary) -> Callable[[Any], int]:
-    """Return the function from plain values of a lane of one word to the word; it refuses all that are not plain."""
-    encode, class_ = encoder(lane, dictionary), _CLASSES.get(lane.type.kind)
-    scale, end = -lane.type.scale, 10**lane.type.precision
+class Converter:
+    """Values of a lane of one word to the word, with a memory that code looks into.
 
-    def word(value: Any) -> int:
-        if type(value) is not class_:
-            raise TypeError
-        (found,) = encode(value)
-        if class_ is Decimal and not (value.as_tuple().exponent == scale and -end < found < end):
+    Parameters
+    ----------
+    lane, dictionary
+        As for `encoder`.
+    """
+
+    def __init__(self, lane: Lane, dictionary: Dictionary) -> None:
+        self.class_ = _CLASSES[lane.type.kind]
+        self.memo: dict[Any, int] = dictionary if lane.type.kind is Kind.VARCHAR else {}
+        self._encode = encoder(lane, dictionary)
+        self._scale, self._end = -lane.type.scale, 10**lane.type.precision
+
+    def __call__(self, value: Any) -> int:
+        """Return the word of a value of the class; whatever it raises, the value is not plain."""
+        (found,) = self._encode(value)
+        if self.class_ is Decimal and not (value.as_tuple().exponent == self._scale and -self._end < found < self._end):
             raise ValueError
+        if self.class_ is not str:
+            if len(self.memo) >= _REMEMBERED:
+                self.memo.clear()
+            self.memo[value] = found
         return found
 
-    return word
 
-
-class _Method(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    ]
-
-
-_FASTCALL = 0x80
-
-
-def builtin(address: int, name: str, context: int) -> Callable[..., None]:
-    """Return machine code as a builtin function, whose `self` is the address of a context.
-
-    The code and the context must live as long as the function does.
-    """
-    make = ctypes.pythonapi.PyCMethod_New
-    make.restype = ctypes.py_object
-    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
-    method = _Method(name.encode(), address, _FASTCALL, b"Fire a trigger: a sign, and the values of a row.")
-    _ALIVE.append(method)
-    found: Callable[..., None] = make(ctypes.addressof(method), context.to_bytes(8, "little"), None, None)
-    return found
-
-
-_ALIVE: list[_Method] = []
-"""A builtin refers to its definition for ever."""
+def is_converted(lane: Lane) -> bool:
+    """Whether code has Python convert the values of a lane."""
+    return lane.type.kind in _CLASSES and not lane.is_wide

@@ -6,23 +6,23 @@ import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 from cumulus.algebra.scalar_code import NAN
 from cumulus.catalog.types import EXACT, Kind, SqlType
-from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane
+from cumulus.engine.native.boxes import Boxes
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words, joined, split
 from cumulus.errors import EvaluationError
 
-Words: TypeAlias = tuple[int, ...]
+_TOO_WIDE = "Open the warehouse with engine='interpreter', whose numbers have no bound."
 
 _DAY_ZERO = dt.date(1970, 1, 1).toordinal()
 _MOMENT_ZERO = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
-_SIGN, _ALL = 1 << 63, 1 << 64
 
 
 class Dictionary(dict[Any, int]):
-    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever.
+    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever. And boxes for long numbers.
 
     Examples
     --------
@@ -34,6 +34,7 @@ class Dictionary(dict[Any, int]):
     def __init__(self) -> None:
         super().__init__()
         self.values_of: list[Any] = []
+        self.boxes = Boxes()
 
     def __missing__(self, value: Any) -> int:
         number = len(self.values_of)
@@ -67,11 +68,13 @@ def plain_word(value: Any, sql_type: SqlType) -> int:
 
 
 def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:
-    """Return the function from values of a lane to their words; it refuses the values that NULL's words stand for."""
+    """Return the function from values of a lane to their words; it refuses what they cannot tell."""
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
         return lambda value: (NULL_WORD,) if value is None else (dictionary[value],)
-    null = lane.null
+    if kind is Kind.BIGDECIMAL:
+        return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
+    null, limit = lane.null, 1 << (127 if lane.is_wide else 63)
 
     def encode(value: Any) -> Words:
         if value is None:
@@ -82,6 +85,8 @@ def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:
                 f"{value} stands for NULL in a nullable {lane.type} column of the native engine",
                 hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
             )
+        if not -limit <= word < limit:
+            raise EvaluationError(f"{value} does not fit the {lane.type} columns of the native engine", hint=_TOO_WIDE)
         return split(word) if lane.is_wide else (word,)
 
     return encode
@@ -110,6 +115,8 @@ def decoder(lane: Lane, dictionary: Dictionary) -> Callable[[Sequence[int]], Any
                 return bool(word)
             case Kind.VARCHAR | Kind.INTERVAL:
                 return values[word]
+            case Kind.BIGDECIMAL:
+                return dictionary.boxes[word]
             case _:
                 return word
 
@@ -123,14 +130,3 @@ def float_of(word: int) -> float:
     """Return the float with these bits; the NaN of keys for any NaN."""
     number: float = struct.unpack("<d", struct.pack("<q", word))[0]
     return number if number == number else NAN
-
-
-def split(value: int) -> Words:
-    """Return the low and the high word of a wide integer, both with their sign."""
-    low = value % _ALL
-    return (low - _ALL if low >= _SIGN else low), value >> 64
-
-
-def joined(low: int, high: int) -> int:
-    """Return the wide integer of two words."""
-    return (high << 64) + low % _ALL

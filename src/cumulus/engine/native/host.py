@@ -13,9 +13,11 @@ from cumulus.catalog.types import BIGINT, HUGEINT, MAX_PRECISION, Kind, SqlType,
 from cumulus.engine.failures import Sites
 from cumulus.engine.native.adders import adder, ahead_adder, setter
 from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64
 from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, about, bits_of, from_words, lane_of, to_words
 from cumulus.engine.native.layout import (
+    BOX,
     CALL,
     CULPRIT,
     FRAME,
@@ -30,6 +32,7 @@ from cumulus.engine.native.layout import (
     store_of,
     value_lanes,
 )
+from cumulus.engine.native.outside import Callee, Outside
 from cumulus.engine.native.typing import Typing
 from cumulus.m3.program import Program
 
@@ -41,15 +44,7 @@ CONTEXT = Local(PTR, "context")
 
 _CALL = Signature("call", (I64, PTR), I64)
 _REPORT = Signature("report", (I64, I64, I64), I64)
-
-
-class Outside:
-    """A Python function that code calls: what it takes and gives, as lanes."""
-
-    def __init__(self, implement: Callable[..., Any], args: tuple[Lane, ...], result: Lane) -> None:
-        self.implement = implement
-        self.args = args
-        self.result = result
+_BOX = Signature("box", (I64, I64, I64, I64), I64)
 
 
 class ProgramHost:
@@ -79,6 +74,7 @@ class ProgramHost:
         self.typing = Typing(self._maps, self.relations, functions)
         self._scratches = 0
         self._shared: dict[Term, tuple[Store, Function, int]] = {}
+        self._shared_count = 0
         self._trigger = ""
         self._changers: dict[Any, Function] = {}
         for number, definition in enumerate(program.maps):
@@ -88,7 +84,7 @@ class ProgramHost:
     def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
         """Say that the code of a trigger begins."""
         self._trigger = trigger
-        self._shared = {}
+        self._shared, self._shared_count = {}, 0
         self._scratches = 0
         self.batch = dict(batch)
 
@@ -145,7 +141,8 @@ class ProgramHost:
     ) -> tuple[Store, Function, int]:
         from cumulus.engine.native.terms import TermCoder
 
-        number = len(self._shared)
+        number = self._shared_count  # it may write others
+        self._shared_count += 1
         site = self.sites.shared()
         flag = self.context.word(("shared", number))
         store = self.scratch(("shared", number), free, lanes, (kept,))
@@ -161,7 +158,7 @@ class ProgramHost:
 
     def forget_shared(self, body: Body) -> None:
         """Write that no shared term of the trigger has been computed."""
-        for number in range(len(self._shared)):
+        for number in range(self._shared_count):
             body.store(I64, CONTEXT, self.context.word(("shared", number)), 0)
 
     def record(self, store: Store) -> Expr:
@@ -202,6 +199,10 @@ class ProgramHost:
         """Write that something failed."""
         body.call_at(body.load(PTR, CONTEXT, REPORT), _REPORT, i64(site), i64(reason.value), row)
 
+    def box(self, body: Body, op: BoxOp, left: Expr, right: Expr, more: int = 0) -> Local:
+        """Write what makes a box of other ones, or of a number."""
+        return body.call_at(body.load(PTR, CONTEXT, BOX), _BOX, i64(op), left, right, i64(more), hint="box")
+
     def user_function(self, name: str) -> UserFunction | None:
         """Return the user's function of a name, if there is one."""
         return self._user.get(name)
@@ -210,15 +211,13 @@ class ProgramHost:
         """Write the reading of a text or interval that stands in the program."""
         return body.load(I64, CONTEXT, self.context.literal(value, sql_type), "literal")
 
-    def call(
-        self, body: Body, implement: Callable[..., Any], args: Sequence[Scalar], result: SqlType
-    ) -> tuple[Scalar, Expr]:
+    def call(self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed."""
         lanes = tuple(_argument_lane(arg) for arg in args)
         if sum(lane.words for lane in lanes) > FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
-        self.outside.append(Outside(implement, lanes, given))
+        self.outside.append(Outside(callee, lanes, given))
         at = FRAME
         for lane, arg in zip(lanes, args, strict=True):
             for word in to_words(body, lane, _in_lane(lane, arg)):

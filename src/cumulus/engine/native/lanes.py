@@ -13,10 +13,14 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import BOOL, F64, I64, I128, Const, Expr, Type, i64, select
+
+Words: TypeAlias = tuple[int, ...]
+_SIGN, _ALL = 1 << 63, 1 << 64
 
 NULL_WORD = -(1 << 63)
 NULL_WIDE = -(1 << 127)
@@ -75,10 +79,10 @@ class Lane:
 
 
 def lane_of(sql_type: SqlType | None, nullable: bool) -> Lane:
-    """Return the lane for a column; NotNativeError if its values have no fixed length, or no known type."""
+    """Return the lane for a column, argument or result; NotNativeError if its type is not known."""
     if sql_type is None:
         raise NotNativeError("a column without a declared type")
-    if sql_type.kind in (Kind.BIGDECIMAL, Kind.NULL):
+    if sql_type.kind is Kind.NULL:
         raise NotNativeError(f"a column of type {sql_type}")
     return Lane(sql_type, nullable)
 
@@ -136,11 +140,14 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of value context: an F64, or a whole number of 10**-scale between -2**bits and 2**bits."""
+    """A number of value context: an F64, a whole number of 10**-scale between -2**bits and 2**bits, or a box's."""
 
     value: Expr
     scale: int = 0
     bits: int = 1
+    is_boxed: bool = False
+    is_sum: bool = False
+    """Of a float: whether it was added up, so that it may have grown beyond its range; who reads the entry is told."""
 
     @property
     def is_float(self) -> bool:
@@ -176,3 +183,14 @@ def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
     elif value.type is BOOL:
         value = value.to(I64)
     return [body.let(value if scalar.null is None else select(scalar.null, i64(null), value), "word")]
+
+
+def split(value: int) -> Words:
+    """Return the low and the high word of a wide integer, both with their sign."""
+    low = value % _ALL
+    return (low - _ALL if low >= _SIGN else low), value >> 64
+
+
+def joined(low: int, high: int) -> int:
+    """Return the wide integer of two words."""
+    return (high << 64) + low % _ALL

@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
-from cumulus.engine.native.kernel import F64, I64, I128, Type
+from cumulus.engine.native.kernel import F64, I64, I128
 from cumulus.engine.native.lanes import Lane, NotNativeError, lane_of
 from cumulus.engine.native.maps import Shape
 from cumulus.m3.program import MapDef
@@ -34,7 +34,9 @@ CALL = 72
 """The address of what calls a Python function: (its number, frame) → 0 a value, 1 NULL, 2 a failure."""
 REPORT = 80
 """The address of what is told of failures: (site, reason, row of the batch or 0)."""
-FRAME = 88
+BOX = 88
+"""The address of what does with boxes what is asked for: see `cumulus.engine.native.boxes.BoxOp`."""
+FRAME = 96
 """Words of arguments, and of the result."""
 FRAME_WORDS = 64
 LITERALS = FRAME + 8 * FRAME_WORDS
@@ -63,16 +65,13 @@ class Held(Enum):
     WIDE = "a whole number of 128 bits, of units at the last digit"
     CELL = "a sum of floats, its compensation and its size (`cumulus.engine.floats`)"
     FLOAT = "a sum of floats that lives for a moment"
+    BOXED = "the number of a box (`cumulus.engine.native.boxes`)"
 
-    @property
-    def words(self) -> int:
+    def __init__(self, _: str) -> None:
+        self.words = {"WIDE": 2, "CELL": 3}.get(self.name, 1)
         """How many words of a row it takes."""
-        return {Held.COUNT: 1, Held.WIDE: 2, Held.CELL: 3, Held.FLOAT: 1}[self]
-
-    @property
-    def kernel(self) -> Type:
-        """The type of what is added to it."""
-        return {Held.COUNT: I64, Held.WIDE: I128, Held.CELL: F64, Held.FLOAT: F64}[self]
+        self.kernel = {"WIDE": I128, "CELL": F64, "FLOAT": F64}.get(self.name, I64)
+        """The type of what is added to it; of a box, its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,14 @@ class ValueLane:
     word: int
     scale: int
     type: SqlType | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventLane:
+    """A column of a relation as events have it, and whether triggers use it: what they do not use they do not get."""
+
+    lane: Lane
+    is_used: bool
 
 
 @dataclass(slots=True)
@@ -113,6 +120,8 @@ class Store:
     count: int | None = None
     indexes: list[tuple[int, ...]] = field(default_factory=list)
     marks: int = 0
+    _shape: Shape | None = None
+    _value_words: int = -1
 
     @property
     def is_scratch(self) -> bool:
@@ -122,16 +131,20 @@ class Store:
     @property
     def value_words(self) -> int:
         """How many words all value columns take."""
-        return sum(value.held.words for value in self.values)
+        if self._value_words < 0:
+            self._value_words = sum(value.held.words for value in self.values)
+        return self._value_words
 
     @property
     def shape(self) -> Shape:
         """The layout of its rows as words."""
-        return Shape(
-            sum(lane.words for lane in self.keys),
-            self.value_words + self.marks,
-            tuple(tuple(word for place in places for word in self.words_of(place)) for places in self.indexes),
-        )
+        if self._shape is None or len(self._shape.indexes) < len(self.indexes):
+            self._shape = Shape(
+                sum(lane.words for lane in self.keys),
+                self.value_words + self.marks,
+                tuple(tuple(word for place in places for word in self.words_of(place)) for places in self.indexes),
+            )
+        return self._shape
 
     def words_of(self, place: int) -> range:
         """Return the key words of a key column."""
@@ -169,7 +182,7 @@ def _held(sql_type: SqlType | None) -> Held:
         raise NotNativeError("a value column without a declared type")
     match sql_type.kind:
         case Kind.BIGDECIMAL:
-            raise NotNativeError("a sum of decimals of any length")
+            return Held.BOXED
         case Kind.REAL | Kind.DOUBLE:
             return Held.CELL
         case Kind.HUGEINT | Kind.DECIMAL:

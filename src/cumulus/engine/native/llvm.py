@@ -266,7 +266,7 @@ class _Writer:
 
     def _label(self, hint: str) -> str:
         self._labels += 1
-        return f"{hint}.{self._labels}"
+        return f"{hint}..{self._labels}"  # no variable is called so
 
     def _line(self, text: str) -> None:
         self._lines.append(f"  {text}")

@@ -10,13 +10,15 @@ import ctypes
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from cumulus.engine.native.kernel import Module
 
 LEVELS = (0, 2)
 """How far code may be optimised: at once, or well."""
@@ -60,7 +62,7 @@ def compiled(text: str, level: int) -> bytes:
 
 
 class Cache:
-    """Object files in a folder, by what they depend on.
+    """Files in a folder, by what they depend on: object files, and what is needed to use them.
 
     Parameters
     ----------
@@ -71,31 +73,34 @@ class Cache:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def object_of(self, text: str, level: int) -> bytes:
-        """Return `compiled(text, level)`, from the folder if it is there."""
-        identity = _identity(text, level)
-        if identity not in _RECENT:
-            _RECENT[identity] = self._found(identity, text, level)
-            while len(_RECENT) > _MOST_RECENT:
-                del _RECENT[next(iter(_RECENT))]
-        return _RECENT[identity]
+    def object_of(self, text: str, level: int) -> tuple[str, bytes]:
+        """Return `compiled(text, level)`, from the folder if it is there, and the name by which `get` finds it."""
+        name = f"{identity(str(level), text)}.o"
+        found = self.get(name)
+        if found is None:
+            found = compiled(text, level)
+            self.put(name, found)
+        return name, found
 
-    def _found(self, identity: str, text: str, level: int) -> bytes:
-        if self._folder is None:
-            return compiled(text, level)
-        path = self._folder / f"{identity}.o"
+    def get(self, name: str) -> bytes | None:
+        """Return a file's contents; None if it is not there, or cannot be read."""
         try:
-            return path.read_bytes()
+            return None if self._folder is None else (self._folder / name).read_bytes()
         except OSError:
-            pass
-        made = compiled(text, level)
-        _write(path, made)
-        return made
+            return None
 
-
-_RECENT: dict[str, bytes] = {}
-"""Objects of this process, the oldest first."""
-_MOST_RECENT = 256
+    def put(self, name: str, made: bytes) -> None:
+        """Write a file whole or not at all; a cache that cannot be written is none."""
+        if self._folder is None:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(handle, "wb") as file:
+                file.write(made)
+            os.replace(aside, self._folder / name)
+        except OSError:
+            return
 
 
 def default_folder() -> Path:
@@ -106,28 +111,33 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cumulus"
 
 
-def _identity(text: str, level: int) -> str:
+def identity(*parts: str) -> str:
+    """Return a name for what depends on some texts, the versions of LLVM and llvmlite, and the processor."""
     _, name, features = _processor()
-    parts = (llvmlite.__version__, str(llvm.llvm_version_info), name, features, str(level), text)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _write(path: Path, made: bytes) -> None:
-    """Write a file whole or not at all; a cache that cannot be written is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(made)
-        os.replace(name, path)
-    except OSError:
-        return
+    told = (llvmlite.__version__, str(llvm.llvm_version_info), name, features, *parts)
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()
 
 
 def symbol(name: str) -> int:
     """Return the address of a function of the process, 0 if it has none of the name."""
     found: int | None = llvm.address_of_symbol(name)
     return found or 0
+
+
+class Loaded(Protocol):
+    """Functions in this process, by name, as long as this lives."""
+
+    def address(self, name: str) -> int:
+        """Return where a function is; KeyError if there is none."""
+        ...
+
+    def function(self, name: str, result: Any, *parameters: Any) -> Any:
+        """Return a function as Python calls it, without the interpreter's lock."""
+        ...
+
+
+Load: TypeAlias = Callable[[Sequence[Module]], Loaded]
+"""Makes functions of modules: what one calls, another may define."""
 
 
 class Code:

@@ -140,6 +140,14 @@ class Shape:
         return self.function("free", PTR, result=None)
 
     @property
+    def adopt(self) -> Signature:
+        """`(map, rows, bytes of one, how many)` → 1, or 0 if there is no memory: put rows that have a value.
+
+        `rows` is the address of the first; each begins with key words and value words, no two with one key.
+        """
+        return self.function("adopt", PTR, PTR, I64, I64)
+
+    @property
     def clear(self) -> Signature:
         """`(map)` → 1, or 0 if there is no memory: remove all rows."""
         return self.function("clear", PTR)
@@ -165,7 +173,7 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     if not shape.keys:
         return (*found, *_single(shape))
     found += [_find(shape), _created(shape)]
-    found += [_put(shape, found[-1]), _remove(shape)]
+    found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
     found += [_first(shape, index) for index in range(len(shape.indexes))]
     return tuple(found)
 
@@ -250,7 +258,27 @@ def _single(shape: Shape) -> list[Function]:
     put.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
     remove = _define(shape.remove, ["map", "row"])
     remove.store(I64, remove.parameter("map"), LIVE, 0)
-    return [find.function, put.function, remove.function]
+    return [find.function, put.function, remove.function, _adopt(shape)]
+
+
+def _adopt(shape: Shape) -> Function:
+    body = _define(shape.adopt, ["map", "rows", "size", "count"])
+    map_, rows, size, count = body.function.parameters
+    with body.counting(0, count) as number:
+        place = body.let(rows.at(number * size), "place")
+        values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
+        some = values[0]
+        for value in values[1:]:
+            some = body.let(some | value, "some")
+        with body.when(some.ne(0), likely=True):
+            row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
+            with body.when(row.eq(0), likely=False):
+                body.leave(0)
+            at = body.let(address(body, shape, map_, row & _LOW), "at")
+            for word, value in enumerate(values):
+                body.store(I64, at, shape.value(word), value)
+    body.leave(1)
+    return body.function
 
 
 def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:

@@ -9,8 +9,9 @@ from typing import TypeAlias, TypeVar
 
 from cumulus.algebra.terms import Term
 from cumulus.algebra.typing import Typed
-from cumulus.catalog.types import BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.native.body import Body
+from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import F64, I64, I128, PTR, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
@@ -52,9 +53,13 @@ class Evaluator(ABC):
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """Write a node of value context that stands inside a scalar."""
 
-    def _increase(self, total: Local, number: Number) -> None:
+    def increase(self, total: Local, number: Number) -> None:
+        """Write the adding of a number to a variable; what does not fit is reported, and left out."""
         if total.type is F64:
             self.body.set(total, total + number.value)
+            return
+        if number.is_boxed:
+            self.body.set(total, self.host.box(self.body, BoxOp.ADD, total, number.value))
             return
         found, overflow = self.body.checked("add", total, number.value, "total")
         with self.body.when(overflow, likely=False):
@@ -66,7 +71,7 @@ class Evaluator(ABC):
     def summand(self, numbers: Sequence[Number], lane: ValueLane) -> Iterator[Number]:
         """Write the product that a combination adds, in the type of a lane; what is inside runs if it exists."""
         with self.evaluated(lambda coder: self._fitted(coder, self.product(coder, numbers), lane)) as number:
-            if not number.is_float:
+            if not number.is_float or number.is_sum:
                 yield number
                 return
             value = number.value
@@ -77,6 +82,10 @@ class Evaluator(ABC):
 
     def _fitted(self, coder: ScalarCoder, number: Number, lane: ValueLane) -> Number:
         """Return a number as what is added to a lane."""
+        if lane.held is Held.BOXED:
+            return self._boxed(number)
+        if number.is_boxed:
+            raise NotNativeError(f"a number of any length for {lane.type}")
         if lane.held.kernel is F64:
             return as_float(coder, number)
         if number.is_float:
@@ -97,6 +106,10 @@ class Evaluator(ABC):
             return ONE
         found = numbers[0]
         for number in numbers[1:]:
+            if found.is_boxed or number.is_boxed:
+                one, other = self._boxed(found), self._boxed(number)
+                found = Number(self.host.box(self.body, BoxOp.MULTIPLY, one.value, other.value), is_boxed=True)
+                continue
             if found.is_float or number.is_float:
                 one, other = as_float(coder, found), as_float(coder, number)
                 found = Number(self.body.let(one.value * other.value, "product"))
@@ -108,6 +121,16 @@ class Evaluator(ABC):
             value = coder.whole("mul", found.value, number.value, bits)
             found = Number(value, found.scale + number.scale, min(bits, 127))
         return found
+
+    def _boxed(self, number: Number) -> Number:
+        """Return an exact number in a box."""
+        if number.is_boxed:
+            return number
+        if number.is_float:
+            raise NotNativeError("a product of a DOUBLE and a number of any length")
+        wide = self.body.let(number.value.to(I128), "wide")
+        words = wide.to(I64), (wide >> 64).to(I64)
+        return Number(self.host.box(self.body, BoxOp.PUT, *words, number.scale), is_boxed=True)
 
     @contextmanager
     def evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Iterator[Found]:
@@ -153,6 +176,9 @@ class Evaluator(ABC):
         value = scalar.value
         if scalar.type.kind is Kind.NULL:
             return Number(i64(0), 0, 0)
+        if scalar.type.kind is Kind.BIGDECIMAL:
+            value = value if scalar.null is None else select(scalar.null, i64(0), value)
+            return Number(self.body.let(value, "number"), is_boxed=True)
         if not (scalar.type.is_numeric or scalar.type.kind is Kind.BOOLEAN):
             raise ValidationError(
                 f"a {scalar.type} stands where a number must stand", hint="Only numbers can be added."
@@ -165,6 +191,8 @@ class Evaluator(ABC):
 
     def scalar_of(self, number: Number, kept: SqlType) -> Scalar:
         """Return a number of value context as a scalar of the type in which it is kept, never NULL."""
+        if number.is_boxed:
+            return Scalar(BIGDECIMAL, number.value)
         if kept == DOUBLE:
             return Scalar(DOUBLE, number.value)
         found = decimal(MAX_PRECISION, number.scale) if number.scale else HUGEINT if kept == HUGEINT else BIGINT
@@ -197,6 +225,10 @@ def number_lane(kept: SqlType) -> ValueLane:
 
 def read_number(lane: ValueLane, value: Expr) -> Number:
     """Return a sum as a number."""
+    if lane.held is Held.BOXED:
+        return Number(value, is_boxed=True)
+    if lane.held.kernel is F64:
+        return Number(value, is_sum=True)
     return Number(value, lane.scale, 63 if lane.held is Held.COUNT else 127)
 
 
@@ -205,7 +237,8 @@ def read_value(body: Body, store: Store, column: int, place: Expr) -> Number:
     lane = store.values[column]
     offset = store.shape.value(lane.word)
     if lane.held is Held.CELL:
-        return Number(body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value"))
+        total = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
+        return Number(total, is_sum=True)
     return read_number(lane, body.load(lane.held.kernel, place, offset, "value"))
 
 

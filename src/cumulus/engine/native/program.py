@@ -2,76 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from cumulus.algebra.scope import variables_of
 from cumulus.algebra.typing import Typed
 from cumulus.algebra.user import UserFunction
-from cumulus.catalog.schema import Column
-from cumulus.engine.failures import Sites
+from cumulus.catalog.schema import Column, Relation
+from cumulus.engine.assignments import assignments
 from cumulus.engine.hidden import separated
-from cumulus.engine.native.adders import note_function
+from cumulus.engine.native.assigning import assign_function
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.calls import builtin_functions
-from cumulus.engine.native.host import CONTEXT, Outside, ProgramHost
+from cumulus.engine.native.calls import (
+    CHANGES,
+    ROWS,
+    SINGLE,
+    changes_function,
+    nothing_function,
+    row_function,
+    rows_function,
+    single_function,
+    take_function,
+)
+from cumulus.engine.native.entry import builtin_function
+from cumulus.engine.native.fetching import fetch_functions
+from cumulus.engine.native.host import CONTEXT, ProgramHost
+from cumulus.engine.native.journal import journal_functions, touched_function, undo_function
 from cumulus.engine.native.kernel import I64, PTR, Function, Module
-from cumulus.engine.native.lanes import Lane, NotNativeError, about, from_words
-from cumulus.engine.native.layout import STATUS, Context, lanes_of
+from cumulus.engine.native.lanes import NotNativeError, about, from_words
+from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
 from cumulus.engine.native.maps import Shape, map_functions
 from cumulus.engine.native.memory import GROW, RELEASE
 from cumulus.engine.native.numbers import Env
+from cumulus.engine.native.outside import Outside
 from cumulus.engine.native.statements import StatementCoder
+from cumulus.engine.native.stream import stream_function
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
+from cumulus.m3.lineage import Place
 from cumulus.m3.program import On, Program, Trigger
 
 _VERBS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch"}
 
 
-@dataclass(slots=True)
-class Written:
-    """A program as code.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What must be known of a program's code to run it.
 
     Parameters
     ----------
-    modules
-        What all programs have, what all have that use a shape of map, and its own.
     context
         Where its data lie.
     triggers
         (what fires, relation) → the function's name: `(context, words of the event)` → the status.
+    assigns
+        Map → the function that runs its `:=` statements, in the order in which they must run.
     batches
         Relation → the function that adds a row to its net change, and the number of the store that this is in.
     events
-        Relation → the lanes of an event's columns.
+        Relation → the columns of its events.
     outside
         The Python functions that it calls, in the order of their numbers.
-    sites
-        What its reports concern.
+    places
+        What its reports concern, by site.
     """
 
-    modules: tuple[Module, ...]
     context: Context
     triggers: dict[tuple[On, str], str]
+    assigns: dict[str, str]
     batches: dict[str, tuple[str, int]]
-    events: dict[str, tuple[Lane, ...]]
-    outside: list[Outside]
-    sites: Sites
+    events: dict[str, tuple[EventLane, ...]]
+    outside: tuple[Outside, ...]
+    places: tuple[frozenset[Place], ...]
 
 
-_BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS])
+_BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, builtin_function()])
 
 
 @cache
 def _library(shape: Shape) -> Module:
     """Return what a shape of map needs."""
-    return Module([*map_functions(shape), note_function(shape)])
+    return Module([*map_functions(shape), *journal_functions(shape)])
 
 
 def written(
     program: Program, functions: Mapping[str, UserFunction], indexes: Mapping[str, Sequence[tuple[int, ...]]]
-) -> Written:
-    """Return a program as code.
+) -> tuple[Plan, tuple[Module, ...]]:
+    """Return a program as code: what all programs have, what all have that use a shape of map, and its own.
 
     Parameters
     ----------
@@ -103,53 +120,99 @@ class _Writer:
         self._program = program
         self._host = ProgramHost(program, functions, context)
 
-    def write(self) -> Written:
+    def write(self) -> tuple[Plan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
         functions: list[Function] = []
         for number, trigger in enumerate(self._program.triggers):
-            for statement in trigger.statements:
-                if statement.op != "+=":
-                    raise NotNativeError("a := statement", (statement.map,))
             name = f"on_{_VERBS[trigger.on]}_{number}"
             triggers[trigger.on, trigger.relation] = name
             with about(*(statement.map for statement in trigger.statements)):
                 functions.append(self._trigger(trigger, name))
-        single = {
-            (1 if trigger.on is On.INSERT else -1, trigger.relation): function
-            for trigger, function in zip(self._program.triggers, functions, strict=True)
-            if trigger.on is not On.BATCH
-        }
-        lanes = {relation.name: lanes_of(relation.columns) for relation in self._program.relations}
-        for number, (relation, columns) in enumerate(lanes.items()):
-            mine = {sign: function for (sign, name), function in single.items() if name == relation}
-            functions += builtin_functions(self._host, number, relation, columns, mine)
+        assigns: dict[str, str] = {}
+        for number, (target, statements) in enumerate(assignments(self._program).items()):
+            assigns[target] = f"assign_{number}"
+            with about(target):
+                functions.append(assign_function(self._host, assigns[target], statements))
+        functions.append(touched_function())
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
             store = self._host.batch_store(relation)
             batches[relation] = (self._host.adder(store, (0,), False).name, store.number)
+        events = {relation.name: self._event_lanes(relation) for relation in self._program.relations}
+        functions += self._entrances(events, triggers, {each.name: each for each in functions})
         context = self._host.context
         shapes = {store.shape.name: store.shape for store in context.stores.values()}
-        return Written(
-            (_BASE, *map(_library, shapes.values()), Module([*self._host.functions, *functions])),
+        plan = Plan(
             context,
             triggers,
+            assigns,
             batches,
-            lanes,
-            self._host.outside,
-            self._host.sites,
+            events,
+            tuple(self._host.outside),
+            tuple(self._host.sites.places()),
         )
+        return plan, (_BASE, *map(_library, shapes.values()), Module([*self._host.functions, *functions]))
+
+    def _event_lanes(self, relation: Relation) -> tuple[EventLane, ...]:
+        """Return the columns of a relation, and which of them its single triggers use."""
+        used: set[int] = set()
+        for trigger in self._program.triggers:
+            if trigger.relation == relation.name and trigger.on is not On.BATCH:
+                names = {name for each in trigger.statements for name in (*each.keys, *variables_of(each.term))}
+                used |= {place for place, name in enumerate(trigger.variables) if name in names}
+        lanes = lanes_of(relation.columns)
+        return tuple(EventLane(lane, place in used) for place, lane in enumerate(lanes))
+
+    def _entrances(
+        self,
+        events: Mapping[str, tuple[EventLane, ...]],
+        triggers: Mapping[tuple[On, str], str],
+        functions: Mapping[str, Function],
+    ) -> Iterator[Function]:
+        """Yield what takes events from outside: see `cumulus.engine.native.calls`."""
+        undo = undo_function(self._host, [self._host.store(definition.name) for definition in self._program.maps])
+        yield undo
+        fetches: dict[str, tuple[Function, Function]] = {}
+        for number, (relation, columns) in enumerate(events.items()):
+            single = [each for each in self._program.triggers if each.relation == relation and each.on is not On.BATCH]
+            fetches[relation] = fetch_functions(self._host, str(number), columns, single[:1])
+            yield from fetches[relation]
+        takes: dict[tuple[int, str], Function] = {}
+        rows: dict[str, Function] = {}
+        for number, (relation, columns) in enumerate(events.items()):
+            mine = [on for on, name in triggers if name == relation]
+            for sign, on in ((1, On.INSERT), (-1, On.DELETE)):
+                trigger = functions[triggers[on, relation]] if on in mine else None
+                name = f"take_{_VERBS[on]}_{number}"
+                make = take_function if mine else nothing_function
+                takes[sign, relation] = make(self._host, name, relation, columns, trigger, undo.signature)
+                yield takes[sign, relation]
+            both = {sign: takes[sign, relation] for sign in (1, -1)}
+            rows[relation] = row_function(self._host, f"row_{number}", relation, columns, both, fetches[relation])
+            yield rows[relation]
+            yield single_function(self._host, f"{SINGLE}{number}", relation, rows[relation])
+            yield rows_function(self._host, f"{ROWS}{number}", rows[relation])
+        yield changes_function(self._host, CHANGES, [*rows.values()])
+        yield stream_function(list(events.items()), takes, fetches)
 
     def _trigger(self, trigger: Trigger, name: str) -> Function:
+        if trigger.relation not in self._host.relations:
+            raise NotNativeError(f"the relation {trigger.relation}, which is not declared")
         columns = self._host.relations[trigger.relation]
         if trigger.on is On.BATCH:
             return self._batch(trigger, name, columns)
         self._host.begin(name, {})
-        lanes = lanes_of(columns)
-        parameters = [(f"event{place}_{word}", I64) for place, lane in enumerate(lanes) for word in range(lane.words)]
+        used = self._event_lanes(self._program.relation(trigger.relation))
+        lanes = [each.lane if each.is_used else None for each in used]
+        parameters = [
+            (f"event{place}_{word}", I64) for place, lane in enumerate(lanes) if lane for word in range(lane.words)
+        ]
         with define(name, [("context", PTR), *parameters], I64) as body:
             env: Env = {}
             known: dict[str, Typed] = {}
             for place, (variable, lane, column) in enumerate(zip(trigger.variables, lanes, columns, strict=True)):
+                if lane is None:
+                    continue
                 words = [body.parameter(f"event{place}_{word}") for word in range(lane.words)]
                 env[variable] = from_words(body, lane, words)
                 assert column.type is not None
@@ -169,7 +232,7 @@ class _Writer:
         ]
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass
-        StatementCoder(self._host, body, known).write(statements, env)
+        StatementCoder(self._host, body, known).write([each for each in statements if each.op == "+="], env)
         with body.inside(start):
             self._host.forget_shared(body)
         body.leave(body.load(I64, CONTEXT, STATUS))

@@ -18,7 +18,11 @@ from cumulus.engine.native.arithmetic import Arithmetic, Host, any_null, is_exac
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import BOOL, F64, FALSE, I128, TRUE, Expr, Local, Statement
 from cumulus.engine.native.lanes import NotNativeError, Scalar, kernel_type
+from cumulus.engine.native.outside import Callee
 from cumulus.errors import ValidationError
+
+_OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
+"""What Python compares."""
 
 
 class ScalarCoder(Arithmetic):
@@ -85,7 +89,7 @@ class ScalarCoder(Arithmetic):
         kinds = {left.type.kind, right.type.kind}
         if Kind.NULL in kinds:
             return FALSE
-        if Kind.VARCHAR in kinds or Kind.INTERVAL in kinds or kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        if kinds & _OUTSIDE or kinds == {Kind.DATE, Kind.TIMESTAMP}:
             return self._compared_outside(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
             left, right = (self._as_integer(side) for side in (left, right))
@@ -110,15 +114,12 @@ class ScalarCoder(Arithmetic):
                 return (left >= right) | not_left
 
     def _compared_outside(self, op: str, left: Scalar, right: Scalar) -> Expr:
-        from cumulus.algebra.scalar_code import equal, less, less_or_equal
-
-        functions = {"=": equal, "<": less, "<=": less_or_equal}
         if op in (">", ">="):
             op, left, right = {">": "<", ">=": "<="}[op], right, left
         present = self._body.local(BOOL, "compared")
         self._body.set(present, FALSE)
         with self._unless_null([left, right]):
-            found, failed = self._host.call(self._body, functions[op], [sure(left), sure(right)], BOOLEAN)
+            found, failed = self._host.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
             self._body.set(present, found.value & ~failed)
         return present
 
@@ -166,14 +167,16 @@ class ScalarCoder(Arithmetic):
         if function in ("add", "sub", "mul") and result == DOUBLE:
             return self._float_arithmetic(function, codes)
         codes = [self.cast(code, to) for code, to in zip(codes, definition.arguments(types), strict=True)]
-        return self._outside(definition.implement, codes, result, strict=definition.strict)
+        return self._outside(Callee(function), codes, result, strict=definition.strict)
 
     def _users(self, user: UserFunction, args: tuple[Term, ...]) -> Scalar:
         signature = user.signature
         if len(args) != len(signature.parameters):
             raise ValidationError(f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}")
         codes = [self.cast(self.code(arg), to) for arg, to in zip(args, signature.parameters, strict=True)]
-        return self._outside(user.implement, codes, signature.result, strict=not signature.called_with_null)
+        return self._outside(
+            Callee(user.name, is_user=True), codes, signature.result, strict=not signature.called_with_null
+        )
 
     def _try(self, arg: Term) -> Scalar:
         with self.attempt() as outcome:
@@ -194,7 +197,7 @@ class ScalarCoder(Arithmetic):
             if all(code.null is None for code in codes):
                 value = codes[0].value
                 for code in codes[1:]:
-                    value = value | code.value if decisive else value & code.value
+                    value = body.let(value | code.value if decisive else value & code.value, "holds")
                 return Scalar(BOOLEAN, body.let(value, "holds"))
         decided, null = body.let(FALSE, "decided"), body.let(FALSE, "unknown")
         for arg in args:

@@ -7,16 +7,19 @@ themselves before, and take that over at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cumulus.algebra.scope import ahead_of
 from cumulus.algebra.typing import Typed
+from cumulus.catalog.types import SqlType
 from cumulus.engine.native.body import Body
+from cumulus.engine.native.boxes import BoxOp
+from cumulus.engine.native.fusing import Fused, fused, is_row
 from cumulus.engine.native.host import CONTEXT, ProgramHost
-from cumulus.engine.native.kernel import I64, Expr
+from cumulus.engine.native.kernel import I64, NOWHERE, Const, Expr, Local
 from cumulus.engine.native.lanes import Number, Scalar, about, from_words
-from cumulus.engine.native.layout import Status, Store
-from cumulus.engine.native.numbers import Env, read_value
+from cumulus.engine.native.layout import Status, Store, ValueLane
+from cumulus.engine.native.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.terms import TermCoder
 from cumulus.engine.steps import Step, direct_statements
 from cumulus.errors import ValidationError
@@ -54,77 +57,141 @@ class StatementCoder:
             step = self._computed([each for each in stage if id(each) not in direct], env)
             self._add_step(step.only(self._ahead), env)
             waiting.append(step.without(self._ahead))
-        for statement in statements:
-            if id(statement) in direct:
-                with about(statement.map):
-                    self._add_in_loop(statement, env)
+        for group in fused(each for each in statements if id(each) in direct):
+            with about(group.map):
+                self._add_in_loop(group, env)
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead & {statement.map for statement in statements}):
             self._settle(self._host.store(name))
 
-    def _coder(self, statement: Statement) -> TermCoder:
+    def _site(self, statement: Statement) -> int:
         column = self._host.program.map(statement.map).values[self._column(statement)].name
-        types = self._host.typing.variables(statement.term, self._known)
-        return TermCoder(self._host, self._body, types, self._host.sites.of((statement.map, column)))
+        return self._host.sites.of((statement.map, column))
+
+    def _coder(self, group: Fused) -> TermCoder:
+        """Return a coder for what statements have in common; what fails there is wrong in all of them."""
+        site = self._site(group.statements[0])
+        if len(group.statements) > 1:
+            site = self._host.sites.shared()
+            for statement in group.statements:
+                self._host.sites.used(site, self._site(statement))
+        types: dict[str, Typed] = {}
+        for statement in group.statements:
+            types |= self._host.typing.variables(statement.term, self._known)
+        return TermCoder(self._host, self._body, types, site)
 
     def _column(self, statement: Statement) -> int:
         return self._host.column(statement.map, statement.column)
-
-    def _kept(self, statement: Statement) -> Store:
-        return self._host.store(statement.map)
 
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, Store]:
         step: Step[Number, Store] = Step({}, [])
-        for statement in statements:
-            with about(statement.map):
-                self._compute(statement, env, step)
+        for group in fused(statements):
+            with about(group.map):
+                self._compute(group, env, step)
         return step
 
-    def _compute(self, statement: Statement, env: Env, step: Step[Number, Store]) -> None:
-        coder = self._coder(statement)
-        lane = self._kept(statement).values[self._column(statement)]
-        assert lane.type is not None
-        if all(key in env for key in statement.keys):
-            number = coder.closed(statement.term, env, kept=lane.type)
-            columns = step.points.setdefault((statement.map, statement.keys), {})
-            columns.setdefault(self._column(statement), []).append(number)
+    def _compute(self, group: Fused, env: Env, step: Step[Number, Store]) -> None:
+        coder, store = self._coder(group), self._host.store(group.map)
+        columns = {self._column(each): number_lane(self._type(store, each)) for each in group.statements}
+        if all(key in env for key in group.keys):
+            totals = {column: self._zero(lane, "total") for column, lane in columns.items()}
+
+            def increase(_: Env, numbers: dict[int, Number]) -> None:
+                for column, number in numbers.items():
+                    coder.increase(totals[column], number)
+
+            self._run(group, coder, env, columns, increase)
+            point = step.points.setdefault((group.map, group.keys), {})
+            for column, total in totals.items():
+                point.setdefault(column, []).append(read_number(columns[column], total))
             return
-        free = tuple(dict.fromkeys(statement.keys))
-        lanes = tuple(self._kept(statement).keys[statement.keys.index(name)] for name in free)
-        groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, (lane.type,))
+        free = tuple(dict.fromkeys(group.keys))
+        lanes = tuple(store.keys[group.keys.index(name)] for name in free)
+        types = [self._type(store, each) for each in group.statements]
+        groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, types)
         self._body.call(groups.shape.clear, self._host.record(groups))
-        coder.group_into(groups, statement.term, free, env)
-        step.loops.append((statement, groups))
+
+        def add(bound: Env, numbers: dict[int, Number]) -> None:
+            coder.add_to_scratch(groups, [bound[name] for name in free], dict(enumerate(numbers.values())))
+
+        self._run(group, coder, env, columns, add)
+        step.loops.append((group.statements, groups))
+
+    def _type(self, store: Store, statement: Statement) -> SqlType:
+        found = store.values[self._column(statement)].type
+        assert found is not None
+        return found
+
+    def _zero(self, lane: ValueLane, hint: str) -> Local:
+        return self._body.let(Const(lane.held.kernel, 0), hint)
+
+    def _run(
+        self,
+        group: Fused,
+        coder: TermCoder,
+        env: Env,
+        lanes: Mapping[int, ValueLane],
+        then: Callable[[Env, dict[int, Number]], None],
+    ) -> None:
+        """Write the loops of a group; `then` writes what happens at each binding with what it adds to each column."""
+        body = self._body
+        places = [body.let(NOWHERE, "visited") for _ in group.reads[0]]
+        rows = [number for number, factor in enumerate(group.common) if is_row(factor)] if places else []
+
+        def leaf(bound: Env, numbers: list[Number]) -> None:
+            deltas: dict[int, Number] = {}
+            for statement, reads, scalars in zip(group.statements, group.reads, group.scalars, strict=True):
+                column = self._column(statement)
+                delta = self._zero(lanes[column], "delta")
+                mine = TermCoder(self._host, body, coder.types, self._site(statement)).at_row_of(coder)
+                own = [
+                    read_value(body, self._host.store(read.map), self._host.column(read.map, read.column), place)
+                    for read, place in zip(reads, places, strict=True)
+                ]
+                own += [mine.own_number(scalar, bound) for scalar in scalars]
+                with mine.all_but_zero(own), mine.summand([*numbers, *own], lanes[column]) as number:
+                    if len(group.statements) == 1:
+                        then(bound, {column: number})
+                    body.set(delta, number.value)
+                deltas[column] = read_number(lanes[column], delta)
+            if len(group.statements) > 1:
+                then(bound, deltas)
+
+        coder.run(group.common, env, leaf, dict(zip(rows, places, strict=True)))
 
     # --- adding -----------------------------------------------------------------------------------------------------
 
-    def _add_in_loop(self, statement: Statement, env: Env) -> None:
-        coder = self._coder(statement)
-        store, column = self._kept(statement), self._column(statement)
+    def _add_in_loop(self, group: Fused, env: Env) -> None:
+        coder, store = self._coder(group), self._host.store(group.map)
+        lanes = {self._column(each): store.values[self._column(each)] for each in group.statements}
 
-        def add(bound: Env, numbers: list[Number]) -> None:
-            with coder.summand(numbers, store.values[column]) as number:
-                self._add(coder, store, [bound[name] for name in statement.keys], {column: number})
+        def add(bound: Env, numbers: dict[int, Number]) -> None:
+            with self._body.when(self._some(numbers.values())):
+                self._add(coder, store, [bound[name] for name in group.keys], numbers)
 
-        coder.run([statement.term], env, add)
+        self._run(group, coder, env, lanes, add)
+
+    def _some(self, numbers: Iterable[Number]) -> Expr:
+        """Write whether a number is not 0."""
+        found: Expr | None = None
+        for number in numbers:
+            test = number.value.ne(0.0 if number.is_float else 0)
+            found = test if found is None else found | test
+        assert found is not None
+        return found
 
     def _add_step(self, step: Step[Number, Store], env: Env) -> None:
         for (target, keys), columns in step.points.items():
             store = self._host.store(target)
             coder = TermCoder(self._host, self._body, self._known, 0)
             deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
-            some: Expr | None = None
-            for delta in deltas.values():
-                test = delta.value.ne(0.0 if delta.is_float else 0)
-                some = test if some is None else some | test
-            assert some is not None
-            with self._body.when(some):
+            with self._body.when(self._some(deltas.values())):
                 self._add(coder, store, [env[name] for name in keys], deltas)
-        for statement, groups in step.loops:
-            self._add_groups(statement, groups, env)
+        for statements, groups in step.loops:
+            self._add_groups(statements, groups, env)
 
     def _summed(self, numbers: list[Number], target: Store) -> Number:
         found = numbers[0]
@@ -132,19 +199,26 @@ class StatementCoder:
             if found.is_float:
                 found = Number(self._body.let(found.value + number.value, "delta"))
                 continue
+            if found.is_boxed:
+                box = self._host.box(self._body, BoxOp.ADD, found.value, number.value)
+                found = Number(box, is_boxed=True)
+                continue
             value, overflow = self._body.checked("add", found.value, number.value, "delta")
             with self._body.when(overflow, likely=False):
                 self._host.useless(self._body, Status.OVERFLOW, target)
             found = Number(value, found.scale, found.bits)
         return found
 
-    def _add_groups(self, statement: Statement, groups: Store, env: Env) -> None:
+    def _add_groups(self, statements: Sequence[Statement], groups: Store, env: Env) -> None:
         """Write the adding of sums in a map made for the moment."""
-        body, store = self._body, self._host.store(statement.map)
-        coder = TermCoder(self._host, body, self._known, self._host.sites.of((statement.map, statement.column)))
+        body, store = self._body, self._host.store(statements[0].map)
+        coder = TermCoder(self._host, body, self._known, self._site(statements[0]))
         for place, _ in coder.rows_of(groups):
-            delta = read_value(body, groups, 0, place)
-            with body.when(delta.value.ne(0.0 if delta.is_float else 0)):
+            deltas = {
+                self._column(statement): read_value(body, groups, number, place)
+                for number, statement in enumerate(statements)
+            }
+            with body.when(self._some(deltas.values())):
                 parts = {
                     name: from_words(
                         body,
@@ -153,7 +227,7 @@ class StatementCoder:
                     )
                     for at, name in enumerate(groups.key_names)
                 }
-                self._add(coder, store, [parts[name] for name in statement.keys], {self._column(statement): delta})
+                self._add(coder, store, [parts[name] for name in statements[0].keys], deltas)
 
     def _add(self, coder: TermCoder, store: Store, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
         """Write the adding of numbers (by value column) to one entry."""

@@ -11,10 +11,11 @@ from typing import Any
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.native.audit import MapView
-from cumulus.engine.native.codec import Dictionary, decoder, encoder, joined, split
+from cumulus.engine.native.codec import Dictionary, decoder, encoder
+from cumulus.engine.native.lanes import joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
-from cumulus.engine.native.machine import Code
-from cumulus.engine.native.maps import LIVE, ROWS
+from cumulus.engine.native.machine import Loaded
+from cumulus.engine.native.maps import LAST, LIVE, ROWS
 from cumulus.engine.protocol import Key, Stored, Values
 from cumulus.errors import EvaluationError
 
@@ -34,18 +35,25 @@ class StoredMap:
         Numbers of texts and intervals.
     """
 
-    def __init__(self, code: Code, store: Store, record: int, dictionary: Dictionary) -> None:
+    def __init__(self, code: Loaded, store: Store, record: int, dictionary: Dictionary) -> None:
         shape = store.shape
         self.store = store
         self.view = MapView(shape, record)
         self._record = record
+        self._boxes = dictionary.boxes
         self._encode = [encoder(lane, dictionary) for lane in store.keys]
         self._decode = [decoder(lane, dictionary) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
+        self.use(code)
+
+    def use(self, code: Loaded) -> None:
+        """Call the functions of some code from now on."""
+        shape = self.store.shape
         keys = [I64] * shape.keys
         self._find = code.function(shape.find.name, I64, PTR, *keys)
         self._put = code.function(shape.put.name, I64, PTR, *keys)
         self._remove = code.function(shape.remove.name, None, PTR, I64)
+        self._adopt = code.function(shape.adopt.name, I64, PTR, PTR, I64, I64)
         self._clear = code.function(shape.clear.name, I64, PTR)
         self._first = [
             code.function(shape.first(index).name, I64, PTR, *[I64] * len(words))
@@ -64,7 +72,7 @@ class StoredMap:
             return tuple(
                 word for place, value in zip(places, values, strict=True) for word in self._encode[place](value)
             )
-        except (TypeError, ValueError, ArithmeticError, AttributeError):
+        except (TypeError, ValueError, ArithmeticError, AttributeError, EvaluationError):
             return None
 
     def key_of(self, words: Sequence[int]) -> Key:
@@ -86,6 +94,8 @@ class StoredMap:
                 if lane.type is not None and lane.type.kind is Kind.DECIMAL:
                     return Decimal(whole).scaleb(-lane.scale, EXACT)
                 return whole
+            case Held.BOXED:
+                return self._boxes[words[lane.word]]
             case _:
                 return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
 
@@ -97,6 +107,8 @@ class StoredMap:
                 found += struct.unpack("<qqq", struct.pack("<ddd", *number))
             elif lane.held is Held.COUNT:
                 found.append(int(number))
+            elif lane.held is Held.BOXED:
+                found.append(self._boxes.put(Decimal(number)))
             else:
                 found += _wide(number, lane.scale)
         return found
@@ -137,20 +149,21 @@ class StoredMap:
         if not row:
             return False
         shape = self.store.shape
-        place = self._place(row)
+        place = self.row_address(row)
         for word, value in enumerate(values):
             I64.from_address(place + shape.value(word)).value = value
         if not any(values):
             self._remove(self._record, row)
         return True
 
+    def adopt(self, other: StoredMap) -> bool:
+        """Take the rows of a map with the same keys and values; False if there is no memory."""
+        size = other.store.shape.row_size
+        return bool(self._adopt(self._record, other.row_address(1), size, other.last))
+
     def clear(self) -> None:
         """Remove all rows."""
         self._clear(self._record)
-
-    def free(self, code: Code) -> None:
-        """Give back all memory."""
-        code.function(self.store.shape.free.name, None, PTR)(self._record)
 
     def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Iterate over the key words and value words of all rows."""
@@ -163,20 +176,33 @@ class StoredMap:
         found = []
         while row:
             found.append(self.row(row))
-            row = ctypes.c_uint32.from_address(self._place(row) + self.store.shape.link(index)).value
+            row = ctypes.c_uint32.from_address(self.row_address(row) + self.store.shape.link(index)).value
         return iter(found)
+
+    def boxes(self) -> Iterator[int]:
+        """Iterate over the numbers of all boxes that its rows name."""
+        words = [lane.word for lane in self.store.values if lane.held is Held.BOXED]
+        if words:
+            for _, values in self.rows():
+                yield from (values[word] for word in words)
 
     @property
     def live(self) -> int:
         """How many rows there are."""
         return int(I64.from_address(self._record + LIVE).value)
 
+    @property
+    def last(self) -> int:
+        """The greatest number that a row has had."""
+        return int(I64.from_address(self._record + LAST).value)
+
     def row(self, number: int) -> list[int]:
         """Return the words of a row."""
         shape = self.store.shape
-        return list((I64 * (shape.keys + self.store.value_words)).from_address(self._place(number)))
+        return list((I64 * (shape.keys + self.store.value_words)).from_address(self.row_address(number)))
 
-    def _place(self, row: int) -> int:
+    def row_address(self, row: int) -> int:
+        """Return where a row is, until the next one is put."""
         return int(I64.from_address(self._record + ROWS).value) + row * self.store.shape.row_size
 
 

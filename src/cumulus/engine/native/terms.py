@@ -6,7 +6,8 @@ evaluated is 0, and reported. Sums are kept in words of a type that is known bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import assert_never
 
@@ -33,21 +34,42 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import SqlType
 from cumulus.engine.native.body import Body
+from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.ends import write_end, write_map_end
-from cumulus.engine.native.kernel import F64, I64, Expr, i64, select
+from cumulus.engine.native.kernel import F64, I64, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
-from cumulus.engine.native.layout import Reason, Store
-from cumulus.engine.native.numbers import Env, Then, number_lane, read_number, read_value
+from cumulus.engine.native.layout import Held, Reason, Store
+from cumulus.engine.native.numbers import ONE, Env, Then, number_lane, read_number, read_value
 from cumulus.engine.native.scans import Scanner, Source
 from cumulus.engine.order import is_shareable, next_factor
 from cumulus.errors import ValidationError
+
+NO_VISITS: Mapping[int, Local] = {}
 
 
 class TermCoder(Scanner):
     """Writes the code of terms into one function."""
 
     # --- entry points -----------------------------------------------------------------------------------------------
+
+    def at_row_of(self, other: TermCoder) -> TermCoder:
+        """Return this coder, at the row of the batch that another one is at."""
+        self._row = other._row
+        return self
+
+    def own_number(self, term: Term, env: Env) -> Number:
+        """Write a scalar that cannot fail, as a number."""
+        return self.number_of(self._plain(env).code(term))
+
+    @contextmanager
+    def all_but_zero(self, numbers: Sequence[Number]) -> Iterator[None]:
+        """Write what happens where none of some numbers is 0; without floats it does not matter where."""
+        with ExitStack() as tests:
+            if any(number.is_float for number in numbers):
+                for number in numbers:
+                    tests.enter_context(self.body.when(number.value.ne(0.0 if number.is_float else 0)))
+            yield
 
     def closed(self, term: Term, env: Env, *, kept: SqlType | None = None) -> Number:
         """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is `kept`."""
@@ -56,20 +78,28 @@ class TermCoder(Scanner):
 
         def add(_: Env, numbers: list[Number]) -> None:
             with self.summand(numbers, lane) as number:
-                self._increase(total, number)
+                self.increase(total, number)
 
         self.run([term], env, add)
         return read_number(lane, total)
 
-    def run(self, factors: Sequence[Term], env: Env, then: Then) -> None:
+    def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
 
         `then` must be additive: it may be reached several times for one binding, each time with a part of the value.
+
+        Parameters
+        ----------
+        visits
+            Places of reads among the factors, which are no products then: such a read gives no number, but sets the
+            variable to where its row is.
         """
         flat = [part for factor in factors for part in factors_of(factor)]
-        self._next(list(enumerate(flat)), env, [], then)
+        self._next(list(enumerate(flat)), env, [], then, visits)
 
-    def _next(self, pending: list[tuple[int, Term]], env: Env, numbers: list[Number], then: Then) -> None:
+    def _next(
+        self, pending: list[tuple[int, Term]], env: Env, numbers: list[Number], then: Then, visits: Mapping[int, Local]
+    ) -> None:
         if not pending:
             then(env, numbers)
             return
@@ -81,7 +111,16 @@ class TermCoder(Scanner):
                 hint="A variable must be bound by the trigger or by a factor to the left.",
             )
         rest = [candidate for candidate in pending if candidate is not chosen]
-        self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, numbers + more, then), not rest)
+        place, factor = chosen
+
+        def go_on(bound: Env, more: list[Number]) -> None:
+            self._next(rest, bound, numbers + more, then, visits)
+
+        if place in visits:
+            assert isinstance(factor, MapRead)
+            self.scan(self._visit(factor, visits[place]), factor.keys, env, go_on)
+        else:
+            self._factor(factor, env, go_on, not rest)
 
     # --- one factor -------------------------------------------------------------------------------------------------
 
@@ -206,6 +245,16 @@ class TermCoder(Scanner):
         value = self._reader(store, self.host.column(read.map, read.column))
         return Source(store, value, self.host.ahead(store) if read.state == "NEW" else None)
 
+    def _visit(self, read: MapRead, visited: Local) -> Source:
+        """Return the source of a read that only sets a variable to where its row is."""
+        store = self.host.store(read.map)
+
+        def note(body: Body, place: Expr) -> Number:
+            body.set(visited, place)
+            return ONE
+
+        return Source(store, note, self.host.ahead(store) if read.state == "NEW" else None)
+
     def _reader(self, store: Store, column: int) -> Callable[[Body, Expr], Number]:
         return lambda body, place: read_value(body, store, column, place)
 
@@ -244,15 +293,15 @@ class TermCoder(Scanner):
 
         def add(bound: Env, numbers: list[Number]) -> None:
             with self.summand(numbers, lane) as number:
-                self.add_to_scratch(store, [bound[name] for name in free], number)
+                self.add_to_scratch(store, [bound[name] for name in free], {0: number})
 
         if isinstance(term, (AggSum, Sum)):  # this is where it is computed, shared or not
             self._inline(term, env, add)
         else:
             self.run([term], env, add)
 
-    def add_to_scratch(self, store: Store, keys: Sequence[Scalar], number: Number) -> None:
-        """Write the adding of a number to an entry of a map made for the moment."""
+    def add_to_scratch(self, store: Store, keys: Sequence[Scalar], numbers: Mapping[int, Number]) -> None:
+        """Write the adding of numbers to value columns of an entry of a map made for the moment."""
         body = self.body
         with self.fitting(store, keys) as words:
             row = body.call(store.shape.put, self._record(store), *words, hint="row")
@@ -260,17 +309,26 @@ class TermCoder(Scanner):
                 self.host.no_memory(body, store)
             with body.otherwise():
                 place = body.let(self._address(store, row & 0xFFFFFFFF), "place")
-                offset = store.shape.value(0)
-                kernel = store.values[0].held.kernel
-                before = body.load(kernel, place, offset, "before")
-                if kernel is F64:
-                    body.store(F64, place, offset, before + number.value)
-                else:
-                    after, overflow = body.checked("add", before, number.value, "after")
-                    with body.when(overflow, likely=False):
-                        self.report(Reason.OVERFLOW)
-                    with body.otherwise():
-                        body.store(kernel, place, offset, after)
+                if store.marks:
+                    body.store(I64, place, store.shape.value(store.value_words), 1)
+                for column, number in numbers.items():
+                    lane = store.values[column]
+                    self._add_at(place, store.shape.value(lane.word), lane.held, number)
+
+    def _add_at(self, place: Expr, offset: int, held: Held, number: Number) -> None:
+        body, kernel = self.body, held.kernel
+        before = body.load(kernel, place, offset, "before")
+        if kernel is F64:
+            body.store(F64, place, offset, before + number.value)
+            return
+        if held is Held.BOXED:
+            body.store(I64, place, offset, self.host.box(body, BoxOp.ADD, before, number.value))
+            return
+        after, overflow = body.checked("add", before, number.value, "after")
+        with body.when(overflow, likely=False):
+            self.report(Reason.OVERFLOW)
+        with body.otherwise():
+            body.store(kernel, place, offset, after)
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = tuple(outputs(term))

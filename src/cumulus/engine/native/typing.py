@@ -27,7 +27,7 @@ from cumulus.algebra.terms import (
 from cumulus.algebra.typing import Typed
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.catalog.types import BIGDECIMAL, BIGINT, BOOLEAN, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.native.lanes import NotNativeError, bits_of
 from cumulus.m3.program import MapDef
 
@@ -135,7 +135,10 @@ class Typing:
             case Compare():
                 return BOOLEAN
             case End(_, variable, inner):
-                return self.variables(inner, {k: v for k, v in variables.items() if k != variable})[variable].type
+                inside = self.variables(inner, {k: v for k, v in variables.items() if k != variable})
+                if variable not in inside:
+                    raise NotNativeError(f"{term}, which is the end of nothing")
+                return inside[variable].type
             case MapEnd(_, name, keys):
                 found_type = self._maps[name].keys[keys.index(None)].type
                 if found_type is None:
@@ -186,10 +189,12 @@ def _either(one: Typed, other: Typed) -> Typed:
 
 
 def _kept(found: SqlType | None, what: str) -> SqlType:
-    if found is None or found.kind in (Kind.BIGDECIMAL, Kind.VARCHAR, Kind.INTERVAL):
+    if found is None or found.kind in (Kind.VARCHAR, Kind.INTERVAL):
         raise NotNativeError(f"{what}, whose type is {found}")
     if found.is_float:
         return DOUBLE
+    if found.kind is Kind.BIGDECIMAL:
+        return found
     if found.kind is Kind.DECIMAL:
         return decimal(MAX_PRECISION, found.scale)
     return HUGEINT if found.kind is Kind.HUGEINT else BIGINT
@@ -198,6 +203,8 @@ def _kept(found: SqlType | None, what: str) -> SqlType:
 def _widest(types: list[SqlType], scale: int) -> SqlType:
     if DOUBLE in types:
         return DOUBLE
+    if BIGDECIMAL in types:
+        return BIGDECIMAL
     if any(each.kind is Kind.DECIMAL for each in types):
         if scale > MAX_PRECISION:
             raise NotNativeError(f"a product with {scale} digits behind the point")

@@ -1,0 +1,111 @@
+"""Arrow columns to words, whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.types import Kind
+from cumulus.engine.native.codec import Dictionary, encoder
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words
+from cumulus.errors import EvaluationError
+
+Column: TypeAlias = npt.NDArray[np.int64]
+
+
+def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) -> list[Column]:
+    """Return the values of a column as its words: an array for each word.
+
+    Parameters
+    ----------
+    column
+        Of the Arrow type of the lane's type.
+
+    Raises
+    ------
+    EvaluationError
+        If a value stands for NULL in the native engine.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # one without chunks
+        array = pa.array([], array.type)
+    match lane.type.kind:
+        case Kind.VARCHAR:
+            return [_texts(array, dictionary)]
+        case Kind.INTERVAL:
+            encode = encoder(lane, dictionary)
+            return _of_rows(array, encode)
+    words = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
+    nulls = array.null_count
+    if nulls:
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+    if lane.nullable:
+        _check(words, lane, ~missing if nulls else None)
+        if nulls:
+            for word, null in zip(words, _null_words(lane), strict=True):
+                word[missing] = null
+    return words
+
+
+def _null_words(lane: Lane) -> Words:
+    return (0, NULL_WORD) if lane.is_wide else (lane.null,)
+
+
+def _plain(array: Any, kind: Kind) -> Column:
+    """Return what is not NULL in an array of fixed width as words; anything where it is NULL."""
+    match kind:
+        case Kind.BOOLEAN:
+            array = array.cast(pa.int8())
+        case Kind.DATE:
+            array = array.cast(pa.int32())
+        case Kind.TIMESTAMP:
+            array = array.cast(pa.int64())
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    numbers = array.to_numpy(zero_copy_only=False)
+    if kind in (Kind.REAL, Kind.DOUBLE):
+        floats = numbers.astype(np.float64) + 0.0
+        words: Column = floats.view(np.int64)
+        words[np.isnan(floats)] = NAN_BITS
+        return words
+    return np.array(numbers, dtype=np.int64)
+
+
+def _decimals(array: Any, lane: Lane) -> list[Column]:
+    pairs = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
+    words = [np.array(pairs[0::2])]
+    return [*words, np.array(pairs[1::2])] if lane.is_wide else words
+
+
+def _check(words: list[Column], lane: Lane, there: npt.NDArray[np.bool_] | None) -> None:
+    """Refuse values that stand for NULL; only whole numbers of all 64 or 128 bits have one."""
+    if lane.type.kind is not Kind.BIGINT:
+        return
+    bad = words[0] == NULL_WORD
+    if (bad if there is None else bad & there).any():
+        raise EvaluationError(
+            f"{NULL_WORD} stands for NULL in a nullable {lane.type} column of the native engine",
+            hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
+        )
+
+
+def _texts(array: Any, dictionary: Dictionary) -> Column:
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    numbers = np.array([dictionary[value] for value in encoded.dictionary.to_pylist()] or [0], dtype=np.int64)
+    places = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+    words: Column = numbers[places]
+    if array.null_count:
+        words[array.is_null().to_numpy(zero_copy_only=False)] = NULL_WORD
+    return words
+
+
+def _of_rows(array: Any, encode: Callable[[Any], Words]) -> list[Column]:
+    from cumulus.catalog.arrow import interval_of
+
+    rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
+    return [np.array([row[0] for row in rows], dtype=np.int64)]

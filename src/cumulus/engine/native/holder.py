@@ -1,0 +1,130 @@
+"""The maps of the native engine as others read and load them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cumulus.algebra.order import end_of
+from cumulus.algebra.scalar_code import canonical
+from cumulus.engine.native.image import Image
+from cumulus.engine.native.layout import MEMORY
+from cumulus.engine.native.memory import USED
+from cumulus.engine.native.stored import StoredMap
+from cumulus.engine.protocol import Key, Stored, Values
+from cumulus.errors import EvaluationError, UnknownNameError
+
+
+class Holder(ABC):
+    """The part of `cumulus.engine.native.engine.NativeEngine` that knows only maps."""
+
+    _image: Image
+    _named: dict[str, StoredMap]
+    _sources: Mapping[str, frozenset[str]]
+    _stale: set[str]
+    _is_open: bool
+
+    @abstractmethod
+    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
+        """Keep an index of the map on these key positions, for `find`."""
+
+    def store(self, name: str) -> StoredMap:
+        """Return a map; UnknownNameError if there is none of the name."""
+        try:
+            return self._named[name]
+        except KeyError:
+            raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._named)}.") from None
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        store = self.store(map)
+        words = store.key_words(key)
+        stored = None if words is None else store.get(words)
+        return None if stored is None else store.values_of(stored)
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Engine.end`."""
+        store = self.store(map)
+        places = tuple(place for place in range(len(store.store.keys)) if place != axis)
+        self.add_index(map, places)
+        found = []
+        for key in self.find(map, places, others):
+            values = self.read(map, key)
+            if values is not None and (column is None or values[column]):
+                found.append(key[axis])
+        return end_of(end, found)
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries."""
+        store = self.store(map)
+        for key, words in store.rows():
+            values = store.values_of(store.stored_of(words))
+            if values is not None:
+                yield store.key_of(key), values
+
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
+        store = self.store(map)
+        if store.store.count is None:
+            return store.live
+        word = store.store.values[store.store.count].word
+        return sum(1 for _, words in store.rows() if words[word])
+
+    def memory(self) -> int:
+        """Return how many bytes the maps take, texts not counted."""
+        return self._image.get(MEMORY + USED)
+
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents."""
+        assert not self._is_open, "a map is loaded outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        self.store(map).clear()
+        for key, values in entries:
+            self._put(map, key, values)
+
+    def _put(self, name: str, key: Key, values: Values) -> None:
+        store = self.store(name)
+        stored = store.stored_values(values)
+        if stored is not None:
+            self._put_stored(store, key, stored)
+
+    def _put_stored(self, store: StoredMap, key: Key, stored: Stored) -> None:
+        words = store.key_words(key)
+        if words is None:
+            raise EvaluationError(f"{key} is no key of {store.store.name}", hint="Check the types of its columns.")
+        if not store.put(words, store.words_of(stored)):
+            raise MemoryError("the maps do not fit into memory")
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored; see `Engine.stored`."""
+        store = self.store(map)
+        for key, words in store.rows():
+            yield store.key_of(key), store.stored_of(words)
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave."""
+        assert not self._is_open, "a map is restored outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        store = self.store(map)
+        store.clear()
+        for key, stored in entries:
+            self._put_stored(store, key, stored)
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
+        store = self.store(map)
+        width = len(store.store.keys)
+        if len(positions) == width:
+            if self.read(map, values) is not None:
+                yield tuple(canonical(value) for value in values)
+            return
+        if not positions:
+            yield from (key for key, _ in self.items(map))
+            return
+        words = store.part_words(positions, values)
+        if words is None:
+            return
+        for row in store.chain(positions, words):
+            if store.values_of(store.stored_of(row[store.store.shape.keys :])) is not None:
+                yield store.key_of(row)

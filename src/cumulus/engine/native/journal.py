@@ -1,0 +1,132 @@
+"""The journal: every row as it was before it was changed, so that a firing can be taken back.
+
+A note is the map's number, the row's key words and value words, and for who reads backwards the number once more, with
+how many words the note has above its lower 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.kernel import I64, NOWHERE, PTR, Expr, Function, Signature, i64, select
+from cumulus.engine.native.layout import JOURNAL, JOURNAL_SIZE, JOURNAL_USED, MEMORY, STATUS, Status, Store
+from cumulus.engine.native.maps import ROWS, Shape
+from cumulus.engine.native.memory import GROW
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.host import ProgramHost
+
+UNDO, TOUCHED = "undo", "touched"
+_START = 1 << 12
+_ROW = _NUMBER = (1 << 32) - 1
+
+
+def note(shape: Shape) -> Signature:
+    """Return the function `(context, number of the map, address of a row)` that writes a row into the journal."""
+    return Signature(f"cu_{shape.name}_note", (PTR, I64, PTR))
+
+
+def note_words(shape: Shape) -> int:
+    """Return how many words a note takes."""
+    return 2 + shape.keys + shape.values
+
+
+def _restore(shape: Shape) -> Signature:
+    """Return the function `(map, address of a note)` → 1, or 0 if there is no memory, that puts a row back."""
+    return Signature(f"cu_{shape.name}_restore", (PTR, PTR), I64)
+
+
+def journal_functions(shape: Shape) -> tuple[Function, Function]:
+    """Return the functions of a shape: `note`, and what takes a note back."""
+    return _note_function(shape), _restore_function(shape)
+
+
+def _note_function(shape: Shape) -> Function:
+    """Return the function of `note`; without memory it makes the firing useless."""
+    with define(note(shape).name, [("context", PTR), ("number", I64), ("place", PTR)], inline=False) as body:
+        context, number, place = body.function.parameters
+        used = body.load(I64, context, JOURNAL_USED, "used")
+        size = body.load(I64, context, JOURNAL_SIZE, "size")
+        after = body.let(used + 8 * note_words(shape), "after")
+        with body.when(after > size, likely=False):
+            larger = body.let(select(size.eq(0), i64(_START), size * 2), "larger")
+            moved = body.call(GROW, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
+            with body.when(moved.eq(NOWHERE), likely=False):
+                body.store(I64, context, STATUS, Status.NO_MEMORY.value)
+                body.leave()
+            body.store(PTR, context, JOURNAL, moved)
+            body.store(I64, context, JOURNAL_SIZE, larger)
+        to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
+        body.store(I64, to, 0, number)
+        for word in range(shape.keys + shape.values):
+            body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
+        body.store(I64, to, 8 * (note_words(shape) - 1), number | _trailer(shape))
+        body.store(I64, context, JOURNAL_USED, after)
+    return body.function
+
+
+def _restore_function(shape: Shape) -> Function:
+    with define(_restore(shape).name, [("map", PTR), ("note", PTR)], I64, inline=False) as body:
+        map_, place = body.function.parameters
+        keys = [body.load(I64, place, 8 * (1 + word), "key") for word in range(shape.keys)]
+        values = [body.load(I64, place, 8 * (1 + shape.keys + word), "value") for word in range(shape.values)]
+        row = body.call(shape.put, map_, *keys, hint="row")
+        with body.when(row.eq(0), likely=False):
+            body.leave(0)
+        at = body.let(body.load(PTR, map_, ROWS).at((row & _ROW) * shape.row_size), "at")
+        some = values[0]
+        for word, value in enumerate(values):
+            body.store(I64, at, shape.value(word), value)
+            some = body.let(some | value, "some") if word else some
+        with body.when(some.eq(0)):
+            body.run(shape.remove, map_, row & _ROW)
+        body.leave(1)
+    return body.function
+
+
+def undo_function(host: ProgramHost, stores: Sequence[Store]) -> Function:
+    """Return the function `(context, to)` → 1, or 0 if there is no memory: take back all notes behind `to` bytes."""
+    with define(UNDO, [("context", PTR), ("to", I64)], I64, inline=False) as body:
+        context, to = body.function.parameters
+        used = body.let(body.load(I64, context, JOURNAL_USED), "used")
+        with body.loop():
+            with body.when(used <= to):
+                body.stop()
+            journal = body.load(PTR, context, JOURNAL, "journal")
+            number = body.let(body.load(I64, journal.at(used), -8) & _NUMBER, "number")
+            for store in stores:
+                with body.when(number.eq(store.number)):
+                    _take_back(host, body, store, journal, used)
+            body.set(used, body.load(I64, context, JOURNAL_USED))
+        body.leave(1)
+    return body.function
+
+
+def touched_function() -> Function:
+    """Return the function `(context, number of a map)` → 1 if the journal has a note of the map, else 0."""
+    with define(TOUCHED, [("context", PTR), ("number", I64)], I64) as body:
+        context, number = body.function.parameters
+        journal = body.load(PTR, context, JOURNAL, "journal")
+        at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+        with body.loop():
+            with body.when(at.eq(0)):
+                body.leave(0)
+            trailer = body.load(I64, journal.at(at), -8, "trailer")
+            with body.when((trailer & _NUMBER).eq(number)):
+                body.leave(1)
+            body.set(at, at - ((trailer >> 32) << 3))
+    return body.function
+
+
+def _trailer(shape: Shape) -> int:
+    return note_words(shape) << 32
+
+
+def _take_back(host: ProgramHost, body: Body, store: Store, journal: Expr, used: Expr) -> None:
+    before = body.let(used - 8 * note_words(store.shape), "before")
+    done = body.call(_restore(store.shape), host.record(store), journal.at(before), hint="done")
+    with body.when(done.eq(0), likely=False):
+        body.leave(0)
+    body.store(I64, body.parameter("context"), JOURNAL_USED, before)

@@ -1,0 +1,57 @@
+"""The Python functions that machine code calls, named so that the code may be kept in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.algebra.scalar import FUNCTIONS, cast_value
+from cumulus.algebra.scalar_code import equal, less, less_or_equal
+from cumulus.algebra.user import UserFunction
+from cumulus.catalog.types import SqlType
+from cumulus.engine.native.lanes import Lane
+
+_OWN: dict[str, Callable[..., Any]] = {"=": equal, "<": less, "<=": less_or_equal, "float": float}
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A Python function by its name.
+
+    Parameters
+    ----------
+    name
+        Of a function of the dialect; of one of the user's if `is_user`; of a comparison; or "float".
+    target
+        The type that is cast to, if it is a cast.
+    """
+
+    name: str
+    target: SqlType | None = None
+    is_user: bool = False
+
+    def implement(self, functions: Mapping[str, UserFunction]) -> Callable[..., Any]:
+        """Return the function; `functions` are the user's.
+
+        Examples
+        --------
+        >>> from cumulus.catalog.types import INTEGER
+        >>> Callee("<=").implement({})(1, 2), Callee("cast", INTEGER).implement({})("12")
+        (True, 12)
+        """
+        if self.is_user:
+            return functions[self.name].implement
+        if self.target is not None:
+            target = self.target
+            return lambda value: cast_value(value, target)
+        return _OWN[self.name] if self.name in _OWN else FUNCTIONS[self.name].implement
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A Python function that code calls: what it takes and gives, as lanes."""
+
+    callee: Callee
+    args: tuple[Lane, ...]
+    result: Lane

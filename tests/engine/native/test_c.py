@@ -1,0 +1,32 @@
+"""The kernel language as C does what it does as LLVM."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cumulus.compiler import compile_sql
+from cumulus.engine.native.c import COMPILER, CompiledC
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.m3 import parse
+from engine.native.test_engine import CASES, EVENTS, NOT_NATIVE, PROGRAM, check
+from fuzz.case import parse_case
+
+pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason="no C compiler")
+
+
+def test_all_layouts_of_keys_and_values() -> None:
+    program = parse(PROGRAM)
+    check(program, tuple((event,) for event in EVENTS), "event", NativeEngine(program, load=CompiledC))
+
+
+@pytest.mark.parametrize("mode", ["event", "batch"])
+@pytest.mark.parametrize(
+    "path", [each for each in CASES[::9] if each.stem not in NOT_NATIVE], ids=lambda path: path.stem
+)
+def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
+    case = parse_case(path.read_text(encoding="utf-8"), mode)
+    program = compile_sql(case.sql([name for name, _ in case.views]))
+    check(program, case.transactions, mode, NativeEngine(program, load=CompiledC))

@@ -1,0 +1,40 @@
+"""Better code takes over between two events, with the maps as they are."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from cumulus import Warehouse
+from cumulus.engine.native import tiers
+
+SQL = """
+CREATE TABLE r (a BIGINT NOT NULL, s VARCHAR, x DOUBLE, d DECIMAL(9, 2));
+CREATE VIEW v AS SELECT s, COUNT(*) AS n, SUM(d) AS d, MAX(a) AS a FROM r GROUP BY s
+"""
+
+
+def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path))
+    monkeypatch.setattr(tiers, "WARM", 10)
+    wh = Warehouse(SQL, engine="native")
+    on = wh.trigger("r")
+    image = wh._applier.engine._image
+    rows = 0
+    ends = time.monotonic() + 60
+    while len(image._codes) == 1 and time.monotonic() < ends:
+        on(1, rows, f"s{rows % 7}", 0.5, None)
+        rows += 1
+        if not rows % 50:
+            wh.insert("r", [(rows, "more", None, None)])
+            rows += 1
+            time.sleep(0.01)
+    assert len(image._codes) == 2, "no better code came"
+    on(1, rows, "s0", 0.5, None)
+    wh.delete("r", [(1, "s1", 0.5, None)])
+    assert sum(row[1] for row in wh.view("v").rows()) == rows == wh.stats().rows["r"]
+    assert all(store.view.problems() == [] for store in image.maps.values())
+    # The next warehouse has it from the start.
+    again = Warehouse(SQL, engine="native")._applier.engine
+    assert again._image.code is image.code

@@ -1,0 +1,32 @@
+"""The engine that a test is run on: the same tests for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cumulus.algebra.user import Functions
+from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.engine.native.lanes import NotNativeError
+from cumulus.m3.program import Program
+
+KINDS = ("interpreter", "native")
+_chosen = "interpreter"
+
+
+def choose(kind: str) -> None:
+    """Make `engine_of` return engines of a kind, one of KINDS."""
+    global _chosen
+    _chosen = kind
+
+
+def engine_of(program: Program, functions: Functions | None = None) -> Any:
+    """Return an engine of the kind that is tested; a program that it cannot run is passed over."""
+    if _chosen == "interpreter":
+        return Interpreter(program, functions)
+    try:
+        return NativeEngine(program, functions)
+    except NotNativeError as problem:
+        pytest.skip(f"only interpreted: {problem.why}")
