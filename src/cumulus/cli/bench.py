@@ -1,4 +1,4 @@
-"""`cumulus bench`: measure a host on this machine, or the compiler."""
+"""`cumulus bench`: measure the compiler, the engine or a host on this machine."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any
 import typer
 
 from cumulus.cli.bench_compile import compile_bench
+from cumulus.cli.bench_engine import engine_bench
 from cumulus.cli.machine import facts, load_average
 from cumulus.cli.measurements import tell
 from cumulus.errors import UsageError
 
-bench = typer.Typer(name="bench", help="Measure a host on this machine, or the compiler.", no_args_is_help=True)
+bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
 
 
 @bench.callback()
 def _group() -> None:
-    """Measure a host on this machine, or the compiler."""
+    """Measure the compiler, the engine or a host."""
 
 
 bench.command("compile")(compile_bench)
+bench.command("engine")(engine_bench)
 
 
 @bench.command("spark")

@@ -1,0 +1,117 @@
+"""`cumulus bench engine`: events a second through each engine, and what stands beside them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import typer
+
+from cumulus.cli.machine import facts, load_average
+from cumulus.cli.measurements import tell
+from cumulus.errors import UsageError
+
+
+def engine_bench(
+    program: str = typer.Option("example-2.1", help="example-2.1."),
+    scale: float = typer.Option(1.0, help="1: 2.55 million rows, a tenth of which go again."),
+    batch: int = typer.Option(100_000, min=1, help="Events in a transaction of the batch ways."),
+    latency: bool = typer.Option(False, "--latency", help="Time single events when the maps are full, instead."),
+    seed: int = typer.Option(0, min=0, help="Of the stream and of the order in which a repetition takes the engines."),
+    repetitions: int = typer.Option(7, min=1, help="Runs of each engine; the median counts."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then the summary."),
+) -> None:
+    """Feed one stream into every engine, interleaved; events per second of the thread's own CPU time.
+
+    Example: cumulus bench engine --program example-2.1 --json
+    """
+    if program != "example-2.1":
+        raise UsageError(f"there is no program {program!r}", hint="There is example-2.1.")
+    load = load_average()
+    rows = _latency_rows(scale, seed) if latency else _rows(scale, batch, seed, repetitions)
+    summary = {
+        "program": program,
+        "scale": scale,
+        "batch": batch,
+        "seed": seed,
+        "repetitions": repetitions,
+        "load_average_before": load,
+        "load_average_after": load_average(),
+        **facts("llvmlite", "duckdb", "pyarrow"),
+    }
+    if as_json:
+        for row in rows:
+            print(json.dumps({"program": program, **row}))
+        print(json.dumps({"summary": summary}))
+    else:
+        tell(rows, summary)
+
+
+def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
+    from cumulus.cli.engine_runs import contestants
+    from cumulus.compiler import compile_sql
+    from cumulus.engine.native.c import COMPILER
+    from cumulus.workloads import orders
+
+    compiled = compile_sql(orders.SQL)
+    stream = orders.stream(scale=scale, seed=seed)
+    ways = contestants(batch, with_c=shutil.which(COMPILER) is not None)
+    choose = random.Random(seed)
+    final = stream.final()
+    expected, recompute_ms = _recomputed(final, repetitions)
+    for _ in range(repetitions):
+        for way in choose.sample(ways, len(ways)):
+            applier = way.run(compiled, stream)
+            if way.share > 0:
+                _compare(way.name, applier, expected)
+            del applier
+    rate = median(ways[0].rates)
+    rows = [{**way.row(), "of_native_batch": round(median(way.rates) / rate, 3)} for way in ways]
+    recompute = {
+        "engine": "duckdb-recompute",
+        "events": round(rate * recompute_ms / 1000),
+        "events_per_s": None,
+        "least": None,
+        "most": None,
+        "compile_ms": round(recompute_ms, 1),
+        "bytes": sum(table.nbytes for table in final.values()),
+        "of_native_batch": None,
+    }
+    return [*rows, recompute]
+
+
+def _recomputed(final: dict[str, Any], repetitions: int) -> tuple[dict[int, int], float]:
+    """Return what DuckDB computes from the rows that are there in the end, and how long that takes, in milliseconds."""
+    from cumulus.workloads import checks, orders
+
+    select = checks.views(orders.SQL)["revenue"]
+    took = []
+    for _ in range(repetitions):
+        start = perf_counter()
+        found = checks.recompute(select, final)
+        took.append(1000 * (perf_counter() - start))
+    return {row["nation"]: int(row["revenue"]) for row in found.to_pylist()}, median(took)
+
+
+def _compare(name: str, applier: Any, expected: dict[int, int]) -> None:
+    """Check the view that an engine has kept against DuckDB's."""
+    from cumulus.views import Finisher, MapViewReader
+
+    view = applier.program.views[0]
+    finisher = Finisher(applier.program, view, {})
+    found = {nation: int(number) for nation, number in MapViewReader(finisher, applier.engine).rows()}
+    assert found == expected, f"{name} is wrong"
+
+
+def _latency_rows(scale: float, seed: int) -> list[dict[str, Any]]:
+    from cumulus.cli.engine_runs import latencies
+    from cumulus.compiler import compile_sql
+    from cumulus.workloads import orders
+
+    stream = orders.stream(scale=scale, seed=seed)
+    singles = min(500_000, len(stream.kinds) // 5)
+    return [{"engine": "native-single", "events": singles, **latencies(compile_sql(orders.SQL), stream, singles)}]
