@@ -6,9 +6,11 @@ It runs all of M3, and the other evaluators are tested against it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
+
+import pyarrow as pa
 
 from cumulus.algebra.scalar_code import Pool
 from cumulus.algebra.user import Functions, given_functions, runnable
@@ -365,6 +367,13 @@ class Interpreter:
         store = self.store(map)
         store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
+
+    def stored_columns(self, map: str) -> None:
+        """Return None: entries are Python objects anyway."""
+
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Return False: entries are Python objects anyway."""
+        return False
 
     def add_index(self, map: str, positions: Positions) -> None:
         """Keep an index of the map on these key positions, for `find`."""

@@ -28,6 +28,9 @@ _MOST_DIGITS = 76
 def dump(engine: Engine, name: str) -> pa.Table:
     """Return everything that is stored in a map."""
     definition = engine.program.map(name)
+    columns = engine.stored_columns(name)
+    if columns is not None:
+        return pa.Table.from_arrays(columns, names=_column_names(definition))
     entries = list(engine.stored(name))
     fields: list[pa.Field] = []
     arrays: list[pa.Array] = []
@@ -64,6 +67,9 @@ def restore(engine: Engine, name: str, table: pa.Table) -> None:
             f"map {name}: the stored columns are {table.column_names}, not {_column_names(definition)}",
             hint="The snapshot belongs to another program.",
         )
+    is_plain = all(field.metadata != _TEXT for field in table.schema)
+    if is_plain and table.column_names and engine.restore_columns(name, table.columns):
+        return
     try:
         keys = [_read_column(table, f"key {key.name}", key.type) for key in definition.keys]
         values = [

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cumulus.algebra.scalar_code import may_raise
 from cumulus.algebra.scope import relations_of, rename
@@ -124,6 +126,9 @@ def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table], fu
             found = connection.sql(definition.sql).to_arrow_table()
         except duckdb.Error as problem:
             raise EvaluationError(f"map {definition.name}: {problem}", view=definition.name) from None
+    columns = _columns(definition, found)
+    if columns is not None and engine.restore_columns(definition.name, columns):
+        return
     keys = [_values(found.column(place), key.type) for place, key in enumerate(definition.keys)]
     numbers = [
         [0 if value is None else value for value in _values(found.column(len(definition.keys) + place), column.type)]
@@ -131,6 +136,24 @@ def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table], fu
     ]
     rows_of_keys: Iterable[tuple[Any, ...]] = zip(*keys, strict=True) if keys else [()] * found.num_rows
     engine.load(definition.name, zip(rows_of_keys, zip(*numbers, strict=True), strict=True))
+
+
+def _columns(definition: MapDef, found: pa.Table) -> list[pa.ChunkedArray] | None:
+    """Return what SQL has computed as a map keeps it: see `Engine.restore_columns`."""
+    width = len(definition.keys)
+    columns: list[pa.ChunkedArray] = found.columns[:width]
+    for value, column in zip(found.columns[width:], definition.values, strict=True):
+        if pa.types.is_null(value.type):
+            return None
+        value = pc.fill_null(value, pa.scalar(0).cast(value.type))
+        if column.type is None or not column.type.is_float:
+            columns.append(value)
+            continue
+        value = value.cast(pa.float64())
+        if not pc.all(pc.is_finite(value)).as_py():
+            return None  # who loads it one by one says what is wrong
+        columns += [value, pa.chunked_array([np.zeros(len(value))]), pc.abs(value)]
+    return columns
 
 
 def _values(column: pa.ChunkedArray, sql_type: SqlType | None) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cumulus.engine.native import maps, tables
 from cumulus.engine.native.maps import Shape
@@ -34,6 +35,14 @@ class MapView:
         if rows.size:
             for row in rows[rows[:, shape.keys : shape.keys + shape.values].any(axis=1)].tolist():
                 yield tuple(row[: shape.keys]), tuple(row[shape.keys : shape.keys + shape.values])
+
+    def matrix(self) -> npt.NDArray[np.int64]:
+        """Return key words and value words of all rows that are there, a row each; a copy."""
+        shape = self._shape
+        rows = self._rows()
+        there = rows[:, shape.keys : shape.keys + shape.values].any(axis=1)
+        found: npt.NDArray[np.int64] = rows[there, : shape.keys + shape.values]
+        return found
 
     def problems(self) -> list[str]:
         """Return what does not hold; nothing if the map is sound."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from cumulus.algebra.order import end_of
 from cumulus.algebra.scalar_code import canonical
+from cumulus.engine.native.codec import Dictionary
+from cumulus.engine.native.frames import fill, frame
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.layout import MEMORY
 from cumulus.engine.native.memory import USED
@@ -20,6 +24,7 @@ class Holder(ABC):
     """The part of `cumulus.engine.native.engine.NativeEngine` that knows only maps."""
 
     _image: Image
+    _dictionary: Dictionary
     _named: dict[str, StoredMap]
     _sources: Mapping[str, frozenset[str]]
     _stale: set[str]
@@ -110,6 +115,23 @@ class Holder(ABC):
         store.clear()
         for key, stored in entries:
             self._put_stored(store, key, stored)
+
+    def stored_columns(self, map: str) -> list[pa.Array] | None:
+        """Return everything that is stored as columns; see `Engine.stored_columns`."""
+        return frame(self.store(map), self._dictionary)
+
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Replace the map's contents by columns; see `Engine.restore_columns`."""
+        assert not self._is_open, "a map is restored outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        self.store(map).clear()
+        done = fill(self.store(map), columns, self._dictionary)
+        if done is None:
+            self.store(map).clear()
+            return False
+        if not done:
+            raise MemoryError("the maps do not fit into memory")
+        return True
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
         """Iterate over the keys of existing entries that have `values` at `positions`."""

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.native.audit import MapView
@@ -160,6 +163,14 @@ class StoredMap:
         """Take the rows of a map with the same keys and values; False if there is no memory."""
         size = other.store.shape.row_size
         return bool(self._adopt(self._record, other.row_address(1), size, other.last))
+
+    def adopt_words(self, matrix: npt.NDArray[np.int64]) -> bool:
+        """Take rows of key words and value words, which lie one after another; False if there is no memory."""
+        return bool(self._adopt(self._record, matrix.ctypes.data, 8 * matrix.shape[1], len(matrix)))
+
+    def matrix(self) -> npt.NDArray[np.int64]:
+        """Return key words and value words of all rows, a row each; a copy."""
+        return self.view.matrix()
 
     def clear(self) -> None:
         """Remove all rows."""
