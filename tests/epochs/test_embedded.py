@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.query import query
@@ -17,12 +16,15 @@ from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.m3 import Program, parse
+from support.engines import engine_of
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
 def run_to_end(folder: Path, out: Path, program: Program | None = None, **options: Any) -> EmbeddedRun:
     program = program or parse(PROGRAM)
-    with EmbeddedRun(program, sources_from([str(folder)], program), out, make_engine=Interpreter, **options) as run:
+    with EmbeddedRun(program, sources_from([str(folder)], program), out, make_engine=engine_of, **options) as run:
         for _ in run.steps():
             pass
     return run
@@ -83,7 +85,7 @@ def test_changes_lead_from_epoch_to_epoch(tmp_path: Path, layout: str) -> None:
     shown: Counter[tuple[Any, ...]] = Counter()
     left = 0
     sources = sources_from([str(tmp_path / "in")], program)
-    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter, layout=layout, buckets=2) as run:
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of, layout=layout, buckets=2) as run:
         for epoch in run.steps():
             for *row, change in map(dict.values, epoch.changes("revenue").to_pylist()):
                 shown[tuple(row)] += change
@@ -103,7 +105,7 @@ def test_changes_of_a_bag_count_its_rows(tmp_path: Path) -> None:
     json_lines(tmp_path / "in" / "r" / "3.json", [{**one, "op": "d"}, one])
     program = compile_sql(sql, rely=False)
     with EmbeddedRun(
-        program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter, keep=2
+        program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of, keep=2
     ) as run:
         first, second, third = run.steps()
     with pytest.raises(UsageError, match="need epoch 1, which is gone"):
@@ -117,7 +119,7 @@ def test_changes_of_a_bag_count_its_rows(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a column 'change' of its own"):
         third.changes("w")
     again = tmp_path / "again"
-    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), again, make_engine=Interpreter) as run:
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), again, make_engine=engine_of) as run:
         found = [sorted_rows(epoch.changes("v").to_pylist()) for epoch in run.steps()]
     assert found == [[(1, "x", 2), (None, None, 1)], [(1, "x", 1), (None, None, -1)], []]
 

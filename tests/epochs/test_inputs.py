@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, LockedError, MismatchError, StoreError, UsageError
+from support.engines import engine_of
 from support.orders_stream import json_lines
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 ITEMS = """
 CREATE TABLE items (id INT PRIMARY KEY, price DECIMAL(8,2) NOT NULL, sold DATE);
@@ -29,7 +31,7 @@ CREATE VIEW days AS SELECT sold, SUM(price) AS total, COUNT(*) AS n FROM items G
 def run(tmp_path: Path, sql: str = ITEMS, *sources: str, **options: Any) -> None:
     program = compile_sql(sql, rely=False)
     given = sources_from(sources or [str(tmp_path / "in")], program)
-    with EmbeddedRun(program, given, tmp_path / "out", make_engine=Interpreter, **options) as running:
+    with EmbeddedRun(program, given, tmp_path / "out", make_engine=engine_of, **options) as running:
         for _ in running.steps():
             pass
 
@@ -215,11 +217,11 @@ def test_an_output_is_for_one_run_and_one_program(tmp_path: Path) -> None:
     json_lines(tmp_path / "in" / "items" / "1.json", [{"id": 1, "price": 1, "sold": None}])
     program = compile_sql(ITEMS, rely=False)
     sources = sources_from([str(tmp_path / "in")], program)
-    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter):
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of):
         with pytest.raises(LockedError, match="another run is using this checkpoint"):
-            EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter)
+            EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of)
         with pytest.raises(LockedError, match="another run is writing here"):
-            EmbeddedRun(program, sources, tmp_path / "out", tmp_path / "other", make_engine=Interpreter)
+            EmbeddedRun(program, sources, tmp_path / "out", tmp_path / "other", make_engine=engine_of)
     with pytest.raises(MismatchError, match="view days is another"):
         run(tmp_path, ITEMS.replace("COUNT(*) AS n", "COUNT(*) AS m"))
 

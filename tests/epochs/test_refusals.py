@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from cumulus import Warehouse
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.layouts import sound
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.m3 import parse
+from support.engines import engine_of
 from support.orders_stream import json_lines
 from support.refused_programs import CYCLIC, UNDEFINED
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
 def test_a_map_without_a_definition_is_refused_by_name(tmp_path: Path) -> None:
@@ -23,7 +25,7 @@ def test_a_map_without_a_definition_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LayoutError, match=r"map best has no definition(.|\n)*cumulus\.Warehouse"):
         sound(program)
     with pytest.raises(LayoutError, match="map best has no definition"):
-        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter)
+        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of)
     assert not (tmp_path / "out").exists()
 
 
@@ -39,7 +41,7 @@ def test_a_cycle_is_refused_with_its_maps(tmp_path: Path) -> None:
     with pytest.raises(LayoutError, match=r"one → two → one(.|\n)*cumulus\.Warehouse"):
         sound(program)
     with pytest.raises(LayoutError, match="one → two → one"):
-        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=Interpreter)
+        EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of)
     assert not (tmp_path / "out").exists()
 
 

@@ -8,13 +8,15 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.query import query
 from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
+from support.engines import engine_of
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
 def run(stream: OrdersStream, out: Path, every: int, epochs: int = 0, layout: str = "one-bucket") -> None:
@@ -22,7 +24,7 @@ def run(stream: OrdersStream, out: Path, every: int, epochs: int = 0, layout: st
     program = parse(PROGRAM)
     sources = sources_from([str(stream.folder)], program)
     with EmbeddedRun(
-        program, sources, out, make_engine=Interpreter, snapshot_every=every, layout=layout, buckets=2
+        program, sources, out, make_engine=engine_of, snapshot_every=every, layout=layout, buckets=2
     ) as running:
         for _ in range(epochs):
             assert running.step(last=False) is not None
@@ -92,7 +94,7 @@ def test_old_epochs_go_without_the_files_of_a_snapshot_still_shown(tmp_path: Pat
         stream.write()
     program = parse(PROGRAM)
     sources = sources_from([str(stream.folder)], program)
-    with EmbeddedRun(program, sources, out, make_engine=Interpreter, snapshot_every=5, keep=2) as running:
+    with EmbeddedRun(program, sources, out, make_engine=engine_of, snapshot_every=5, keep=2) as running:
         for _ in range(8):
             running.step(last=False)
             epoch = running.epoch

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
 from cumulus.m3.layout import lay_out
+from support.engines import engine_of
 from support.oracle import Oracle, same_bag
 from support.orders_stream import json_lines
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 TABLES = "CREATE TABLE r (a INT, b INT); CREATE TABLE s (b INT); CREATE TABLE p (b INT);\n"
 VIEWS = {
@@ -61,7 +63,7 @@ def test_every_epoch_shows_them_once(tmp_path: Path, layout: str, buckets: int) 
     for number, events in enumerate(EPOCHS, 1):
         # A run of its own for each epoch: it restores what the last one left.
         with EmbeddedRun(
-            program, sources, tmp_path / "out", make_engine=Interpreter, layout=layout, buckets=buckets
+            program, sources, tmp_path / "out", make_engine=engine_of, layout=layout, buckets=buckets
         ) as run:
             step = run.step()
             assert step is not None

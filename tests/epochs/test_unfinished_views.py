@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.query import query
@@ -17,13 +16,16 @@ from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.m3 import Program
+from support.engines import engine_of
 from support.orders_stream import json_lines
 from support.unfinished_view import ROWS, SQL, write_rows
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 
 def run(program: Program, tmp_path: Path, **options: object) -> list[Epoch]:
     sources = sources_from([str(tmp_path / "in")], program)
-    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter, **options) as running:  # type: ignore[arg-type]  # any options
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of, **options) as running:  # type: ignore[arg-type]  # any options
         return list(running.steps())
 
 

@@ -11,13 +11,15 @@ import pytest
 
 from cumulus import m3
 from cumulus.catalog.arrow import table_of
-from cumulus.engine.interpreter import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from support.ends_and_totals import TEXT, expected, random_events, with_views
+from support.engines import engine_of
+
+pytestmark = pytest.mark.usefixtures("each_engine")
 
 EPOCHS = 7
 LOCAL = ("range", "bag", "top")
@@ -60,7 +62,7 @@ def test_every_epoch_is_what_the_tables_say(tmp_path: Path, layout: str, views: 
     wanted = write(tmp_path / "in", program, seed)
     sources = sources_from([str(tmp_path / "in")], program)
     shown = {view: Counter() for view in views}
-    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=Interpreter, layout=layout, buckets=3) as run:
+    with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of, layout=layout, buckets=3) as run:
         assert run.identity.plan.buckets == (1 if layout == "one-bucket" else 3)
         for done, expectation in zip(run.steps(), wanted, strict=True):
             for view in views:

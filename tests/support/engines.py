@@ -22,6 +22,11 @@ def choose(kind: str) -> None:
     _chosen = kind
 
 
+def chosen() -> str:
+    """Return the kind of engine that is tested."""
+    return _chosen
+
+
 def engine_of(program: Program, functions: Functions | None = None) -> Any:
     """Return an engine of the kind that is tested; a program that it cannot run is passed over."""
     if _chosen == "interpreter":

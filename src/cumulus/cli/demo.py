@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,13 +164,16 @@ def _on_spark(program: Program, out: Path, told: Callable[[Epoch], None], teller
 
 
 def _embedded(program: Program, out: Path, told: Callable[[Epoch], None], teller: Teller) -> None:
-    from cumulus.engine.interpreter import Interpreter
+    from cumulus.engine.engines import make_engine
     from cumulus.epochs.embedded import EmbeddedRun
     from cumulus.epochs.interrupt import Interrupt
     from cumulus.epochs.sources import sources_from
 
     sources = sources_from([str(out / "input")], program)
-    with Interrupt() as stop, EmbeddedRun(program, sources, out / "views", make_engine=Interpreter) as running:
+    with (
+        Interrupt() as stop,
+        EmbeddedRun(program, sources, out / "views", make_engine=partial(make_engine, "auto")) as running,
+    ):
         while not stop.wished and (epoch := running.step()) is not None:
             told(epoch)
 

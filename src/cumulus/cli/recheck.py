@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     UsageError, InputError, StoreError
         If script or sources are unknown or gone, or are not those of the run.
     """
-    from cumulus.engine.interpreter import Interpreter
+    from cumulus.engine.engines import make_engine
     from cumulus.epochs.identity import program_hash
     from cumulus.epochs.layouts import fitted
     from cumulus.epochs.query import manifest_of
@@ -67,7 +68,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
             hint="Give the script of the run, and the --from texts with their key= options.",
         )
     wanted = _wanted(program, views)
-    found = replay(out, program, sources, origin, manifest, Interpreter)
+    found = replay(out, program, sources, origin, manifest, partial(make_engine, "auto"))
     script = None if origin.name.endswith(".m3") else origin.script
     stale = [each for each in wanted if each.name in manifest.errors]
     stored = {each.name: _reader(out, manifest, each) for each in wanted if each not in stale}

@@ -29,6 +29,7 @@ def run(
     out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
     checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
     host: str = typer.Option("spark", help="spark, or embedded (this process, no Java)."),
+    engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
     layout: str = typer.Option("auto", help="auto, one-bucket or one-round."),
@@ -45,9 +46,11 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
+    from cumulus.engine.engines import check_engine, make_engine
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
+    check_engine(engine)
     given = functions_in(functions)
     program = program_in(file, rely=False, functions=given)
     settings: dict[str, Any] = {
@@ -60,6 +63,7 @@ def run(
         "keep": keep,
         "snapshot_every": snapshot_every,
         "functions": given,
+        "make_engine": partial(make_engine, engine),
     }
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
@@ -116,7 +120,6 @@ def _embedded(
     teller: Teller,
     note: Callable[[Plan], None],
 ) -> None:
-    from cumulus.engine.interpreter import Interpreter
     from cumulus.epochs.embedded import EmbeddedRun
     from cumulus.epochs.interrupt import Interrupt
     from cumulus.epochs.sources import sources_from
@@ -128,9 +131,7 @@ def _embedded(
         settings["layout"] = "one-bucket"  # one process has no use for more
     with (
         Interrupt() as stop,
-        EmbeddedRun(
-            program, sources_from(source, program), out, checkpoint or "", make_engine=Interpreter, **settings
-        ) as running,
+        EmbeddedRun(program, sources_from(source, program), out, checkpoint or "", **settings) as running,
     ):
         note(running.identity.plan)
         done = 0

@@ -172,6 +172,10 @@ class Interpreter:
         self._failures.commit()
         return changes
 
+    def touched(self) -> set[str]:
+        """Return the maps that the open transaction has written to."""
+        return {name for name, store in self._stores.items() if store.undo}
+
     def rollback(self) -> None:
         """Close the transaction and put every entry back."""
         assert self._is_open, "no transaction is open"

@@ -44,6 +44,10 @@ class Engine(Protocol):
         """Run the `:=` statements and close the transaction; return what changed in the watched maps."""
         ...
 
+    def touched(self) -> set[str]:
+        """Return the maps that the open transaction has written to, whether or not it has changed them."""
+        ...
+
     def rollback(self) -> None:
         """Close the transaction and restore every entry as it was when it was opened, bit for bit.
 

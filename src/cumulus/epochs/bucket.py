@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cumulus.algebra.user import Functions
 from cumulus.catalog.events import Row
@@ -21,20 +22,23 @@ from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
-from cumulus.engine.protocol import Changes, Engine
+from cumulus.engine.assignments import sources
+from cumulus.engine.bulk import Columns, rows_of
+from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
     Key,
     Move,
-    Position,
     Refused,
     bag_moves,
     changes_of,
     drop_repeated,
     keyed_moves,
 )
-from cumulus.epochs.packing import unpack
+from cumulus.epochs.files import from_ipc, to_ipc
+from cumulus.epochs.packing import Chunk, unpack
 from cumulus.epochs.plan import Plan, layout_of
+from cumulus.epochs.positions import Positions
 from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
 from cumulus.epochs.references import Reference, reference, sees, violations
 from cumulus.epochs.view_errors import FailedRow, failed_rows, row_text
@@ -111,10 +115,9 @@ class Bucket:
         for view in program.views:
             for name in view.reads:
                 self._watched.setdefault(name, set()).add(view.name)
-        for name in self._watched:
-            self.engine.watch(name)
+        self._assigned = sources(program)
         self._current: dict[str, dict[Key, Row]] = {}
-        self._last: dict[str, dict[Key, Position]] = {}
+        self._last: dict[str, Positions] = {}
         self._waiting: list[Change] = []
         self._references = self._empty_references()
         self._index_rows()
@@ -130,7 +133,8 @@ class Bucket:
         for chunk in chunks:
             outcome.quarantine.extend(chunk.rejected)
             outcome.events += len(chunk.rejected)
-        changes = changes_of(chunks, epoch)
+        straight = self._straight(chunks, outcome)
+        changes = changes_of((chunk for chunk in chunks if chunk.relation not in straight), epoch)
         waited: dict[str, list[Change]] = {}
         for change in self._waiting:
             waited.setdefault(change.relation, []).append(change)
@@ -147,7 +151,12 @@ class Bucket:
             reason = late.get(id(move))
             if reason is not None:
                 self._wait(epoch, move, reason, outcome)
-        self._fire(going, outcome)
+        if not self._fire(going, straight, outcome):
+            # Some row is unusual or fails: all of them go the long way, which knows what to say.
+            again = changes_of((chunk for mine in straight.values() for chunk in mine), epoch)
+            for name, mine in again.items():
+                going.extend(self._moves(self.program.relation(name), mine, outcome))
+            self._fire(going, {}, outcome)
         outcome.waiting = len(self._waiting)
         return outcome
 
@@ -163,7 +172,7 @@ class Bucket:
     def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome) -> list[Move]:
         name = relation.name
         if relation.key:
-            last = self._last.setdefault(name, {})
+            last = self._positions(relation)
             changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
             last.update(seen)
             if self._reports(name, None):
@@ -216,11 +225,44 @@ class Bucket:
         else:
             self._waiting.extend([change] * move.count)
 
-    def _fire(self, moves: list[Move], outcome: Outcome) -> None:
-        """Apply moves in one transaction."""
-        if not moves:
-            return
-        for name in self._transaction(moves):
+    def _positions(self, relation: Relation) -> Positions:
+        if relation.name not in self._last:
+            self._last[relation.name] = Positions(relation, is_native=self.engine.name == "native")
+        return self._last[relation.name]
+
+    def _straight(self, chunks: list[Chunk], outcome: Outcome) -> dict[str, list[Chunk]]:
+        """Return the rows of tables whose every row is a plain insertion or deletion that nothing can refuse.
+
+        Nothing is kept of them, so their net change needs not be known: machine code takes the columns as they are.
+        What was repeated is dropped from them.
+        """
+        if self.engine.name != "native":
+            return {}
+        plain: dict[str, list[Chunk]] = {}
+        for chunk in chunks:
+            if chunk.rows.num_rows:
+                plain.setdefault(chunk.relation, []).append(chunk)
+        found: dict[str, list[Chunk]] = {}
+        for name, mine in plain.items():
+            relation = self.program.relation(name)
+            if relation.static or name in self._kept or any(map(_has_upserts, mine)):
+                continue
+            newer = self._positions(relation).newer(mine) if relation.key else mine
+            if newer is None:
+                continue
+            found[name] = newer
+            if self._reports(name, None):
+                outcome.repeated += sum(each.rows.num_rows for each in mine) - sum(each.rows.num_rows for each in newer)
+        return found
+
+    def _fire(self, moves: list[Move], straight: dict[str, list[Chunk]], outcome: Outcome) -> bool:
+        """Apply moves and rows in one transaction; False, and nothing is done, if a row cannot go straight."""
+        if not moves and not straight:
+            return True
+        touched = self._transaction(moves, straight)
+        if touched is None:
+            return False
+        for name in touched:
             outcome.views |= self._watched.get(name, set())
         errors = self.engine.take_errors()
         if errors:
@@ -228,8 +270,10 @@ class Bucket:
             outcome.error_counts = dict(errors.counts)
         for move in moves:
             self._remember(move)
+        return True
 
-    def _transaction(self, moves: list[Move]) -> Changes:
+    def _transaction(self, moves: list[Move], straight: dict[str, list[Chunk]]) -> set[str] | None:
+        """Apply moves and rows, what goes before what comes; return the maps written to, None if a row was left."""
         gone: dict[str, dict[Row, int]] = {}
         come: dict[str, dict[Row, int]] = {}
         for move in moves:
@@ -240,13 +284,27 @@ class Bucket:
                 rows = come.setdefault(move.relation, {})
                 rows[move.added] = rows.get(move.added, 0) + move.count
         self.engine.begin()
-        for relation in reversed(self._order):
-            if relation.name in gone:
-                self.engine.on_batch(relation.name, gone[relation.name])
-        for relation in self._order:
-            if relation.name in come:
-                self.engine.on_batch(relation.name, come[relation.name])
-        return self.engine.commit()
+        for sign, order, nets in ((-1, reversed(self._order), gone), (1, iter(self._order), come)):
+            for relation in order:
+                if relation.name in nets:
+                    self.engine.on_batch(relation.name, nets[relation.name])
+                for chunk in straight.get(relation.name, ()):
+                    if not self._went_straight(sign, relation, chunk.rows):
+                        self.engine.rollback()
+                        return None
+        touched = self.engine.touched()
+        self.engine.commit()
+        for target, reads in self._assigned.items():  # the commit computes these
+            if reads & touched:
+                touched.add(target)
+        return touched
+
+    def _went_straight(self, sign: int, relation: Relation, table: pa.Table) -> bool:
+        """Fire the insertions, or the deletions, of a table; False if one was left."""
+        mine = table.filter(pc.equal(table.column("_op"), sign)).select(list(relation.column_names))
+        bulk = rows_of(sign, relation, mine, relation.checked)
+        run = self.engine.runner(bulk, each=False) if isinstance(bulk, Columns) else None
+        return run is not None and run(0) == len(bulk)
 
     def _remember(self, move: Move) -> None:
         current = self._current.get(move.relation)
@@ -289,22 +347,30 @@ class Bucket:
 
     def dump(self) -> bytes:
         """Return the whole state, compressed; `load` reads it back."""
-        maps = {each.name: _to_ipc(snapshot.dump(self.engine, each.name)) for each in self.program.maps}
-        rest = pickle.dumps((self._last, [tuple(change) for change in self._waiting]), protocol=5)
+        maps = {each.name: to_ipc(snapshot.dump(self.engine, each.name)) for each in self.program.maps}
+        last = {name: each.dump() for name, each in self._last.items()}
+        rest = pickle.dumps((last, [tuple(change) for change in self._waiting]), protocol=5)
         return pickle.dumps((maps, len(rest), pa.compress(rest, codec="lz4", asbytes=True)), protocol=5)
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""
         maps, size, compressed = pickle.loads(data)
-        self._last, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
+        last, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
+        self._last = {}
+        for name, positions in last.items():
+            self._positions(self.program.relation(name)).load(positions)
         self._waiting = [Change(*each) for each in waiting]
         for name, table in maps.items():
-            snapshot.restore(self.engine, name, pa.ipc.open_stream(table).read_all())
+            snapshot.restore(self.engine, name, from_ipc(table))
         with decimal.localcontext(EXACT):
             self.engine.begin()  # the := maps are computed; what fails in that was told before
             self.engine.commit()
         self.engine.take_errors()
         self._index_rows()
+
+
+def _has_upserts(chunk: Chunk) -> bool:
+    return bool(pc.any(pc.equal(chunk.rows.column("_op"), UPSERT)).as_py())
 
 
 @contextmanager
@@ -317,14 +383,6 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _to_ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def _text(program: Program, change: Change) -> str:

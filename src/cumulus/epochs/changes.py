@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
@@ -18,6 +18,14 @@ from cumulus.epochs.reading import DELETE, INSERT, UPSERT
 Key = tuple[Any, ...]
 Position = tuple[int, int]
 """(the source's order, 0 for a deletion or 1 otherwise): an update's deletion comes before its insertion."""
+
+
+class Last(Protocol):
+    """The last position seen of each primary key."""
+
+    def get(self, key: Key) -> Position | None:
+        """Return that of a key, None if there is none."""
+        ...
 
 
 class Change(NamedTuple):
@@ -72,7 +80,7 @@ def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
 
 
 def drop_repeated(
-    changes: list[Change], key_at: tuple[int, ...], last: Mapping[Key, Position]
+    changes: list[Change], key_at: tuple[int, ...], last: Last
 ) -> tuple[list[Change], dict[Key, Position], int]:
     """Sort the ordered changes of each primary key and drop what is not newer than the last one seen.
 

@@ -28,7 +28,7 @@ from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 
-LEAST_LOG_BYTES = 4 << 20
+LEAST_LOG_BYTES = 32 << 20
 
 
 class EmbeddedRun:

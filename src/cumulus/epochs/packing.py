@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.partition import buckets_of
 from cumulus.epochs import faults
+from cumulus.epochs.files import ZSTD
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.reading import UPSERT, Reading, Rejected
 
@@ -86,7 +87,7 @@ def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
 def _frame(kind: str, reading: Reading, count: int, rows: pa.Table) -> bytes:
     header = json.dumps({"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}).encode()
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    options = pa.ipc.IpcWriteOptions(compression=ZSTD)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
     body = sink.getvalue()

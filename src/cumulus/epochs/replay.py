@@ -26,7 +26,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import Bucket, Outcome
 from cumulus.epochs.changes import Move
 from cumulus.epochs.origin import Origin
-from cumulus.epochs.packing import pack
+from cumulus.epochs.packing import Chunk, pack
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.reading import read_file
 from cumulus.epochs.sink import Manifest, committed, read_manifest
@@ -190,9 +190,12 @@ class _Replayer(Bucket):
         super().__init__(program, plan, index, make_engine, late_epochs)
         self._refused = refused
 
-    def _fire(self, moves: list[Move], outcome: Outcome) -> None:
+    def _straight(self, chunks: list[Chunk], outcome: Outcome) -> dict[str, list[Chunk]]:
+        return {} if self._refused else super()._straight(chunks, outcome)
+
+    def _fire(self, moves: list[Move], straight: dict[str, list[Chunk]], outcome: Outcome) -> bool:
         going = [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]
-        super()._fire(going, outcome)
+        return super()._fire(going, straight, outcome)
 
 
 def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:

@@ -10,11 +10,12 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.algebra.user import Functions, Given, given_functions, runnable
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
 from cumulus.epochs.identity import Checkpoint, Identity
@@ -123,7 +124,7 @@ def maintain(
     >>> run = cumulus.spark.maintain(spark, program, "data/", "out/")  # doctest: +SKIP
     """
     if make_engine is None:
-        make_engine = Interpreter
+        make_engine = partial(engine_named, "auto")
     given = given_functions(functions)
     runnable(program.functions, given)  # a missing one is told before folders are made
     run = Run(spark, program, out, checkpoint, Options(**options), on_epoch, given)

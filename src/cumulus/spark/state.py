@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 PAGE_BYTES = 4 << 20
-COMPACT_BYTES = 4 << 20
-"""The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the
-input."""
+COMPACT_BYTES = 32 << 20
+"""The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the input,
+and machine code reads such a log again in a second or two."""
 
 BUDGET_BYTES = 16 << 20
 """Pages written in one epoch, at most: compaction must not stop the stream."""

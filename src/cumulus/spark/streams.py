@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,7 +46,7 @@ def as_sources(
         For a missing folder, a table without a source, an unknown table.
     """
     if isinstance(sources, (str, Path)):
-        return sources_from([str(sources)], program)
+        return tuple(map(_from_anywhere, sources_from([str(sources)], program)))
     found: list[FolderSource | Frame] = []
     for name, given in sources.items():
         if name not in {relation.name for relation in program.relations}:
@@ -59,12 +59,17 @@ def as_sources(
     return tuple(found)
 
 
+def _from_anywhere(source: FolderSource) -> FolderSource:
+    """Return a source with an absolute path: workers have working folders of their own."""
+    return replace(source, path=str(Path(source.path).absolute()))
+
+
 def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
     if isinstance(given, (str, Path)):
         given = FolderSource(name, str(given))
     if isinstance(given, FolderSource):
         check_readable(given)
-        return given
+        return _from_anywhere(given)
     frame = given if isinstance(given, Frame) else Frame(name, given)
     if frame.frame.isStreaming:
         return frame

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cumulus import version
 from cumulus.algebra.user import UserFunction
+from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.llvm import to_llvm
 from cumulus.engine.native.machine import LEVELS, Cache, Code, Load, Loaded, default_folder, identity
 from cumulus.engine.native.program import Plan, written
@@ -81,6 +82,12 @@ def _remembered(file: str, found: tuple[Plan, Code]) -> tuple[Plan, Code]:
     while len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]
     return found
+
+
+def code_of(modules: Sequence[Module], level: int) -> Code:
+    """Return modules as code, from the user's cache where it has them."""
+    store = Cache(default_folder())
+    return Code([store.object_of(to_llvm(module), level)[1] for module in modules])
 
 
 @contextmanager

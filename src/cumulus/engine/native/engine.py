@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping
 
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
@@ -134,7 +135,7 @@ class NativeEngine(Holder):
             for relation, (name, _) in made.batches.items()
         }
         self._undo = image.named(UNDO, I64, [PTR, I64])
-        self._touched = image.named(TOUCHED, I64, [PTR, I64])
+        self._mark_touched = image.named(TOUCHED, None, [PTR, PTR])
         self._assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
         for (relation, _), entry in self._entries.items():
             self._attach(entry, relation, image)
@@ -276,8 +277,7 @@ class NativeEngine(Holder):
     def _assign(self) -> None:
         """Compute the `:=` maps whose sources have changed."""
         for target, function in self._assigns.items():
-            numbers = (self._named[name].store.number for name in self._sources[target])
-            if target not in self._stale and not any(self._touched(self._image.at, number) for number in numbers):
+            if target not in self._stale and self._sources[target].isdisjoint(self.touched()):
                 continue
             function(self._image.at)
             self._stop_if_told()
@@ -298,6 +298,12 @@ class NativeEngine(Holder):
         if failed:
             self._failures.rollback()
             self._stale |= self._assigns.keys()
+
+    def touched(self) -> set[str]:
+        """Return the maps that the open transaction has written to."""
+        marks = ctypes.create_string_buffer(len(self.program.maps))
+        self._mark_touched(self._image.at, marks)
+        return {definition.name for definition, mark in zip(self.program.maps, marks.raw, strict=True) if mark}
 
     def rollback(self) -> None:
         """Close the transaction and put every entry back."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.kernel import I64, NOWHERE, PTR, Expr, Function, Signature, i64, select
+from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
 from cumulus.engine.native.layout import JOURNAL, JOURNAL_SIZE, JOURNAL_USED, MEMORY, STATUS, Status, Store
 from cumulus.engine.native.maps import ROWS, Shape
 from cumulus.engine.native.memory import GROW
@@ -105,17 +105,16 @@ def undo_function(host: ProgramHost, stores: Sequence[Store]) -> Function:
 
 
 def touched_function() -> Function:
-    """Return the function `(context, number of a map)` → 1 if the journal has a note of the map, else 0."""
-    with define(TOUCHED, [("context", PTR), ("number", I64)], I64) as body:
-        context, number = body.function.parameters
+    """Return the function `(context, marks)` that sets the byte of each map that the journal has a note of to 1."""
+    with define(TOUCHED, [("context", PTR), ("marks", PTR)]) as body:
+        context, marks = body.function.parameters
         journal = body.load(PTR, context, JOURNAL, "journal")
         at = body.let(body.load(I64, context, JOURNAL_USED), "at")
         with body.loop():
             with body.when(at.eq(0)):
-                body.leave(0)
+                body.leave()
             trailer = body.load(I64, journal.at(at), -8, "trailer")
-            with body.when((trailer & _NUMBER).eq(number)):
-                body.leave(1)
+            body.store(U8, marks.at(trailer & _NUMBER), 0, 1)
             body.set(at, at - ((trailer >> 32) << 3))
     return body.function
 

@@ -76,12 +76,12 @@ class Plan:
     places: tuple[frozenset[Place], ...]
 
 
-_BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, builtin_function()])
+BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, builtin_function()])
 
 
 @cache
-def _library(shape: Shape) -> Module:
-    """Return what a shape of map needs."""
+def library(shape: Shape) -> Module:
+    """Return what a shape of map needs, beside `BASE`."""
     return Module([*map_functions(shape), *journal_functions(shape)])
 
 
@@ -151,7 +151,7 @@ class _Writer:
             tuple(self._host.outside),
             tuple(self._host.sites.places()),
         )
-        return plan, (_BASE, *map(_library, shapes.values()), Module([*self._host.functions, *functions]))
+        return plan, (BASE, *map(library, shapes.values()), Module([*self._host.functions, *functions]))
 
     def _event_lanes(self, relation: Relation) -> tuple[EventLane, ...]:
         """Return the columns of a relation, and which of them its single triggers use."""

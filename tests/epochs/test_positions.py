@@ -1,0 +1,79 @@
+"""What is repeated is dropped: by machine code as by Python, across dumps of either."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from cumulus.catalog import Column, Relation
+from cumulus.catalog.types import BIGINT, VARCHAR
+from cumulus.epochs.changes import changes_of, drop_repeated
+from cumulus.epochs.packing import Chunk
+from cumulus.epochs.positions import Positions
+
+TABLE = Relation("t", (Column("a", BIGINT), Column("x", BIGINT), Column("s", VARCHAR)), key=("a", "s"))
+
+
+def chunk(choose: random.Random, source: str) -> Chunk:
+    count = choose.randrange(1, 30)
+    rows = pa.table(
+        {
+            "a": pa.array([choose.randrange(3) for _ in range(count)], pa.int64()),
+            "x": pa.array([choose.randrange(100) for _ in range(count)], pa.int64()),
+            "s": pa.array([choose.choice(["", "é"]) for _ in range(count)], pa.string()),
+            "_op": pa.array([choose.choice([1, -1]) for _ in range(count)], pa.int8()),
+            "_position": pa.array(range(count), pa.int64()),
+            "_seq": pa.array([choose.randrange(-20, 60) for _ in range(count)], pa.int64()),
+        }
+    )
+    return Chunk("t", source, count, rows)
+
+
+def by_rows(positions: Positions, chunks: list[Chunk]) -> set[tuple]:
+    changes, seen, _ = drop_repeated(changes_of(chunks, 1)["t"], TABLE.key_positions, positions)
+    positions.update(seen)
+    return {(change.source, change.position) for change in changes}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_columns_and_rows_leave_the_same(seed: int) -> None:
+    choose = random.Random(seed)
+    native, plain = Positions(TABLE, is_native=True), Positions(TABLE, is_native=False)
+    for epoch in range(5):
+        chunks = [chunk(choose, f"{epoch}-{part}") for part in range(2)]
+        expected = by_rows(plain, chunks)
+        if choose.random() < 0.3:  # an epoch that goes row by row
+            assert by_rows(native, chunks) == expected
+        else:
+            newer = native.newer(chunks)
+            assert newer is not None
+            assert all("_seq" not in each.rows.column_names for each in newer)
+            found = {(each.source, place) for each in newer for place in each.rows.column("_position").to_pylist()}
+            assert found == expected
+        native_again, plain_again = Positions(TABLE, is_native=True), Positions(TABLE, is_native=False)
+        native_again.load(choose.choice([plain, native]).dump())
+        plain_again.load(native.dump())
+        native, plain = native_again, plain_again
+    keys = [(a, s) for a in range(3) for s in ("", "é")]
+    assert [native.get(key) for key in keys] == [plain.get(key) for key in keys]
+
+
+def test_what_has_no_room_in_a_word_goes_row_by_row() -> None:
+    native = Positions(TABLE, is_native=True)
+    native.update({(1, "x"): (1 << 62, 1), (2, "x"): (5, 0)})
+    assert native.get((1, "x")) == (1 << 62, 1)
+    assert native.get((2, "x")) == (5, 0)
+    assert native.newer([chunk(random.Random(0), "f")]) is None
+    again = Positions(TABLE, is_native=True)
+    again.load(native.dump())
+    assert again.get((1, "x")) == (1 << 62, 1)
+
+
+def test_without_an_order_nothing_is_dropped() -> None:
+    rows = chunk(random.Random(1), "f")
+    plain = Chunk("t", "f", rows.count, rows.rows.drop_columns(["_seq"]))
+    native = Positions(TABLE, is_native=True)
+    assert native.newer([plain]) == [plain]
+    assert native.newer([plain, rows]) is None
