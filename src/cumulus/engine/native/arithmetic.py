@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
@@ -23,6 +23,10 @@ MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
 
 
+Fixed: TypeAlias = Sequence[str | None]
+"""For each argument of a call its value as text if it is a literal, else None."""
+
+
 class Host(Protocol):
     """What scalars need of the program that they stand in."""
 
@@ -34,8 +38,10 @@ class Host(Protocol):
         """Write the reading of a text or interval that stands in the program."""
         ...
 
-    def call(self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType) -> tuple[Scalar, Expr]:
-        """Write a call of a Python function; return its value, and whether it failed."""
+    def call(
+        self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType, fixed: Fixed | None = None
+    ) -> tuple[Scalar, Expr]:
+        """Write a call of a Python function; return its value, and whether it failed; `fixed` says what is literal."""
         ...
 
 
@@ -87,20 +93,22 @@ class Arithmetic:
         bits = int(number).bit_length()
         return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, number), None, bits)
 
-    def _outside(self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool) -> Scalar:
-        """Write a call of Python code; a strict function is not called with NULL."""
+    def _outside(
+        self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
+    ) -> Scalar:
+        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `Host.call`."""
         if result.kind is Kind.NULL:
             raise NotNativeError(f"a value of type {result}")
         body = self._body
         if not strict or all(code.null is None for code in codes):
-            found, failed = self._host.call(body, callee, codes, result)
+            found, failed = self._host.call(body, callee, codes, result, fixed)
             self.fails(failed)
             return found
         value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
         body.set(value, 0)
         body.set(null, TRUE)
         with self._unless_null(codes):
-            found, failed = self._host.call(body, callee, [sure(code) for code in codes], result)
+            found, failed = self._host.call(body, callee, [sure(code) for code in codes], result, fixed)
             self.fails(failed)
             body.set(value, found.value)
             body.set(null, FALSE if found.null is None else found.null)

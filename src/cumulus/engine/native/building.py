@@ -57,6 +57,11 @@ def built(
     return build(name, program, functions, indexes, level)
 
 
+def forget() -> None:
+    """Forget what this process has loaded; who uses it keeps it."""
+    _recent.clear()
+
+
 def cached(name: str, level: int) -> tuple[Plan, Code] | None:
     """Return code that this process has loaded, or the user's cache has; None if there is none."""
     file = f"{name}-{level}.plan"

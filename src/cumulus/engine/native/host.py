@@ -12,6 +12,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.failures import Sites
 from cumulus.engine.native.adders import adder, ahead_adder, setter
+from cumulus.engine.native.arithmetic import Fixed
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64
@@ -32,6 +33,7 @@ from cumulus.engine.native.layout import (
     store_of,
     value_lanes,
 )
+from cumulus.engine.native.memo import remembered
 from cumulus.engine.native.outside import Callee, Outside
 from cumulus.engine.native.typing import Typing
 from cumulus.m3.program import Program
@@ -39,6 +41,7 @@ from cumulus.m3.program import Program
 if TYPE_CHECKING:
     from cumulus.engine.native.terms import TermCoder
 
+_MOST_REMEMBERED_WORDS = 3
 CONTEXT = Local(PTR, "context")
 """The only parameter that all functions of a program have."""
 
@@ -211,24 +214,47 @@ class ProgramHost:
         """Write the reading of a text or interval that stands in the program."""
         return body.load(I64, CONTEXT, self.context.literal(value, sql_type), "literal")
 
-    def call(self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType) -> tuple[Scalar, Expr]:
-        """Write a call of a Python function; return its value, and whether it failed."""
+    def call(
+        self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType, fixed: Fixed | None = None
+    ) -> tuple[Scalar, Expr]:
+        """Write a call of a Python function; return its value, and whether it failed.
+
+        Parameters
+        ----------
+        fixed
+            For each argument its value as text if it is a literal, else None. If given, what the function gave is
+            remembered: it depends on its arguments alone.
+        """
         lanes = tuple(_argument_lane(arg) for arg in args)
         if sum(lane.words for lane in lanes) > FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
         self.outside.append(Outside(callee, lanes, given))
-        at = FRAME
-        for lane, arg in zip(lanes, args, strict=True):
-            for word in to_words(body, lane, _in_lane(lane, arg)):
-                body.store(I64, CONTEXT, at, word)
-                at += 8
-        outcome = body.call_at(
-            body.load(PTR, CONTEXT, CALL), _CALL, i64(len(self.outside) - 1), CONTEXT.at(FRAME), hint="outcome"
-        )
-        words = [body.load(I64, CONTEXT, FRAME + 8 * word, "result") for word in range(given.words)]
+        number = len(self.outside) - 1
+        arg_words = [to_words(body, lane, _in_lane(lane, arg)) for lane, arg in zip(lanes, args, strict=True)]
+
+        def call() -> list[Expr]:
+            for at, word in enumerate(word for words in arg_words for word in words):
+                body.store(I64, CONTEXT, FRAME + 8 * at, word)
+            outcome = body.call_at(body.load(PTR, CONTEXT, CALL), _CALL, i64(number), CONTEXT.at(FRAME), hint="outcome")
+            return [outcome, *(body.load(I64, CONTEXT, FRAME + 8 * word, "result") for word in range(given.words))]
+
+        asked = [place for place, text in enumerate(fixed or ()) if text is None]
+        keys = [word for place in asked for word in arg_words[place]]
+        is_boxed = any(lane.type.kind is Kind.BIGDECIMAL for lane in (*lanes, given))  # a box may be emptied
+        if fixed is not None and 0 < len(keys) <= _MOST_REMEMBERED_WORDS and not is_boxed:
+            store = self._memo((callee, lanes, tuple(fixed)), [lanes[place] for place in asked], given)
+            outcome, *words = remembered(body, self.record(store), store, keys, call)
+        else:
+            outcome, *words = call()
         found = from_words(body, given, words)
         return Scalar(result, found.value, outcome.eq(1), bits_of(result)), outcome.eq(2)
+
+    def _memo(self, key: Any, lanes: Sequence[Lane], result: Lane) -> Store:
+        """Return the store of what a function gave: an outcome and one more, so that it is never 0, and the value."""
+        names = tuple(str(place) for place in range(len(lanes)))
+        store = Store(f"#memo {key}", len(self.context.stores), names, tuple(lanes), (), marks=1 + result.words)
+        return self.context.add(("memo", key), store)
 
 
 def _argument_lane(arg: Scalar) -> Lane:

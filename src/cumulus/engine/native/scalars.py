@@ -14,13 +14,14 @@ from cumulus.algebra.scalar_code import COMPARISONS, may_raise
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Term, Var
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
-from cumulus.engine.native.arithmetic import Arithmetic, Host, any_null, is_exact, sure
+from cumulus.engine.native.arithmetic import Arithmetic, Fixed, Host, any_null, is_exact, sure
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import BOOL, F64, FALSE, I128, TRUE, Expr, Local, Statement
-from cumulus.engine.native.lanes import NotNativeError, Scalar, kernel_type
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Local, Statement
+from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
 from cumulus.engine.native.outside import Callee
 from cumulus.errors import ValidationError
 
+_DIVISIONS = ("div", "intdiv", "mod")
 _OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
 """What Python compares."""
 
@@ -147,7 +148,8 @@ class ScalarCoder(Arithmetic):
             value = self._ordered_or_equal(COMPARISONS[function], codes[0], codes[1])
             return Scalar(BOOLEAN, value, any_null(codes))
         literals = [arg.value if isinstance(arg, Const) else None for arg in args]
-        return self.call(function, codes, literals)
+        fixed = [f"{arg.type} {arg.value!r}" if isinstance(arg, Const) else None for arg in args]
+        return self.call(function, codes, literals, fixed)
 
     def _ordered_or_equal(self, op: str, left: Scalar, right: Scalar) -> Expr:
         if op in ("=", "<>"):
@@ -155,8 +157,10 @@ class ScalarCoder(Arithmetic):
             return equal if op == "=" else ~equal
         return self._ordered(op, left, right)
 
-    def call(self, function: str, codes: list[Scalar], literals: Sequence[Any] = ()) -> Scalar:
-        """Write a call of a function of the dialect."""
+    def call(
+        self, function: str, codes: list[Scalar], literals: Sequence[Any] = (), fixed: Fixed | None = None
+    ) -> Scalar:
+        """Write a call of a function of the dialect; for `fixed` see `Host.call`."""
         if function not in FUNCTIONS:
             raise NotNativeError(f"the function {function}, of which nothing is known")
         definition = FUNCTIONS[function]
@@ -167,7 +171,33 @@ class ScalarCoder(Arithmetic):
         if function in ("add", "sub", "mul") and result == DOUBLE:
             return self._float_arithmetic(function, codes)
         codes = [self.cast(code, to) for code, to in zip(codes, definition.arguments(types), strict=True)]
-        return self._outside(Callee(function), codes, result, strict=definition.strict)
+        if function in _DIVISIONS and all(is_exact(code.type) or code.type.is_float for code in codes):
+            return self._divided(function, codes, result, fixed)
+        return self._outside(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
+
+    def _divided(self, function: str, codes: list[Scalar], result: SqlType, fixed: Fixed | None) -> Scalar:
+        """Write a division; what is divided by 0 or -1, and what is wide, is left to Python."""
+        body = self._body
+        if result == DOUBLE and function != "mod":
+            left, right = (self.as_float(code).value for code in codes)
+            is_plain = right.ne(0.0)
+        elif all(code.type.is_integer and code.value.type is I64 for code in codes) and kernel_type(result) is I64:
+            left, right = (code.value for code in codes)
+            is_plain = right.ne(0) & right.ne(-1)
+        else:
+            return self._outside(Callee(function), codes, result, strict=True, fixed=fixed)
+        value, unknown = body.local(left.type, "quotient"), any_null(codes)
+        body.set(value, 0)
+        with self._unless_null(codes):
+            with body.when(is_plain, likely=True):
+                body.set(
+                    value, left / right if left.type is F64 else left % right if function == "mod" else left // right
+                )
+            with body.otherwise():
+                found, failed = self._host.call(body, Callee(function), [sure(code) for code in codes], result)
+                self.fails(failed)
+                body.set(value, found.value)
+        return Scalar(result, value, unknown, bits_of(result))
 
     def _users(self, user: UserFunction, args: tuple[Term, ...]) -> Scalar:
         signature = user.signature
