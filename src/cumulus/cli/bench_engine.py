@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -17,25 +18,35 @@ from cumulus.errors import UsageError
 
 
 def engine_bench(
-    program: str = typer.Option("example-2.1", help="example-2.1."),
-    scale: float = typer.Option(1.0, help="1: 2.55 million rows, a tenth of which go again."),
-    batch: int = typer.Option(100_000, min=1, help="Events in a transaction of the batch ways."),
+    program: str = typer.Option("example-2.1", help="example-2.1; --workload goes before it."),
+    workload: str = typer.Option("", help="tpch or orderbook: each of its queries, through the native engine."),
+    query: str = typer.Option("", help="One query of the workload; all if left out."),
+    sf: float = typer.Option(0.1, help="Scale factor of TPC-H; millions of events of the order book."),
+    scale: float = typer.Option(1.0, help="Of example-2.1; 1: 2.55 million rows, a tenth of which go again."),
+    batch: list[int] = typer.Option([100_000], min=1, help="Events in a transaction; more sizes for a workload."),
+    seconds: float = typer.Option(5.0, help="CPU time after which the run of a query ends."),
     latency: bool = typer.Option(False, "--latency", help="Time single events when the maps are full, instead."),
     seed: int = typer.Option(0, min=0, help="Of the stream and of the order in which a repetition takes the engines."),
     repetitions: int = typer.Option(7, min=1, help="Runs of each engine; the median counts."),
+    cache: Path | None = typer.Option(None, help="Where generated tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then the summary."),
 ) -> None:
     """Feed one stream into every engine, interleaved; events per second of the thread's own CPU time.
 
     Example: cumulus bench engine --program example-2.1 --json
     """
-    if program != "example-2.1":
-        raise UsageError(f"there is no program {program!r}", hint="There is example-2.1.")
     load = load_average()
-    rows = _latency_rows(scale, seed) if latency else _rows(scale, batch, seed, repetitions)
+    what: dict[str, Any]
+    if workload:
+        what = {"workload": workload, "sf": sf, "seconds": seconds}
+        rows = _workload_rows(workload, query, sf, batch, seconds, seed, repetitions, cache)
+    else:
+        if program != "example-2.1":
+            raise UsageError(f"there is no program {program!r}", hint="There is example-2.1.")
+        what = {"program": program, "scale": scale}
+        rows = _latency_rows(scale, seed) if latency else _rows(scale, batch[0], seed, repetitions)
     summary = {
-        "program": program,
-        "scale": scale,
+        **what,
         "batch": batch,
         "seed": seed,
         "repetitions": repetitions,
@@ -45,10 +56,51 @@ def engine_bench(
     }
     if as_json:
         for row in rows:
-            print(json.dumps({"program": program, **row}))
+            print(json.dumps({**what, **row}))
         print(json.dumps({"summary": summary}))
     else:
         tell(rows, summary)
+
+
+def _workload_rows(
+    workload: str,
+    query: str,
+    sf: float,
+    batches: list[int],
+    seconds: float,
+    seed: int,
+    repetitions: int,
+    cache: Path | None,
+) -> list[dict[str, Any]]:
+    """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew."""
+    from cumulus.cli import workload_runs as runs
+
+    if workload not in runs.STATIC:
+        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(runs.STATIC)}.")
+    rows = []
+    for name, script in runs.scripts_of(workload, query).items():
+        cold, loaded = runs.compile_ms(script)
+        for deletes in (0.0, 0.1) if workload == "tpch" else (0.5,):
+            static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
+            anew = runs.recompute_ms(name, script, {**static, **stream.final()}, min(repetitions, 3))
+            published = runs.DBTOASTER.get(name) if workload == "tpch" else None
+            for size in batches:
+                found = runs.measure(script, static, stream, size, seconds, repetitions)
+                rows.append(
+                    {
+                        "query": name,
+                        "deletes": deletes,
+                        "batch": size,
+                        **found,
+                        "dbtoaster": published,
+                        "of_dbtoaster": None if published is None else round(found["events_per_s"] / published, 2),
+                        "recompute_ms": anew,
+                        "recompute_events": round(found["events_per_s"] * anew / 1000),
+                        "compile_ms": cold,
+                        "load_ms": loaded,
+                    }
+                )
+    return rows
 
 
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ All columns are whole numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -45,11 +46,15 @@ class Interleaved:
     def part(self, start: int, end: int) -> Interleaved:
         """Return the events from one number to before another."""
         tables = {}
-        for place, (name, table) in enumerate(self.tables.items()):
-            mine = self.kinds >> 1 == place
-            first = int(np.count_nonzero(mine[:start]))
-            tables[name] = table.slice(first, int(np.count_nonzero(mine[start:end])))
+        for places, (name, table) in zip(self._places, self.tables.items(), strict=True):
+            first, last = np.searchsorted(places, (start, end)).tolist()
+            tables[name] = table.slice(first, last - first)
         return Interleaved(tables, self.kinds[start:end])
+
+    @cached_property
+    def _places(self) -> list[npt.NDArray[np.int64]]:
+        """For each table the numbers of its events."""
+        return [np.flatnonzero(self.kinds >> 1 == place) for place in range(len(self.tables))]
 
     def final(self) -> dict[str, pa.Table]:
         """Return the rows that are there in the end, the first insertions of each where some were taken back."""
