@@ -103,12 +103,18 @@ class Cache:
             return
 
 
-def default_folder() -> Path:
-    """Return where this user's objects are kept: `$CUMULUS_CACHE`, or `cumulus` in the folder for caches."""
+def default_folder() -> Path | None:
+    """Return where this user's objects are kept: `$CUMULUS_CACHE`, or `cumulus` in the folder for caches.
+
+    None for a user without a home: then nothing is kept.
+    """
     given = os.environ.get("CUMULUS_CACHE")
     if given:
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cumulus"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cumulus"
+    except RuntimeError:
+        return None
 
 
 def identity(*parts: str) -> str:
