@@ -7,7 +7,6 @@ import random
 import shutil
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import typer
@@ -74,6 +73,7 @@ def _workload_rows(
 ) -> list[dict[str, Any]]:
     """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew."""
     from cumulus.cli import workload_runs as runs
+    from cumulus.cli.engine_runs import recomputed
 
     if workload not in runs.STATIC:
         raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(runs.STATIC)}.")
@@ -82,7 +82,7 @@ def _workload_rows(
         cold, loaded = runs.compile_ms(script)
         for deletes in (0.0, 0.1) if workload == "tpch" else (0.5,):
             static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
-            anew = runs.recompute_ms(name, script, {**static, **stream.final()}, min(repetitions, 3))
+            _, anew = recomputed(name, script, {**static, **stream.final()}, min(repetitions, 3))
             published = runs.DBTOASTER.get(name) if workload == "tpch" else None
             for size in batches:
                 found = runs.measure(script, static, stream, size, seconds, repetitions)
@@ -94,7 +94,7 @@ def _workload_rows(
                         **found,
                         "dbtoaster": published,
                         "of_dbtoaster": None if published is None else round(found["events_per_s"] / published, 2),
-                        "recompute_ms": anew,
+                        "recompute_ms": round(anew, 1),
                         "recompute_events": round(found["events_per_s"] * anew / 1000),
                         "compile_ms": cold,
                         "load_ms": loaded,
@@ -104,7 +104,7 @@ def _workload_rows(
 
 
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
-    from cumulus.cli.engine_runs import contestants
+    from cumulus.cli.engine_runs import contestants, recomputed
     from cumulus.compiler import compile_sql
     from cumulus.engine.native.c import COMPILER
     from cumulus.workloads import orders
@@ -114,7 +114,8 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     ways = contestants(batch, with_c=shutil.which(COMPILER) is not None)
     choose = random.Random(seed)
     final = stream.final()
-    expected, recompute_ms = _recomputed(final, repetitions)
+    found, recompute_ms = recomputed("revenue", orders.SQL, final, repetitions)
+    expected = {row["nation"]: int(row["revenue"]) for row in found.to_pylist()}
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
             applier = way.run(compiled, stream)
@@ -134,19 +135,6 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
         "of_native_batch": None,
     }
     return [*rows, recompute]
-
-
-def _recomputed(final: dict[str, Any], repetitions: int) -> tuple[dict[int, int], float]:
-    """Return what DuckDB computes from the rows that are there in the end, and how long that takes, in milliseconds."""
-    from cumulus.workloads import checks, orders
-
-    select = checks.views(orders.SQL)["revenue"]
-    took = []
-    for _ in range(repetitions):
-        start = perf_counter()
-        found = checks.recompute(select, final)
-        took.append(1000 * (perf_counter() - start))
-    return {row["nation"]: int(row["revenue"]) for row in found.to_pylist()}, median(took)
 
 
 def _compare(name: str, applier: Any, expected: dict[int, int]) -> None:

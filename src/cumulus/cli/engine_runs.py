@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from time import perf_counter, thread_time
+from time import perf_counter, thread_time, thread_time_ns
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from cumulus.engine.bulk import Columns
+from cumulus.engine.bulk import Changes, Columns
+from cumulus.engine.collecting import uncollected
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.c import CompiledC
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.m3.program import Program
 from cumulus.warehouse.applying import Applier
+from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
 
 _FRESH = 1_000
@@ -52,7 +54,6 @@ def feed_columns(batch: int) -> Feed:
 
 def feed_tuples(batch: int) -> Feed:
     """Return what feeds lists of events as Python tuples, each list a transaction."""
-    from cumulus.engine.bulk import Changes
 
     def feed(applier: Applier, stream: Interleaved) -> float:
         def unchecked(event: Any) -> Any:
@@ -78,6 +79,7 @@ def feed_single(applier: Applier, stream: Interleaved) -> float:
     entrances = {name: applier.builtin(name, _never) for name in stream.tables}
     applier.rest(True)
     took = 0.0
+    gc.collect()
     with uncollected():
         for part in parts(stream, _FRESH):
             calls = [(entrances[name], (sign, *row)) for sign, name, row in columns_of(applier.program, part)]
@@ -87,17 +89,6 @@ def feed_single(applier: Applier, stream: Interleaved) -> float:
             took += thread_time() - start
     applier.rest(False)
     return took
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles among the events that a bench has made."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def feed_events(applier: Applier, stream: Interleaved) -> float:
@@ -189,8 +180,6 @@ def contestants(batch: int, *, with_c: bool) -> list[Contestant]:
 
 def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, float]:
     """Return how long single events take when the maps are full, in microseconds of the thread's CPU time."""
-    from time import thread_time_ns
-
     applier = Applier(program, {}, optimised(program))
     count = len(stream.kinds)
     feed_columns(100_000)(applier, stream.part(0, count - singles))
@@ -203,6 +192,7 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
     for place in range(len(calls)):
         start = thread_time_ns()
         nothing[place] = thread_time_ns() - start
+    gc.collect()
     with uncollected():
         for place, (entrance, event) in enumerate(calls):
             start = thread_time_ns()
@@ -216,3 +206,14 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
         **{f"p{share:g}_us": round(float(np.percentile(own, share)) / 1000, 2) for share in (50, 99, 99.9, 99.99)},
         "worst_us": round(float(own.max()) / 1000, 1),
     }
+
+
+def recomputed(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> tuple[pa.Table, float]:
+    """Return what DuckDB computes for a query anew, and the median of how long that takes, in milliseconds."""
+    select = checks.views(script)[query]
+    took = []
+    for _ in range(repetitions):
+        start = perf_counter()
+        found = checks.recompute(select, tables)
+        took.append(1000 * (perf_counter() - start))
+    return found, median(took)

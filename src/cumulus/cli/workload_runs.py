@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.cli.engine_runs import columns_of, optimised, parts, uncollected
+from cumulus.cli.engine_runs import columns_of, optimised, parts
 from cumulus.compiler import compile_sql
 from cumulus.engine.bulk import rows_of
+from cumulus.engine.collecting import uncollected
 from cumulus.engine.native.building import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3.program import Program
 from cumulus.warehouse.applying import Applier
-from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
 
 STATIC = {"tpch": ("nation", "region"), "orderbook": ()}
@@ -153,6 +154,7 @@ def _opened(program: Program, static: Mapping[str, pa.Table]) -> Applier:
 
 def _feed(applier: Applier, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
     events, took = 0, 0.0
+    gc.collect()
     with uncollected():
         for part in _pieces(stream, batch):
             bulk = columns_of(applier.program, part)
@@ -194,14 +196,3 @@ def compile_ms(script: str) -> tuple[float, float]:
                 os.environ["CUMULUS_CACHE"] = before
             forget()
     return took[0], took[1]
-
-
-def recompute_ms(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> float:
-    """Return how long DuckDB takes to compute the view anew, in milliseconds."""
-    select = checks.views(script)[query]
-    took = []
-    for _ in range(repetitions):
-        start = perf_counter()
-        checks.recompute(select, tables)
-        took.append(1000 * (perf_counter() - start))
-    return round(median(took), 1)

@@ -7,10 +7,8 @@ gives the same maps, the same quarantine, the same errors and the same waiting r
 from __future__ import annotations
 
 import decimal
-import gc
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.assignments import sources
 from cumulus.engine.bulk import Columns, rows_of
+from cumulus.engine.collecting import uncollected
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
@@ -124,7 +123,7 @@ class Bucket:
 
     def apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
         """Apply the payloads of one epoch; all of it or, on an exception, nothing of use (throw the bucket away)."""
-        with decimal.localcontext(EXACT), _without_collector():
+        with decimal.localcontext(EXACT), uncollected():
             return self._apply(epoch, payloads)
 
     def _apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
@@ -371,18 +370,6 @@ class Bucket:
 
 def _has_upserts(chunk: Chunk) -> bool:
     return bool(pc.any(pc.equal(chunk.rows.column("_op"), UPSERT)).as_py())
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Stop Python's collector of cycles for a block: rows make none, and it would look at millions of them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _text(program: Program, change: Change) -> str:

@@ -6,15 +6,14 @@ the user is only loaded. Any other is written and compiled, but for the librarie
 
 from __future__ import annotations
 
-import gc
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from cumulus import version
 from cumulus.algebra.user import UserFunction
+from cumulus.engine.collecting import uncollected
 from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.llvm import to_llvm
 from cumulus.engine.native.machine import LEVELS, Cache, Code, Load, Loaded, default_folder, identity
@@ -74,7 +73,7 @@ def build(
 ) -> tuple[Plan, Code]:
     """Write and compile a program, and leave the code in the user's cache."""
     store = Cache(default_folder())
-    with _uncollected():
+    with uncollected():
         plan, modules = written(program, functions, indexes)
         objects = [store.object_of(to_llvm(module), level) for module in modules]
     file = f"{name}-{level}.plan"
@@ -95,27 +94,12 @@ def code_of(modules: Sequence[Module], level: int) -> Code:
     return Code([store.object_of(to_llvm(module), level)[1] for module in modules])
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep Python from looking for cycles: code is millions of small objects, all needed."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _from_cache(file: str) -> tuple[Plan, Code] | None:
     store = Cache(default_folder())
     found = store.get(file)
     if found is None:
         return None
-    try:
-        plan, files = pickle.loads(found)
-    except Exception:  # noqa: BLE001 - a damaged file is none
-        return None
+    plan, files = pickle.loads(found)
     objects = [store.get(each) for each in files]
     return None if None in objects else (plan, Code(each for each in objects if each is not None))
 

@@ -118,11 +118,8 @@ def take_function(
     return body.function
 
 
-def nothing_function(
-    host: ProgramHost, name: str, relation: str, columns: Sequence[EventLane], trigger: object, undo: Signature
-) -> Function:
-    """Return a `take_function` for a relation without any trigger: no map depends on it."""
-    del host, trigger, undo
+def nothing_function(name: str) -> Function:
+    """Return a `take_function` for a relation without any trigger: no map depends on it, and no column is used."""
     with define(name, [("context", PTR)], I64) as body:
         body.leave(DONE)
     return body.function

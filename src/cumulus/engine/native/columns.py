@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
 from cumulus.engine.native.codec import Dictionary, encoder
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words
@@ -105,7 +106,5 @@ def _texts(array: Any, dictionary: Dictionary) -> Column:
 
 
 def _of_rows(array: Any, encode: Callable[[Any], Words]) -> list[Column]:
-    from cumulus.catalog.arrow import interval_of
-
     rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
     return [np.array([row[0] for row in rows], dtype=np.int64)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
 
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.catalog.events import Row
@@ -86,7 +87,10 @@ class NativeEngine(Holder):
         self._indexes: dict[str, list[tuple[int, ...]]] = {}
         for name, places in indexes:
             self._indexes.setdefault(name, []).append(places)
-        self._entries: dict[tuple[str, int], Entry] = {}
+        self._entries: WeakKeyDictionary[Entry, str] = WeakKeyDictionary()
+        """What builtins that somebody holds lead to, and their relations."""
+        self._entered: dict[str, None] = {}
+        """Relations that have had a builtin."""
         self._sources = sources(program)
         self._stale = set(self._sources)
         self._computed: set[str] = set()
@@ -137,7 +141,7 @@ class NativeEngine(Holder):
         self._undo = image.named(UNDO, I64, [PTR, I64])
         self._mark_touched = image.named(TOUCHED, None, [PTR, PTR])
         self._assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
-        for (relation, _), entry in self._entries.items():
+        for entry, relation in self._entries.items():
             self._attach(entry, relation, image)
 
     def _work_done(self) -> None:
@@ -157,13 +161,13 @@ class NativeEngine(Holder):
         own; else, and where anything is unusual, it calls `slow` with the same arguments.
         """
         entry = Entry(f"on_{relation}", slow)
-        self._entries[relation, id(entry)] = entry
+        self._entries[entry] = relation
+        self._entered[relation] = None
         self._attach(entry, relation, self._image)
         return entry.builtin(self._image.code)
 
     def _attach(self, entry: Entry, relation: str, image: Image) -> None:
-        number = list(image.made.events).index(relation)
-        entry.attach(image, f"{SINGLE}{number}")
+        entry.attach(image, f"{SINGLE}{image.made.number(relation)}")
 
     def open(self, relation: str, value: bool) -> None:
         """Say whether code may take events of a relation without asking Python."""
@@ -175,7 +179,7 @@ class NativeEngine(Holder):
 
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have fired since the last call, and how many more rows there are."""
-        fired = self._image.take_fired()
+        fired = self._image.take_fired(self._entered)
         self._fired += sum(events for events, _ in fired.values())
         self._work_done()
         return fired

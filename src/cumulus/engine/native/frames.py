@@ -20,9 +20,6 @@ from cumulus.engine.native.lanes import NULL_WORD, Lane
 from cumulus.engine.native.layout import Held, ValueLane
 from cumulus.engine.native.stored import StoredMap
 
-_MOST_HIGH = (10**38 - 1) >> 64
-"""The upper word of the greatest number that a decimal of Arrow has."""
-
 
 def frame(stored: StoredMap, dictionary: Dictionary) -> list[pa.Array] | None:
     """Return key columns, then value columns (three for a sum of floats), of all rows that are there."""
@@ -83,10 +80,8 @@ def _value_arrays(words: list[Column], value: ValueLane) -> list[pa.Array] | Non
         case Held.CELL:
             return [pa.array(_words(each).view(np.float64)) for each in words]
         case Held.WIDE:
-            high = words[1]
-            if len(high) and (high.max() >= _MOST_HIGH or high.min() < -_MOST_HIGH):
-                return None
-            return [_decimal_array(words[0], high, pa.decimal128(38, value.scale), None)]
+            made = _decimal_array(words[0], words[1], pa.decimal128(38, value.scale), None)
+            return None if made is None else [made]
         case _:
             return None
 

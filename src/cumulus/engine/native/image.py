@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cumulus.engine.native.calls import NUMBERS, OBJECTS, Converter, fired_word, is_converted, open_word, rows_word
@@ -13,11 +13,9 @@ from cumulus.engine.native.codec import Dictionary
 from cumulus.engine.native.kernel import Signature
 from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT
 from cumulus.engine.native.machine import Loaded, symbol
-from cumulus.engine.native.memory import ADVISE, BUDGET, RELEASE
+from cumulus.engine.native.memory import ADVISE, BUDGET, RELEASE, UNLIMITED
 from cumulus.engine.native.program import Plan
 from cumulus.engine.native.stored import I64, PTR, StoredMap
-
-UNLIMITED = 1 << 62
 
 
 class Image:
@@ -130,10 +128,10 @@ class Image:
         """Return a word that code asked for; 0 if it did not."""
         return self.get(self.made.context.word(key)) if key in self.made.context.words else 0
 
-    def take_fired(self) -> dict[str, tuple[int, int]]:
-        """Return how many events builtins have fired, by relation, since the last call, and how many rows that adds."""
+    def take_fired(self, relations: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return how many events of relations builtins have fired since the last call, and how many rows that adds."""
         found = {}
-        for relation in self.made.events:
+        for relation in relations:
             words = (fired_word(relation), rows_word(relation))
             fired, rows = map(self.get_word, words)
             if fired:

@@ -61,6 +61,10 @@ def compiled(text: str, level: int) -> bytes:
     return found
 
 
+_DIGEST = hashlib.sha256().digest_size
+"""Bytes before the contents of a file of the cache, by which damage is noticed: code is run, not parsed."""
+
+
 class Cache:
     """Files in a folder, by what they depend on: object files, and what is needed to use them.
 
@@ -83,11 +87,13 @@ class Cache:
         return name, found
 
     def get(self, name: str) -> bytes | None:
-        """Return a file's contents; None if it is not there, or cannot be read."""
+        """Return a file's contents; None if it is not there, cannot be read, or is not what was written."""
         try:
-            return None if self._folder is None else (self._folder / name).read_bytes()
+            found = b"" if self._folder is None else (self._folder / name).read_bytes()
         except OSError:
             return None
+        digest, made = found[:_DIGEST], found[_DIGEST:]
+        return made if digest == hashlib.sha256(made).digest() else None
 
     def put(self, name: str, made: bytes) -> None:
         """Write a file whole or not at all; a cache that cannot be written is none."""
@@ -97,7 +103,7 @@ class Cache:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(dir=self._folder)
             with os.fdopen(handle, "wb") as file:
-                file.write(made)
+                file.write(hashlib.sha256(made).digest() + made)
             os.replace(aside, self._folder / name)
         except OSError:
             return

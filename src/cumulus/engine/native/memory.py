@@ -14,6 +14,8 @@ USED = 0
 """Bytes that all blocks of the record take."""
 BUDGET = 8
 """How many they may take."""
+UNLIMITED = 1 << 62
+"""A budget that nothing exceeds."""
 REFUSED = 16
 """How many bytes were asked for in vain, the last time; 0 if that never happened."""
 ADVISE = 24

@@ -27,7 +27,7 @@ from cumulus.engine.native.kernel import I64, PTR, U8, Function, Module, Signatu
 from cumulus.engine.native.layout import Store, lanes_of, value_lanes
 from cumulus.engine.native.machine import LEVELS, Code
 from cumulus.engine.native.maps import CREATED, Shape, address
-from cumulus.engine.native.memory import BUDGET
+from cumulus.engine.native.memory import BUDGET, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.stored import StoredMap
 
@@ -36,7 +36,6 @@ _ROW = (1 << 32) - 1
 _RECORD = 64
 POSITION = "position of it"
 """The last column of `Newest.dump`; no column of SQL is called so without quotes."""
-_UNLIMITED = 1 << 62
 
 
 def _newest(shape: Shape) -> Signature:
@@ -88,7 +87,7 @@ class Newest:
         self._code = _code(self._shape)
         self._memory = ctypes.create_string_buffer(_RECORD + self._shape.record_size + 8)
         at = (ctypes.addressof(self._memory) + 7) // 8 * 8
-        ctypes.c_int64.from_address(at + BUDGET).value = _UNLIMITED
+        ctypes.c_int64.from_address(at + BUDGET).value = UNLIMITED
         self._at = at + _RECORD
         new = self._code.function(self._shape.new.name, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         if not new(at, self._at):

@@ -75,6 +75,10 @@ class Plan:
     outside: tuple[Outside, ...]
     places: tuple[frozenset[Place], ...]
 
+    def number(self, relation: str) -> int:
+        """Return the number of a relation, which names the functions that take its events."""
+        return list(self.events).index(relation)
+
 
 BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, builtin_function()])
 
@@ -184,8 +188,11 @@ class _Writer:
             for sign, on in ((1, On.INSERT), (-1, On.DELETE)):
                 trigger = functions[triggers[on, relation]] if on in mine else None
                 name = f"take_{_VERBS[on]}_{number}"
-                make = take_function if mine else nothing_function
-                takes[sign, relation] = make(self._host, name, relation, columns, trigger, undo.signature)
+                takes[sign, relation] = (
+                    take_function(self._host, name, relation, columns, trigger, undo.signature)
+                    if mine
+                    else nothing_function(name)
+                )
                 yield takes[sign, relation]
             both = {sign: takes[sign, relation] for sign in (1, -1)}
             rows[relation] = row_function(self._host, f"row_{number}", relation, columns, both, fetches[relation])

@@ -28,7 +28,7 @@ def run_of(image: Image, bulk: Bulk, dictionary: Dictionary) -> Fire:
 
 
 def _of_rows(image: Image, bulk: Rows) -> Fire:
-    number = list(image.made.events).index(bulk.relation.name)
+    number = image.made.number(bulk.relation.name)
     function = image.named(f"{ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
     return lambda start, each: function(image.at, bulk.rows, start, len(bulk), bulk.sign, each)
 
