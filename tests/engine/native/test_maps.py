@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from cumulus.engine.native import maps, memory
+from cumulus.engine.native import memory, shapes
 from cumulus.engine.native.audit import MapView
 from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.llvm import to_llvm
 from cumulus.engine.native.machine import LEVELS, Code, compiled
-from cumulus.engine.native.maps import Shape, map_functions
+from cumulus.engine.native.maps import map_functions
+from cumulus.engine.native.shapes import LEFT, RIGHT, Order, Shape
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
 
 SHAPES = [
@@ -22,6 +23,10 @@ SHAPES = [
     Shape(1, 1),
     Shape(2, 1, ((0,), (1,))),
     Shape(3, 2, ((0, 2),)),
+    Shape(1, 1, (), (Order((), ((0, "s"),)),)),
+    Shape(2, 3, ((1,),), (Order((0,), ((1, "s"),), ((0, "i"), (1, "w"))), Order((), ((1, "s"), (0, "s"))))),
+    Shape(1, 2, (), (Order((), ((1, "s"), (0, "s")), (), 40), Order((), ((2, "s"), (1, "u"), (0, "s")), (), 5, LEFT))),
+    Shape(3, 1, (), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
 ]
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
@@ -57,10 +62,17 @@ class NativeMap:
         self._first = [
             function(shape.first(index), PTR, *[I64] * len(words)) for index, words in enumerate(shape.indexes)
         ]
+        self._changed = function(shape.changed, PTR, I64, result=None) if shape.is_told else None
+        self._leave = function(shape.leave, PTR, I64, result=None) if shape.has_moving else None
+        orders = range(len(shape.orders))
+        self._root = [function(shape.root(each), PTR, *[I64] * len(shape.orders[each].group)) for each in orders]
+        self._edge = [function(shape.edge(each), PTR, I64, I64) for each in orders]
+        self._beside = [function(shape.beside(each), PTR, I64, I64) for each in orders]
+        self.refill = {each: function(shape.refill(each), PTR, result=None) for each in orders if shape.moves(each)}
         assert function(shape.new, PTR, PTR)(ctypes.addressof(self.memory), self.at)
 
     def _place(self, row: int) -> int:
-        rows = I64.from_address(self.at + maps.ROWS).value
+        rows = I64.from_address(self.at + shapes.ROWS).value
         return rows + row * self.shape.row_size
 
     def add(self, key: tuple[int, ...], values: tuple[int, ...]) -> bool:
@@ -69,14 +81,18 @@ class NativeMap:
         if not row:
             return False
         place = self._place(row & 0xFFFFFFFF)
+        if self._leave:
+            self._leave(self.at, row & 0xFFFFFFFF)
         new = []
         for word, value in enumerate(values):
             cell = I64.from_address(place + self.shape.value(word))
-            assert not row & maps.CREATED or cell.value == 0
+            assert not row & shapes.CREATED or cell.value == 0
             cell.value += value
             new.append(cell.value)
         if not any(new):
             self._remove(self.at, row & 0xFFFFFFFF)
+        elif self._changed:
+            self._changed(self.at, row & 0xFFFFFFFF)
         return True
 
     def get(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -94,6 +110,16 @@ class NativeMap:
             assert key not in found
             found.add(key)
             row = ctypes.c_uint32.from_address(self._place(row) + self.shape.link(index)).value
+        return found
+
+    def in_order(self, order: int, group: tuple[int, ...], side: int) -> list[tuple[int, ...]]:
+        """Return the keys of a group, beginning at one end."""
+        found = []
+        row = self._root[order](self.at, *group)
+        row = row and self._edge[order](self.at, row, side)
+        while row:
+            found.append(tuple((I64 * self.shape.keys).from_address(self._place(row))))
+            row = self._beside[order](self.at, row, RIGHT - side)
         return found
 
     def clear(self) -> None:
@@ -139,6 +165,21 @@ def test_a_map_is_a_dict(code: Code, shape: Shape, seed: int) -> None:
                 for part, members in chains.items():
                     assert native.chain(index, part) == members
                 assert native.chain(index, (5 + spread * 7,) * len(words)) == set()
+            for number, order in enumerate(shape.orders):
+                part = tuple(a_key()[word] for word in order.group)
+                members = [key for key in model if tuple(key[word] for word in order.group) == part]
+                words = {key: [word % (1 << 64) for word in (*key, *model[key])] for key in members}
+                for at, how in reversed(order.words):
+                    turned = 0 if how == "u" else 1 << 63
+                    members.sort(key=lambda key, at=at, turned=turned, words=words: words[key][at] ^ turned)
+                if order.most:
+                    native.refill[number](native.at)
+                    assert native.view.problems() == []
+                    best = members[::-1] if order.best == RIGHT else members
+                    assert native.in_order(number, (), order.best) == best[: order.most]
+                elif all(kind == "s" for _, kind in order.words):
+                    assert native.in_order(number, part, LEFT) == members
+                    assert native.in_order(number, part, RIGHT) == members[::-1]
         if choose.random() < 0.0005:
             native.clear()
             model.clear()
@@ -164,18 +205,19 @@ def test_a_table_splits_many_times(code: Code) -> None:
     assert native.free() == 0
 
 
-def test_what_there_is_no_memory_for_changes_nothing(code: Code) -> None:
-    shape = Shape(2, 1, ((0,), (1,)))
+@pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[5]], ids=lambda shape: shape.name)
+def test_what_there_is_no_memory_for_changes_nothing(code: Code, shape: Shape) -> None:
     native = NativeMap(code, shape, budget=20_000)
     model = {}
+    one, less = ((number,) + (0,) * (shape.values - 1) for number in (1, -1))
     for number in range(10_000):
-        if native.add((number, number % 7), (1,)):
-            model[number, number % 7] = (1,)
+        if native.add((number, number % 7), one):
+            model[number, number % 7] = one
     assert 50 < len(model) < 1000
     assert native.memory[2] > 0
     assert native.view.problems() == []
     assert dict(native.view.items()) == model
     for key in list(model):
-        assert native.add(key, (-1,))
+        assert native.add(key, less)
     assert native.view.problems() == []
     assert native.free() == 0

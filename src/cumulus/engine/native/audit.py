@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import math
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cumulus.engine.native import maps, tables
-from cumulus.engine.native.maps import Shape
+from cumulus.engine.native import shapes, tables
+from cumulus.engine.native.lanes import joined
+from cumulus.engine.native.shapes import Shape
 
 Words = tuple[int, ...]
 
@@ -53,12 +56,12 @@ class MapView:
         there = rows[:, shape.keys : shape.keys + shape.values].any(axis=1)
         live = {number + 1: tuple(map(int, rows[number])) for number in map(int, np.flatnonzero(there))}
         found = []
-        if len(live) != self._word(maps.LIVE):
-            found.append(f"{len(live)} rows are there, {self._word(maps.LIVE)} are counted")
+        if len(live) != self._word(shapes.LIVE):
+            found.append(f"{len(live)} rows are there, {self._word(shapes.LIVE)} are counted")
         free = self._free_rows(rows)
         if sorted([*free, *live]) != list(range(1, len(rows) + 1)):
             found.append("free rows and rows are not all rows")
-        slots = self._slots(maps.PRIMARY, found)
+        slots = self._slots(shapes.PRIMARY, found)
         if sorted(slots.values()) != sorted(live):
             found.append("the slots do not lead to the rows")
         keys = [row[: shape.keys] for row in live.values()]
@@ -66,6 +69,8 @@ class MapView:
             found.append("two rows have one key")
         for index in range(len(shape.indexes)):
             self._check_index(index, live, found)
+        for order in range(len(shape.orders)):
+            self._check_order(order, live, found)
         return found
 
     def _check_index(self, index: int, live: dict[int, Words], found: list[str]) -> None:
@@ -93,9 +98,73 @@ class MapView:
         if len(set(parts)) != len(parts):
             found.append(f"index {index}: two chains are for the same part of the key")
 
+    def _check_order(self, number: int, live: dict[int, Words], found: list[str]) -> None:
+        shape, order = self._shape, self._shape.orders[number]
+        at = shape.tree(number)
+        roots = list(self._slots(at, found).values()) if order.group else [self._word(at)] if live else []
+        seen: list[int] = []
+        groups: list[Words] = []
+        for root in roots:
+            rows: list[int] = []
+            self._check_tree(number, root, live, rows, found)
+            parts = {tuple(live[row][word] for word in order.group) for row in rows}
+            keys = [tuple(_sortable(live[row][word:], kind) for word, kind in order.words) for row in rows]
+            if len(parts) > 1:
+                found.append(f"order {number}: a tree has rows of several groups")
+            if keys != sorted(keys):
+                found.append(f"order {number}: a tree is not in order")
+            groups += parts
+            seen += rows
+        if order.most:
+            self._check_best(number, seen, live, found)
+        elif sorted(seen) != sorted(live):
+            found.append(f"order {number}: its trees do not hold all rows")
+        if len(set(groups)) != len(groups):
+            found.append(f"order {number}: two trees are for the same group")
+
+    def _check_best(self, number: int, held: list[int], live: dict[int, Words], found: list[str]) -> None:
+        shape, order = self._shape, self._shape.orders[number]
+        count, is_partial = (self._word(shape.tree(number) + place) for place in (shapes.HELD, shapes.IS_PARTIAL))
+        if len(held) != count or count > order.most:
+            found.append(f"order {number}: it holds {len(held)} rows, counts {count}, and may have {order.most}")
+        if not is_partial and sorted(held) != sorted(live):
+            found.append(f"order {number}: it does not hold all rows")
+        keys = {row: [_sortable(words[word:], kind) for word, kind in order.words] for row, words in live.items()}
+        others = [keys[row] for row in live if row not in held]
+        worst = [keys[row] for row in (held[-1:] if order.best == shapes.LEFT else held[:1])]
+        if any((each > worst[0]) is (order.best == shapes.RIGHT) for each in others if worst):
+            found.append(f"order {number}: a row that it does not hold is better than one that it holds")
+
+    def _check_tree(
+        self, number: int, row: int, live: dict[int, Words], rows: list[int], found: list[str]
+    ) -> tuple[int, int, list[float]]:
+        """Check the tree below a row, and list its rows; return its height, its flags and its sums."""
+        shape, order = self._shape, self._shape.orders[number]
+        if not row:
+            return 0, 0, [0] * len(order.sums)
+        if row not in live or row in rows or len(rows) > len(live):
+            found.append(f"order {number}: a tree leads to row {row}, which is not there or seen before")
+            return 0, 0, [0] * len(order.sums)
+        words = live[row]
+        links, marks = (_halves(words[shape.node(number) // 8 + place]) for place in (0, 1))
+        left = self._check_tree(number, links[0], live, rows, found)
+        rows.append(row)
+        right = self._check_tree(number, links[1], live, rows, found)
+        height, flags, sums = 1 + max(left[0], right[0]), left[1] | right[1], []
+        for place, (word, kind) in enumerate(order.sums):
+            own = _number(words[shape.keys + word :], kind)
+            flags |= (own < 0) << place
+            sums.append(left[2][place] + own + right[2][place])
+            kept = _number(words[(shape.node(number) + order.sum(place)) // 8 :], "t" if kind == "f" else "w")
+            if kept != sums[-1] and not (kind == "f" and math.isclose(kept, sums[-1], rel_tol=1e-9, abs_tol=1e-9)):
+                found.append(f"order {number}: row {row} has the sum {kept}, not {sums[-1]}")
+        if abs(left[0] - right[0]) > 1 or marks != (height, flags):
+            found.append(f"order {number}: row {row} has height and flags {marks}, not {(height, flags)}")
+        return height, flags, sums
+
     def _free_rows(self, rows: Any) -> list[int]:
         found: list[int] = []
-        row = self._word(maps.FREE)
+        row = self._word(shapes.FREE)
         while row and row not in found:
             found.append(row)
             row = int(rows[row - 1][0])
@@ -129,12 +198,40 @@ class MapView:
         return slots
 
     def _rows(self) -> Any:
-        last, size = self._word(maps.LAST), self._shape.row_size
-        start = self._word(maps.ROWS) + size
+        last, size = self._word(shapes.LAST), self._shape.row_size
+        start = self._word(shapes.ROWS) + size
         return _array(start, last * size // 8, np.int64).reshape(last, size // 8)
 
     def _word(self, offset: int) -> int:
         return _word(self._record + offset)
+
+
+def _halves(word: int) -> tuple[int, int]:
+    return word & ((1 << 32) - 1), (word >> 32) & ((1 << 32) - 1)
+
+
+def _sortable(words: Sequence[int], kind: str) -> int | float:
+    match kind:
+        case "u":
+            return words[0] % (1 << 64)
+        case "f":
+            return words[0] if words[0] >= 0 else words[0] ^ ((1 << 63) - 1)
+        case "c":
+            return _number(words, "f")
+        case _:
+            return words[0]
+
+
+def _number(words: Sequence[int], kind: str) -> int | float:
+    """Return the number that words hold: of one word, of two, a cell of floats, or a total of them."""
+    match kind:
+        case "i":
+            return words[0]
+        case "w":
+            return joined(words[0], words[1])
+        case _:
+            floats: tuple[float, float] = struct.unpack("<dd", struct.pack("<qq", *(*words, 0)[:2]))
+            return floats[0] + floats[1] if kind == "f" else floats[0]
 
 
 def _word(address: int) -> int:

@@ -15,7 +15,7 @@ from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Expr, Function
 from cumulus.engine.native.layout import EventLane, Store
-from cumulus.engine.native.maps import PRIMARY, ROWS, tag_of
+from cumulus.engine.native.shapes import PRIMARY, ROWS, tag_of
 from cumulus.engine.native.tables import entrance, slot
 from cumulus.m3.program import Statement, Trigger
 

@@ -77,6 +77,11 @@ class Lane:
         """How many words a value takes."""
         return 2 if self.is_wide else 1
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether words are in the order of their values; those of texts and intervals are numbers of something."""
+        return self.type.kind not in (Kind.VARCHAR, Kind.INTERVAL)
+
 
 def lane_of(sql_type: SqlType | None, nullable: bool) -> Lane:
     """Return the lane for a column, argument or result; NotNativeError if its type is not known."""

@@ -1,12 +1,12 @@
 """Maps from words to words: rows side by side, found through slot tables.
 
-A row is `keys | values | for each index: next, previous`, in words; the two links of an index share one. Rows have
-numbers from 1 and keep them until they are removed; then a new row takes the place (the newest free one first). A row
-whose values are all 0 is none: whoever makes the last value 0 must remove it, and a new row's values are 0 until
-somebody adds. So walking over all rows finds out which are there without another mark.
+Where a row and a record have what is in `cumulus.engine.native.shapes`. Rows have numbers from 1 and keep them until
+they are removed; then a new row takes the place (the newest free one first). A row whose values are all 0 is none:
+whoever makes the last value 0 must remove it, and a new row's values are 0 until somebody adds. So walking over all
+rows finds out which are there without another mark.
 
 An index is on some of the key words. The rows that agree in them are a chain through the rows themselves, in no
-particular order; a slot table leads to the first of each chain.
+particular order; a slot table leads to the first of each chain. What is in order is in `cumulus.engine.native.orders`.
 
 Each function is written for a `Shape`, and knows nothing of types: what the words mean is the caller's business, who
 must see to it that equal keys are equal words.
@@ -15,12 +15,29 @@ must see to it that equal keys are equal words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, Type, i64, select
+from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.memory import GROW, MEMSET, RELEASE
+from cumulus.engine.native.orders import order_functions, tell_before, tell_changed
+from cumulus.engine.native.shapes import (
+    CAPACITY,
+    CREATED,
+    FREE,
+    HEIGHT,
+    HELD,
+    IS_PARTIAL,
+    LAST,
+    LIVE,
+    MEMORY,
+    PRIMARY,
+    ROOT,
+    ROWS,
+    Shape,
+    address,
+    tag_of,
+)
 from cumulus.engine.native.tables import (
     TABLE_CLEAR,
     TABLE_FREE,
@@ -28,142 +45,13 @@ from cumulus.engine.native.tables import (
     TABLE_NEW,
     TABLE_REMOVE,
     TABLE_RENAME,
-    TABLE_SIZE,
     entrance,
     slot,
 )
 
-# The record of a map, as offsets in bytes.
-ROWS = 0
-"""Row 0 is there and unused."""
-LAST = 8
-"""The greatest number that a row ever had."""
-CAPACITY = 16
-"""For how many rows there is room, row 0 included."""
-FREE = 24
-"""The newest free row; its first key word names the next one. 0 is none."""
-LIVE = 32
-"""How many rows there are."""
-MEMORY = 40
-PRIMARY = 48
-"""The slot table of whole keys; those of the indexes stand behind it."""
-
-CREATED = 1 << 32
-"""What `put` adds to the number of a row that it has made."""
 MOST_ROWS = (1 << 31) - 1
 _FEWEST = 16
 _LOW = (1 << 32) - 1
-_FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
-_SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The layout of a map.
-
-    Parameters
-    ----------
-    keys, values
-        How many words.
-    indexes
-        The key words of each index, ascending; at least one, not all.
-
-    Examples
-    --------
-    >>> shape = Shape(2, 1, ((1,),))
-    >>> shape.name, shape.row_size, shape.record_size
-    ('k2v1i1', 32, 160)
-    """
-
-    keys: int
-    values: int
-    indexes: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What tells it from other shapes."""
-        return f"k{self.keys}v{self.values}{''.join('i' + '_'.join(map(str, each)) for each in self.indexes)}"
-
-    @property
-    def row_size(self) -> int:
-        """Bytes of a row."""
-        return 8 * (self.keys + self.values + len(self.indexes))
-
-    @property
-    def record_size(self) -> int:
-        """Bytes of the map's record."""
-        return PRIMARY + TABLE_SIZE * (1 + len(self.indexes))
-
-    def value(self, word: int) -> int:
-        """Return where a value word stands in a row."""
-        return 8 * (self.keys + word)
-
-    def link(self, index: int) -> int:
-        """Return where a row says who is next in the chain of an index; who is before stands 4 bytes behind."""
-        return 8 * (self.keys + self.values + index)
-
-    def table(self, index: int) -> int:
-        """Return where the slot table of an index stands in the record."""
-        return PRIMARY + TABLE_SIZE * (1 + index)
-
-    def function(self, verb: str, *parameters: Type, result: Type | None = I64) -> Signature:
-        """Return the signature of one of the functions of the shape."""
-        return Signature(f"cu_{self.name}_{verb}", parameters, result)
-
-    @property
-    def find(self) -> Signature:
-        """`(map, key words…)` → the row, 0 if there is none."""
-        return self.function("find", PTR, *[I64] * self.keys)
-
-    @property
-    def put(self) -> Signature:
-        """`(map, key words…)` → the row, plus `CREATED` if it was not there; 0 if there is no memory."""
-        return self.function("put", PTR, *[I64] * self.keys)
-
-    @property
-    def remove(self) -> Signature:
-        """`(map, row)`: remove a row."""
-        return self.function("remove", PTR, I64, result=None)
-
-    def first(self, index: int) -> Signature:
-        """`(map, key words of the index…)` → the first row of the chain, 0 if there is none."""
-        return self.function(f"first{index}", PTR, *[I64] * len(self.indexes[index]))
-
-    @property
-    def new(self) -> Signature:
-        """`(memory, map)` → 1, or 0 if there is no memory: make a record of zeros an empty map."""
-        return self.function("new", PTR, PTR)
-
-    @property
-    def free(self) -> Signature:
-        """`(map)`: give back all memory."""
-        return self.function("free", PTR, result=None)
-
-    @property
-    def adopt(self) -> Signature:
-        """`(map, rows, bytes of one, how many)` → 1, or 0 if there is no memory: put rows that have a value.
-
-        `rows` is the address of the first; each begins with key words and value words, no two with one key.
-        """
-        return self.function("adopt", PTR, PTR, I64, I64)
-
-    @property
-    def clear(self) -> Signature:
-        """`(map)` → 1, or 0 if there is no memory: remove all rows."""
-        return self.function("clear", PTR)
-
-
-def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
-    """Write the reading of where a row stands; it moves when any row is put."""
-    return body.load(PTR, map_, ROWS, "rows").at(row * shape.row_size)
-
-
-def tag_of(body: Body, words: Sequence[Expr]) -> Local:
-    """Write the hash of some words: 32 bits."""
-    mixed = body.let(words[0] * _FIRST_FACTOR, "mixed")
-    for word in words[1:]:
-        body.set(mixed, ((mixed ^ (mixed >> 32)) + word) * _FIRST_FACTOR)
-    return body.let(((mixed ^ (mixed >> 32)) * _SECOND_FACTOR) >> 32, "tag")
 
 
 @cache
@@ -175,7 +63,8 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     found += [_find(shape), _created(shape)]
     found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
     found += [_first(shape, index) for index in range(len(shape.indexes))]
-    return tuple(found)
+    found += [_root(shape, order) for order in range(len(shape.orders))]
+    return (*found, *order_functions(shape))
 
 
 def _define(signature: Signature, names: Sequence[str]) -> Body:
@@ -190,7 +79,10 @@ def _names(shape: Shape) -> list[str]:
 
 
 def _tables(shape: Shape) -> list[int]:
-    return [PRIMARY, *(shape.table(index) for index in range(len(shape.indexes)))] if shape.keys else []
+    if not shape.keys:
+        return []
+    trees = [shape.tree(number) for number, order in enumerate(shape.orders) if order.group]
+    return [PRIMARY, *(shape.table(index) for index in range(len(shape.indexes))), *trees]
 
 
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
@@ -242,6 +134,10 @@ def _clear(shape: Shape) -> Function:
         for table in _tables(shape):
             with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
                 body.leave(0)
+        for number, order in enumerate(shape.orders):
+            if not order.group:
+                for offset in (ROOT, HELD, IS_PARTIAL):
+                    body.store(I64, map_, shape.tree(number) + offset, 0)
     body.store(I64, map_, LIVE, 0)
     body.leave(1)
     return body.function
@@ -275,8 +171,10 @@ def _adopt(shape: Shape) -> Function:
             with body.when(row.eq(0), likely=False):
                 body.leave(0)
             at = body.let(address(body, shape, map_, row & _LOW), "at")
+            tell_before(body, shape, map_, row & _LOW)
             for word, value in enumerate(values):
                 body.store(I64, at, shape.value(word), value)
+            tell_changed(body, shape, map_, row & _LOW)
     body.leave(1)
     return body.function
 
@@ -317,6 +215,17 @@ def _first(shape: Shape, index: int) -> Function:
     body = _define(shape.first(index), ["map", *(f"k{word}" for word in words)])
     keys = body.function.parameters[1:]
     body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
+    return body.function
+
+
+def _root(shape: Shape, order: int) -> Function:
+    words = shape.orders[order].group
+    body = _define(shape.root(order), ["map", *(f"k{word}" for word in words)])
+    map_, *keys = body.function.parameters
+    if words:
+        body.leave(_search(body, shape, shape.tree(order), words, keys, tag_of(body, keys)))
+    else:
+        body.leave(body.load(I64, map_, shape.tree(order)))
     return body.function
 
 
@@ -361,6 +270,14 @@ def _created(shape: Shape) -> Function:
         for word in range(shape.values):
             body.store(I64, place, shape.value(word), 0)
         done: list[tuple[int, Local]] = []
+
+        def give_up() -> None:
+            for earlier, its_tag in reversed(done):
+                _unlink(body, shape, map_, place, row, earlier, its_tag)
+            body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
+            body.store(I64, place, 0, free)
+            body.leave(0)
+
         for index, words in enumerate(shape.indexes):
             part = [keys[word] for word in words]
             mine = tag_of(body, part)
@@ -375,12 +292,17 @@ def _created(shape: Shape) -> Function:
                 body.otherwise(),
                 body.when(body.call(TABLE_INSERT, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
             ):
-                for earlier, its_tag in reversed(done):
-                    _unlink(body, shape, map_, place, row, earlier, its_tag)
-                body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
-                body.store(I64, place, 0, free)
-                body.leave(0)
+                give_up()
             done.append((index, mine))
+        for number in range(len(shape.orders)):
+            if shape.moves(number):
+                body.store(I64, place, shape.node(number) + HEIGHT, 0)
+                continue
+            with body.when(body.call(shape.link_row(number), map_, row).eq(0), likely=False):
+                for earlier_order in range(number):
+                    if not shape.moves(earlier_order):
+                        body.run(shape.unlink_row(earlier_order), map_, row)
+                give_up()
         with body.when(is_new):
             body.store(I64, map_, LAST, row)
         with body.otherwise():
@@ -413,6 +335,9 @@ def _remove(shape: Shape) -> Function:
     keys = _row_keys(body, place, range(shape.keys))
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
+    for order in range(len(shape.orders)):
+        if not shape.moves(order):
+            body.run(shape.unlink_row(order), map_, row)
     body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, PTR, Expr, i64
 from cumulus.engine.native.layout import Store
-from cumulus.engine.native.maps import LIVE, ROWS
+from cumulus.engine.native.shapes import LIVE, ROWS
 
 _MOST = 1 << 16
 """So many values are remembered before all are forgotten."""

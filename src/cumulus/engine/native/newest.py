@@ -26,9 +26,9 @@ from cumulus.engine.native.frames import fill, frame
 from cumulus.engine.native.kernel import I64, PTR, U8, Function, Module, Signature
 from cumulus.engine.native.layout import Store, lanes_of, value_lanes
 from cumulus.engine.native.machine import LEVELS, Code
-from cumulus.engine.native.maps import CREATED, Shape, address
 from cumulus.engine.native.memory import BUDGET, UNLIMITED
 from cumulus.engine.native.program import BASE, library
+from cumulus.engine.native.shapes import CREATED, Shape, address
 from cumulus.engine.native.stored import StoredMap
 
 Words: TypeAlias = npt.NDArray[np.int64]

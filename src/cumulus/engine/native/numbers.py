@@ -17,8 +17,8 @@ from cumulus.engine.native.kernel import F64, I64, I128, PTR, Expr, Local, i64, 
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import NotNativeError, Number, Scalar
 from cumulus.engine.native.layout import Held, Reason, Store, ValueLane, value_lanes
-from cumulus.engine.native.maps import ROWS
 from cumulus.engine.native.scalars import ScalarCoder
+from cumulus.engine.native.shapes import ROWS
 from cumulus.errors import ValidationError
 
 Env: TypeAlias = dict[str, Scalar]

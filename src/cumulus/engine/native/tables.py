@@ -13,6 +13,9 @@ Row numbers begin at 1. Comparing keys is the business of `cumulus.engine.native
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, i64, select
 from cumulus.engine.native.memory import GROW, MEMCPY, MEMSET, RELEASE
@@ -53,6 +56,16 @@ def entrance(body: Body, table: Expr, tag: Expr) -> tuple[Local, Local, Local]:
 def slot(body: Body, base: Expr, at: Expr) -> Local:
     """Write the reading of a slot."""
     return body.load(I64, base.at(at << 3), 0, "slot")
+
+
+@contextmanager
+def slots_of(body: Body, table: Expr) -> Iterator[Local]:
+    """Write a loop over the slots that are taken; in it `again` would never end."""
+    count = body.load(I64, table, SEGMENTS, "segments") * (body.load(I64, table, MASK, "mask") + 1)
+    with body.counting(0, body.let(count, "count"), "number") as number:
+        word = slot(body, body.load(PTR, table, SLOTS, "slots"), number)
+        with body.when(word.ne(0)):
+            yield word
 
 
 def _created() -> Function:
