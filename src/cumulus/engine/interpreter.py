@@ -341,6 +341,10 @@ class Interpreter:
         self.add_index(map, tuple(place for place in range(self.store(map).width) if place != axis))
         return self.store(map).end(end, axis, others, column)
 
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return None: no map is kept in an order; see `Engine.in_order`."""
+        return None
+
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         return self.store(map).items()

@@ -89,6 +89,33 @@ def reads_of(program: Program, view: ViewDef) -> tuple[Read, ...]:
     return tuple(dict.fromkeys(read for scalar in view.expressions for read in _reads(program, scalar)))
 
 
+def top_of(program: Program, view: ViewDef) -> tuple[int, bool] | None:
+    """Return the column of its first map by which the first rows of a view are found, and whether it descends.
+
+    Key columns are counted first, then value columns. None if the view shows all rows, or orders by something else.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("MAP v[g](n, s) COUNT n; VIEW v(g, s) FROM v SELECT g, s ORDER BY s DESC LIMIT 3;")
+    >>> top_of(program, program.views[0])
+    (2, True)
+    """
+    if view.limit is None or not view.order_by:
+        return None
+    item, first = view.order_by[0], program.map(view.maps[0])
+    if not isinstance(item.expression, Var):
+        return None
+    name = item.expression.name
+    for place, key in enumerate(first.keys):
+        if key.name == name:
+            return (place, item.descending) if key.not_null else None
+    for place, value in enumerate(first.values):
+        if name in (value.name, f"{first.name}.{value.name}"):
+            return len(first.keys) + place, item.descending
+    return None
+
+
 def names_in(program: Program, node: Term | Range) -> frozenset[str]:
     """Return the names of keys and value columns that a part of an expression needs; its maps must be there.
 

@@ -22,7 +22,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
-from cumulus.m3.reading import read_of
+from cumulus.m3.reading import read_of, top_of
 from cumulus.views.entries import Entries, Items, Key, Values, Whole
 from cumulus.views.touched import Touched
 
@@ -53,6 +53,7 @@ class Finisher:
 
     def __init__(self, program: Program, view: ViewDef, functions: Functions | None = None) -> None:
         self.view = view
+        self.top = top_of(program, view)
         self.maps = tuple(program.map(name) for name in view.maps)
         for other in self.maps[1:]:
             if len(other.keys) != len(self.maps[0].keys):
@@ -199,6 +200,39 @@ class Finisher:
                 found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
                 if found is not None:
                     finished.append(found)
+        return self._shown(finished)
+
+    def first_rows(self, entries: Iterable[tuple[Key, Values]], source: Entries) -> list[Row]:
+        """Return the rows of the view, made from no more entries than needed.
+
+        Parameters
+        ----------
+        entries
+            Of the first map, in the order that `top` says.
+        source
+            What the view reads beside them.
+
+        Raises
+        ------
+        EvaluationError
+            Naming the view.
+        """
+        assert self.view.limit is not None, "a view without a limit shows all rows"
+        missing = self.view.offset + self.view.limit
+        finished: list[Finished] = []
+        with decimal.localcontext(EXACT):
+            for key, values in entries:
+                found = self.entry(key, [values, *(source.read(each.name, key) for each in self.maps[1:])], source)
+                if found is None:
+                    continue
+                # Rows that are equal so far may be told apart by what comes next in ORDER BY.
+                if missing <= 0 and (not finished or found.order[0] != finished[-1].order[0]):
+                    break
+                finished.append(found)
+                missing -= found.copies
+        return self._shown(finished)
+
+    def _shown(self, finished: list[Finished]) -> list[Row]:
         self._sort(finished)
         rows = [row for row, copies, _ in finished for _ in range(copies)]
         if self.view.limit is None:

@@ -77,6 +77,10 @@ class MapSource(Entries, Protocol):
         """Iterate over the existing entries."""
         ...
 
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
+        ...
+
 
 class MapViewReader(Shown):
     """A `ViewReader` over maps in this process: it always sees the last committed transaction.
@@ -128,6 +132,10 @@ class MapViewReader(Shown):
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values."""
+        top = self._finisher.top
+        first = None if top is None else self._source.in_order(self._finisher.maps[0].name, *top)
+        if first is not None:
+            return self._finisher.first_rows(first, self._source)
         return self._finisher.rows(self._source.items)
 
     def get(self, *key: Any) -> Row | None:

@@ -10,7 +10,8 @@ from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.journal import note
 from cumulus.engine.native.kernel import F64, I64, PTR, Expr, Function, Local, i64, select
 from cumulus.engine.native.layout import Held, Reason, Status, Store, ValueLane
-from cumulus.engine.native.maps import CREATED, ROWS, Shape
+from cumulus.engine.native.orders import tell_before, tell_changed
+from cumulus.engine.native.shapes import CREATED, ROWS, Shape
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
@@ -27,10 +28,13 @@ def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) ->
     row, place = _put(host, body, store, shape, record, keys)
     if not store.is_scratch:
         body.run(note(shape), context, i64(store.number), place)
+    tell_before(body, shape, record, row & _ROW)
     for column, number in zip(columns, numbers, strict=True):
         _add(host, body, store, column, place, number)
     with body.when(~_stays(body, store, place)):
         body.run(shape.remove, record, row & _ROW)
+    with body.otherwise():
+        tell_changed(body, shape, record, row & _ROW)
     return body.function
 
 
@@ -85,10 +89,13 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
         with body.when(differs.eq(0)):
             body.leave()
         body.run(note(shape), context, i64(store.number), place)
+        tell_before(body, shape, record, row & _ROW)
         for word, value in enumerate(values):
             body.store(I64, place, shape.value(word), value)
         with body.when(~some):
             body.run(shape.remove, record, row & _ROW)
+        with body.otherwise():
+            tell_changed(body, shape, record, row & _ROW)
     return body.function
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.algebra.scope import outputs
@@ -9,11 +10,12 @@ from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
 from cumulus.catalog.types import SqlType
 from cumulus.engine.ends import axis_of, without_marks
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import BOOL, FALSE, I64, TRUE, Const, Expr
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, TRUE, Const, Expr
 from cumulus.engine.native.lanes import Number, Scalar, bits_of, kernel_type
 from cumulus.engine.native.layout import Store
 from cumulus.engine.native.numbers import Env
 from cumulus.engine.native.scans import Source
+from cumulus.engine.native.shapes import LEFT, RIGHT, address
 from cumulus.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -70,6 +72,10 @@ def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...],
     body.set(best, _nothing(sql_type))
     body.set(null, TRUE)
 
+    def take(here: Scalar) -> None:
+        body.set(best, here.value)
+        body.set(null, FALSE)
+
     def visit(bound: Env, numbers: list[Number]) -> None:
         del numbers
         here = bound[axis]
@@ -80,11 +86,54 @@ def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...],
                 found = Scalar(sql_type, best, None, bits_of(sql_type))
                 body.set(is_better, coder.compare("<" if end == "MIN" else ">", sure, found))
             with body.when(is_better):
-                body.set(best, here.value)
-                body.set(null, FALSE)
+                take(here)
 
-    coder.scan(source, keys, env, visit)
+    others = tuple(at for at in range(len(keys)) if at != place)
+    order = None if source.store.is_scratch else source.store.order(others, place)
+    if order is None:
+        coder.scan(source, keys, env, visit)
+    else:
+        with coder.bound(source.store, keys, env) as bound:
+            _walk(LEFT if end == "MIN" else RIGHT, order, place, source, bound, take, coder)
+        if source.ahead is not None:
+            coder.scan(Source(source.ahead, source.value), keys, env, visit)
     return Scalar(sql_type, best, null, bits_of(sql_type))
+
+
+def _walk(
+    side: int,
+    order: int,
+    axis: int,
+    source: Source,
+    bound: Mapping[int, Sequence[Expr]],
+    take: Callable[[Scalar], None],
+    coder: TermCoder,
+) -> None:
+    """Write the way from an end of a group to the first row that counts: it has a number, a key, and is not changed.
+
+    Rows that do not count are rare at the ends: what has a count of 0 and is there is waiting for its insertion.
+    """
+    body, store = coder.body, source.store
+    shape, record = store.shape, coder.host.record(store)
+    words = [word for place in sorted(bound) for word in bound[place]]
+    row = body.call(shape.root(order), record, *words, hint="row")
+    with body.when(row.ne(0)):
+        body.set(row, body.call(shape.edge(order), record, row, side))
+    with body.loop_while(row.ne(0)):
+        place = body.let(address(body, shape, record, row), "place")
+        here = coder.key_at(store, axis, place)
+        counts = source.value(body, place).value
+        there = body.let(counts.ne(0.0 if counts.type is F64 else 0), "there")
+        if here.null is not None:
+            body.set(there, there & ~here.null)
+        if source.ahead is not None:
+            keys = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
+            changed = body.call(source.ahead.shape.find, coder.host.record(source.ahead), *keys, hint="changed")
+            body.set(there, there & changed.eq(0))
+        with body.when(there):
+            take(here)
+            body.stop()
+        body.set(row, body.call(shape.beside(order), record, row, RIGHT - side))
 
 
 def _nothing(sql_type: SqlType) -> Expr:

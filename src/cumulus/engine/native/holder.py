@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.algebra.order import end_of
+from cumulus.algebra.order import end_of, order_key
 from cumulus.algebra.scalar_code import canonical
 from cumulus.engine.native.codec import Dictionary
 from cumulus.engine.native.frames import fill, frame
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.layout import MEMORY
+from cumulus.engine.native.layout import MEMORY, First
 from cumulus.engine.native.memory import USED
+from cumulus.engine.native.shapes import LEFT, RIGHT
 from cumulus.engine.native.stored import StoredMap
 from cumulus.engine.protocol import Key, Stored, Values
 from cumulus.errors import EvaluationError, UnknownNameError
@@ -52,6 +53,15 @@ class Holder(ABC):
         """Return the end of a slice; see `Engine.end`."""
         store = self.store(map)
         places = tuple(place for place in range(len(store.store.keys)) if place != axis)
+        if (places, axis) in store.store.orders:
+            order = list(store.store.orders).index((places, axis))
+            words = store.part_words(places, others)
+            for row in () if words is None else store.in_order(order, words, LEFT if end == "MIN" else RIGHT):
+                values = store.values_of(store.stored_of(row[store.store.shape.keys :]))
+                here = store.key_of(row)[axis]
+                if here is not None and values is not None and (column is None or values[column]):
+                    return here
+            return None
         self.add_index(map, places)
         found = []
         for key in self.find(map, places, others):
@@ -59,6 +69,30 @@ class Holder(ABC):
             if values is not None and (column is None or values[column]):
                 found.append(key[axis])
         return end_of(end, found)
+
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return the existing entries in an order, if the map is kept in it; see `Engine.in_order`."""
+        store = self.store(map)
+        kept = [each for each in store.store.first_rows if (each.axis, each.descends) == (axis, descending)]
+        return self._first(store, max(kept, key=lambda each: each.most)) if kept else None
+
+    def _first(self, store: StoredMap, first: First) -> Iterator[tuple[Key, Values]]:
+        """Iterate over existing entries in an order of which only the best are kept, and then over all the others."""
+        keys, seen = store.store.shape.keys, set[Key]()
+        order = len(store.store.orders) + store.store.first_rows.index(first)
+        for again in (False, True):
+            if again:
+                store.refill(order)
+            for row in store.in_order(order, (), RIGHT if first.descends else LEFT):
+                key, values = store.key_of(row), store.values_of(store.stored_of(row[keys:]))
+                if key not in seen and values is not None:
+                    yield key, values
+                seen.add(key)
+            if not store.is_partial(order):
+                return
+        rest = [(key, values) for key, values in self.items(store.store.name) if key not in seen]
+        rest.sort(key=lambda entry: order_key((*entry[0], *entry[1])[first.axis]), reverse=first.descends)
+        yield from rest
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
@@ -147,6 +181,6 @@ class Holder(ABC):
         words = store.part_words(positions, values)
         if words is None:
             return
-        for row in store.chain(positions, words):
+        for row in store.slice(positions, words):
             if store.values_of(store.stored_of(row[store.store.shape.keys :])) is not None:
                 yield store.key_of(row)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
 from cumulus.engine.native.layout import JOURNAL, JOURNAL_SIZE, JOURNAL_USED, MEMORY, STATUS, Status, Store
-from cumulus.engine.native.maps import ROWS, Shape
 from cumulus.engine.native.memory import GROW
+from cumulus.engine.native.orders import tell_before, tell_changed
+from cumulus.engine.native.shapes import ROWS, Shape
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
@@ -77,11 +78,14 @@ def _restore_function(shape: Shape) -> Function:
             body.leave(0)
         at = body.let(body.load(PTR, map_, ROWS).at((row & _ROW) * shape.row_size), "at")
         some = values[0]
+        tell_before(body, shape, map_, row & _ROW)
         for word, value in enumerate(values):
             body.store(I64, at, shape.value(word), value)
             some = body.let(some | value, "some") if word else some
         with body.when(some.eq(0)):
             body.run(shape.remove, map_, row & _ROW)
+        with body.otherwise():
+            tell_changed(body, shape, map_, row & _ROW)
         body.leave(1)
     return body.function
 

@@ -7,15 +7,15 @@ record for each map, kept or made for a moment. Code reaches everything from its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.native.kernel import F64, I64, I128
 from cumulus.engine.native.lanes import Lane, NotNativeError, lane_of
-from cumulus.engine.native.maps import Shape
+from cumulus.engine.native.shapes import LEFT, RIGHT, Order, Shape
 from cumulus.m3.program import MapDef
 
 # The head of the context, as offsets in bytes.
@@ -74,6 +74,22 @@ class Held(Enum):
         """The type of what is added to it; of a box, its number."""
 
 
+_SUM_KINDS = {Held.COUNT: "i", Held.WIDE: "w", Held.CELL: "f"}
+"""What of `Held` an order can add up, and how a shape calls it."""
+_SORT_KINDS = {Held.COUNT: "s", Held.WIDE: "s", Held.CELL: "c"}
+"""By what of `Held` an order can sort, and how a shape calls that of its most significant word."""
+Sorted: TypeAlias = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first rows of a map, by a key column or (behind the keys) a value column, as many as are kept."""
+
+    axis: int
+    descends: bool
+    most: int
+
+
 @dataclass(frozen=True, slots=True)
 class ValueLane:
     """A value column: how it is kept, its first word among the value words, its digits behind the point."""
@@ -108,6 +124,10 @@ class Store:
         The value column that says whether an entry exists; None if any does.
     indexes
         Key columns, in the order in which code asked for them.
+    orders
+        Key columns that divide the rows, and the one by which these are sorted, with the value columns to be added up.
+    first_rows
+        Of what orders only the best rows are wanted.
     marks
         Words behind the values that say that a row is there even if all values are 0.
     """
@@ -119,6 +139,8 @@ class Store:
     values: tuple[ValueLane, ...]
     count: int | None = None
     indexes: list[tuple[int, ...]] = field(default_factory=list)
+    orders: dict[Sorted, list[int]] = field(default_factory=dict)
+    first_rows: list[First] = field(default_factory=list)
     marks: int = 0
     _shape: Shape | None = None
     _value_words: int = -1
@@ -138,13 +160,38 @@ class Store:
     @property
     def shape(self) -> Shape:
         """The layout of its rows as words."""
-        if self._shape is None or len(self._shape.indexes) < len(self.indexes):
+        if self._shape is None:
             self._shape = Shape(
                 sum(lane.words for lane in self.keys),
                 self.value_words + self.marks,
                 tuple(tuple(word for place in places for word in self.words_of(place)) for places in self.indexes),
+                (
+                    *(self._order(places, axis, columns) for (places, axis), columns in self.orders.items()),
+                    *map(self._moving, self.first_rows),
+                ),
             )
         return self._shape
+
+    def _order(self, places: tuple[int, ...], axis: int, columns: Sequence[int]) -> Order:
+        lane = self.keys[axis]
+        first, *low = reversed(self.words_of(axis))
+        words = [(first, "f" if lane.type.is_float else "s"), *((word, "u") for word in low)]
+        rest = (place for place in range(len(self.keys)) if place != axis and place not in places)
+        return Order(
+            tuple(word for place in places for word in self.words_of(place)),
+            (*words, *((word, "s") for place in rest for word in self.words_of(place))),
+            tuple((self.values[column].word, _SUM_KINDS[self.values[column].held]) for column in columns),
+        )
+
+    def _moving(self, first: First) -> Order:
+        best = RIGHT if first.descends else LEFT
+        if first.axis < len(self.keys):
+            return replace(self._order((), first.axis, ()), most=first.most, best=best)
+        value = self.values[first.axis - len(self.keys)]
+        keys = sum(lane.words for lane in self.keys)
+        at = keys + value.word
+        words = [(at + 1, "s"), (at, "u")] if value.held is Held.WIDE else [(at, _SORT_KINDS[value.held])]
+        return Order((), (*words, *((word, "s") for word in range(keys))), (), first.most, best)
 
     def words_of(self, place: int) -> range:
         """Return the key words of a key column."""
@@ -155,7 +202,42 @@ class Store:
         """Return the number of the index on some key columns, which is made if there is none."""
         if places not in self.indexes:
             self.indexes.append(places)
+            self._shape = None
         return self.indexes.index(places)
+
+    def order(self, places: tuple[int, ...], axis: int) -> int | None:
+        """Return the number of the order by one key column of the rows that agree in others, made if there is none.
+
+        None if its values have no order that code knows.
+        """
+        if not self.keys[axis].is_ordered:
+            return None
+        if (places, axis) not in self.orders:
+            self.orders[places, axis] = []
+            self._shape = None
+        return list(self.orders).index((places, axis))
+
+    def want_first(self, axis: int, descends: bool, most: int) -> None:
+        """Keep the first rows by a key column or a value column, if code knows its order."""
+        known = (
+            self.keys[axis].is_ordered
+            if axis < len(self.keys)
+            else self.values[axis - len(self.keys)].held in _SORT_KINDS
+        )
+        wanted = First(axis, descends, most)
+        if known and self.keys and wanted not in self.first_rows:
+            self.first_rows.append(wanted)
+            self._shape = None
+
+    def order_sum(self, order: int, column: int) -> int | None:
+        """Return the number of the sum of a value column in an order, added up from now on; None if it cannot be."""
+        if self.values[column].held not in _SUM_KINDS:
+            return None
+        columns = list(self.orders.values())[order]
+        if column not in columns:
+            columns.append(column)
+            self._shape = None
+        return columns.index(column)
 
 
 def lanes_of(columns: Sequence[Column]) -> tuple[Lane, ...]:

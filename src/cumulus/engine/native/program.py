@@ -12,6 +12,7 @@ from cumulus.algebra.user import UserFunction
 from cumulus.catalog.schema import Column, Relation
 from cumulus.engine.assignments import assignments
 from cumulus.engine.hidden import separated
+from cumulus.engine.intervals import with_intervals
 from cumulus.engine.native.assigning import assign_function
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.calls import (
@@ -32,16 +33,20 @@ from cumulus.engine.native.journal import journal_functions, touched_function, u
 from cumulus.engine.native.kernel import I64, PTR, Function, Module
 from cumulus.engine.native.lanes import NotNativeError, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
-from cumulus.engine.native.maps import Shape, map_functions
+from cumulus.engine.native.maps import map_functions
 from cumulus.engine.native.memory import GROW, RELEASE
 from cumulus.engine.native.numbers import Env
 from cumulus.engine.native.outside import Outside
+from cumulus.engine.native.shapes import Shape
 from cumulus.engine.native.statements import StatementCoder
 from cumulus.engine.native.stream import stream_function
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
 from cumulus.m3.lineage import Place
 from cumulus.m3.program import On, Program, Trigger
+from cumulus.m3.reading import reads_of, top_of
 
+_SPARE = 64
+"""So many rows more than twice those that a view shows are kept in its order, so that all are rarely looked at."""
 _VERBS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch"}
 
 
@@ -112,6 +117,14 @@ def written(
         for name, wanted in indexes.items():
             for places in wanted:
                 context.stores[name].index(places)
+        for read in {read: None for view in program.views for read in reads_of(program, view) if read.end}:
+            others = tuple(place for place in range(len(read.keys)) if place != read.axis)
+            context.stores[read.map.name].order(others, read.axis)
+        for view in program.views:
+            top = top_of(program, view)
+            if top is not None:
+                assert view.limit is not None
+                context.stores[view.maps[0]].want_first(*top, _SPARE + 2 * (view.offset + view.limit))
         found = writer.write()
         if context.state == before:
             return found
@@ -235,7 +248,11 @@ class _Writer:
 
     def _statements(self, trigger: Trigger, body: Body, env: Env, known: dict[str, Typed]) -> None:
         statements = [
-            replace(statement, term=separated(statement.term, frozenset(env))) for statement in trigger.statements
+            replace(
+                statement,
+                term=with_intervals(separated(statement.term, frozenset(env)), frozenset(env), statement.keys),
+            )
+            for statement in trigger.statements
         ]
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass

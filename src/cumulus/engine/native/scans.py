@@ -15,9 +15,9 @@ from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type, to_words
 from cumulus.engine.native.layout import Reason, Store
-from cumulus.engine.native.maps import LAST
 from cumulus.engine.native.numbers import Env, Evaluator, Then
 from cumulus.engine.native.scalars import ScalarCoder
+from cumulus.engine.native.shapes import LAST
 from cumulus.errors import ValidationError
 
 
@@ -51,7 +51,14 @@ class Scanner(Evaluator):
 
     def scan(self, source: Source, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
-        store = source.store
+        with self.bound(source.store, keys, env) as bound:
+            row = self._row
+            self._scan_bound(source, keys, bound, env, then)
+            self._row = row
+
+    @contextmanager
+    def bound(self, store: Store, keys: tuple[Term | Range, ...], env: Env) -> Iterator[dict[int, list[Expr]]]:
+        """Write the keys of an atom that have a value, as words by place; what is inside runs where they can be."""
         if len(keys) != len(store.keys):
             raise ValidationError(f"{store.name} has {len(store.keys)} keys, not {len(keys)}")
         with ExitStack() as computed:
@@ -64,9 +71,7 @@ class Scanner(Evaluator):
                 if possible is not None:
                     computed.enter_context(self.body.when(possible))
                 bound[place] = words
-            row = self._row
-            self._scan_bound(source, keys, bound, env, then)
-            self._row = row
+            yield bound
 
     def _scan_bound(
         self,
@@ -85,7 +90,7 @@ class Scanner(Evaluator):
             # What the firing has written, then what it has not: then the same code would stand twice.
             self._scan_ahead(source, keys, bound, env, then)
             return
-        self._loop(store, bound, words, lambda row, place: self._entry(source, keys, row, place, env, then))
+        self._loop(store, bound, words, lambda row, place: self.entry(source, keys, row, place, env, then))
 
     def _look_up(self, source: Source, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
@@ -145,7 +150,7 @@ class Scanner(Evaluator):
             found = [body.load(I64, place, 8 * word) for word in range(store.shape.keys)]
             at = self._new_place(store, ahead, found)
             with body.when(at.to(I64).ne(0)):
-                self._entry(source, keys, i64(0), at, env, then)
+                self.entry(source, keys, i64(0), at, env, then)
 
         self._loop(picked, {}, [], each)
 
@@ -157,9 +162,24 @@ class Scanner(Evaluator):
         visit: Callable[[Expr, Expr], None],
     ) -> None:
         """Write a loop over the rows of a map that have some key words."""
-        body = self.body
-        record = self._record(store)
+        with self.looping():
+            self._loop_over(store, bound, words, visit)
+
+    @contextmanager
+    def looping(self) -> Iterator[None]:
+        """Say that what is inside is written into a loop."""
         self._loops += 1
+        yield
+        self._loops -= 1
+
+    def _loop_over(
+        self,
+        store: Store,
+        bound: Mapping[int, Any],
+        words: Sequence[Expr],
+        visit: Callable[[Expr, Expr], None],
+    ) -> None:
+        body, record = self.body, self._record(store)
         if bound:
             index = store.index(tuple(sorted(bound)))
             row = body.call(store.shape.first(index), record, *words, hint="row")
@@ -173,7 +193,6 @@ class Scanner(Evaluator):
         else:
             for place, row in self.rows_of(store):
                 visit(row, place)
-        self._loops -= 1
 
     def rows_of(self, store: Store) -> Iterator[tuple[Local, Local]]:
         """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
@@ -186,7 +205,7 @@ class Scanner(Evaluator):
             with body.when(body.load(I64, place, store.shape.value(store.value_words), "mark").ne(0)):
                 yield place, row
 
-    def _entry(
+    def entry(
         self, source: Source, keys: tuple[Term | Range, ...], row: Expr, place: Expr, env: Env, then: Then
     ) -> None:
         """Write what happens at a row of a loop: its number, if that is not 0, and its keys."""
@@ -205,11 +224,11 @@ class Scanner(Evaluator):
         with ExitStack() as tests:
             for position, pattern in enumerate(keys):
                 if isinstance(pattern, Range):
-                    here = self._key_at(store, position, place)
+                    here = self.key_at(store, position, place)
                     holds = tests.enter_context(self.evaluated(partial(self._within, pattern, here, env)))
                     tests.enter_context(self.body.when(holds))
                 elif isinstance(pattern, Var) and pattern.name not in env:
-                    here = self._key_at(store, position, place)
+                    here = self.key_at(store, position, place)
                     if pattern.name in inner:
                         holds = self._plain(inner).compare("=", inner[pattern.name], here)
                         tests.enter_context(self.body.when(holds))
@@ -217,7 +236,8 @@ class Scanner(Evaluator):
                         inner[pattern.name] = here
             then(inner)
 
-    def _key_at(self, store: Store, position: int, place: Expr) -> Scalar:
+    def key_at(self, store: Store, position: int, place: Expr) -> Scalar:
+        """Write the reading of a key column of a row."""
         words = [self.body.load(I64, place, 8 * word, "key") for word in store.words_of(position)]
         return from_words(self.body, store.keys[position], words)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cumulus.algebra.scope import ahead_of
 from cumulus.algebra.typing import Typed
 from cumulus.catalog.types import SqlType
+from cumulus.engine.differences import Difference, differences
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.fusing import Fused, fused, is_row
@@ -21,6 +22,7 @@ from cumulus.engine.native.lanes import Number, Scalar, about, from_words
 from cumulus.engine.native.layout import Status, Store, ValueLane
 from cumulus.engine.native.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.terms import TermCoder
+from cumulus.engine.native.thresholds import write_difference
 from cumulus.engine.steps import Step, direct_statements
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
@@ -43,13 +45,16 @@ class StatementCoder:
         self._body = body
         self._known = known
         self._ahead: frozenset[str] = frozenset()
+        self._pairs: dict[int, Difference] = {}
+        """By the identity of the statement that stands for both."""
 
     def write(self, statements: Sequence[Statement], env: Env) -> None:
         """Write the statements."""
+        self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
+        self._pairs, statements = differences(statements, env, self._is_ordered)
         stages = in_stages(statements)
         if stages is None:
             raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
-        self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
         # A failure leaves nothing half done: the journal has it.
         direct = direct_statements(statements, env, self._ahead)
         waiting: list[Step[Number, Store]] = []
@@ -57,13 +62,21 @@ class StatementCoder:
             step = self._computed([each for each in stage if id(each) not in direct], env)
             self._add_step(step.only(self._ahead), env)
             waiting.append(step.without(self._ahead))
-        for group in fused(each for each in statements if id(each) in direct):
+        for group in self._fused([each for each in statements if id(each) in direct]):
             with about(group.map):
                 self._add_in_loop(group, env)
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead & {statement.map for statement in statements}):
             self._settle(self._host.store(name))
+
+    def _is_ordered(self, pair: Difference) -> bool:
+        return self._host.store(pair.read.map).keys[pair.axis].is_ordered
+
+    def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
+        """Return statements that loop alike in groups; a pair stays alone."""
+        groups = [group for each in statements if id(each) in self._pairs for group in fused([each])]
+        return [*groups, *fused(each for each in statements if id(each) not in self._pairs)]
 
     def _site(self, statement: Statement) -> int:
         column = self._host.program.map(statement.map).values[self._column(statement)].name
@@ -88,7 +101,7 @@ class StatementCoder:
 
     def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, Store]:
         step: Step[Number, Store] = Step({}, [])
-        for group in fused(statements):
+        for group in self._fused(statements):
             with about(group.map):
                 self._compute(group, env, step)
         return step
@@ -160,6 +173,10 @@ class StatementCoder:
             if len(group.statements) > 1:
                 then(bound, deltas)
 
+        pair = self._pairs.get(id(group.statements[0]))
+        if pair is not None:
+            write_difference(coder, pair, env, leaf)
+            return
         coder.run(group.common, env, leaf, dict(zip(rows, places, strict=True)))
 
     # --- adding -----------------------------------------------------------------------------------------------------

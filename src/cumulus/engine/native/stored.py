@@ -18,7 +18,7 @@ from cumulus.engine.native.codec import Dictionary, decoder, encoder
 from cumulus.engine.native.lanes import joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.machine import Loaded
-from cumulus.engine.native.maps import LAST, LIVE, ROWS
+from cumulus.engine.native.shapes import IS_PARTIAL, LAST, LEFT, LIVE, RIGHT, ROWS
 from cumulus.engine.protocol import Key, Stored, Values
 from cumulus.errors import EvaluationError
 
@@ -58,6 +58,21 @@ class StoredMap:
         self._remove = code.function(shape.remove.name, None, PTR, I64)
         self._adopt = code.function(shape.adopt.name, I64, PTR, PTR, I64, I64)
         self._clear = code.function(shape.clear.name, I64, PTR)
+        self._walks = [
+            (
+                code.function(shape.root(number).name, I64, PTR, *[I64] * len(order.group)),
+                code.function(shape.edge(number).name, I64, PTR, I64, I64),
+                code.function(shape.beside(number).name, I64, PTR, I64, I64),
+            )
+            for number, order in enumerate(shape.orders)
+        ]
+        self._refill = {
+            number: code.function(shape.refill(number).name, None, PTR)
+            for number in range(len(shape.orders))
+            if shape.moves(number)
+        }
+        self._changed = code.function(shape.changed.name, None, PTR, I64) if shape.is_told else None
+        self._leave = code.function(shape.leave.name, None, PTR, I64) if shape.has_moving else None
         self._first = [
             code.function(shape.first(index).name, I64, PTR, *[I64] * len(words))
             for index, words in enumerate(shape.indexes)
@@ -153,10 +168,14 @@ class StoredMap:
             return False
         shape = self.store.shape
         place = self.row_address(row)
+        if self._leave is not None:
+            self._leave(self._record, row)
         for word, value in enumerate(values):
             I64.from_address(place + shape.value(word)).value = value
         if not any(values):
             self._remove(self._record, row)
+        elif self._changed is not None:
+            self._changed(self._record, row)
         return True
 
     def adopt(self, other: StoredMap) -> bool:
@@ -180,15 +199,38 @@ class StoredMap:
         """Iterate over the key words and value words of all rows."""
         return self.view.items()
 
-    def chain(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
-        """Iterate over the rows, as words, of an index."""
-        index = self.store.indexes.index(places)
+    def slice(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
+        """Iterate over the rows, as words, that have some words in key columns; an index or an order has them."""
+        if places in self.store.indexes:
+            return iter(self._chain(self.store.indexes.index(places), words))
+        order = next(number for number, (group, _) in enumerate(self.store.orders) if group == places)
+        return self.in_order(order, words, LEFT)
+
+    def _chain(self, index: int, words: Sequence[int]) -> list[list[int]]:
         row = self._first[index](self._record, *words)
         found = []
         while row:
             found.append(self.row(row))
             row = ctypes.c_uint32.from_address(self.row_address(row) + self.store.shape.link(index)).value
-        return iter(found)
+        return found
+
+    def in_order(self, order: int, words: Sequence[int], side: int) -> Iterator[list[int]]:
+        """Iterate over the rows, as words, of a group in an order, from its LEFT end or its RIGHT one."""
+        root, edge, beside = self._walks[order]
+        row = root(self._record, *words)
+        row = row and edge(self._record, row, side)
+        while row:
+            yield self.row(row)
+            row = beside(self._record, row, RIGHT - side)
+
+    def is_partial(self, order: int) -> bool:
+        """Whether an order that moves lacks rows."""
+        at = self._record + self.store.shape.tree(order)
+        return bool(I64.from_address(at + IS_PARTIAL).value)
+
+    def refill(self, order: int) -> None:
+        """Let an order that moves hold as many rows as it can."""
+        self._refill[order](self._record)
 
     def boxes(self) -> Iterator[int]:
         """Iterate over the numbers of all boxes that its rows name."""

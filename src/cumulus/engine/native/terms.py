@@ -33,6 +33,7 @@ from cumulus.algebra.terms import (
     factors_of,
 )
 from cumulus.catalog.types import SqlType
+from cumulus.engine.intervals import groups_of, interval_of
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.ends import write_end, write_map_end
@@ -41,6 +42,8 @@ from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.layout import Held, Reason, Store
 from cumulus.engine.native.numbers import ONE, Env, Then, number_lane, read_number, read_value
+from cumulus.engine.native.ranges import Intervals, kept_sums, roots_of
+from cumulus.engine.native.scalars import ScalarCoder
 from cumulus.engine.native.scans import Scanner, Source
 from cumulus.engine.order import is_shareable, next_factor
 from cumulus.errors import ValidationError
@@ -80,8 +83,19 @@ class TermCoder(Scanner):
             with self.summand(numbers, lane) as number:
                 self.increase(total, number)
 
-        self.run([term], env, add)
+        interval = interval_of(term, env)
+        sums = None if interval is None else kept_sums(self, interval)
+        if interval is None or sums is None:
+            self.run([term], env, add)
+            return read_number(lane, total)
+        found = Intervals(self, interval, env).write(*sums, lambda number: add(env, [number]))
+        with self.body.when(~found, likely=False):
+            self.run([term.term if isinstance(term, AggSum) else term], env, add)
         return read_number(lane, total)
+
+    def attempt(self, env: Env) -> ScalarCoder:
+        """Return a coder of scalars whose failures are for the caller to look at."""
+        return self._plain(env)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
@@ -153,7 +167,12 @@ class TermCoder(Scanner):
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
         free = tuple(name for name in outputs(term) if name not in env)
-        if is_shareable(term, env, self.host.batch, self._loops > 0):
+        if interval_of(term, env) is not None:
+            number = self.closed(term, env)
+            self._unless_zero(number, lambda: then(env, [number]))
+        elif free and self._by_group(term, free, env, then):
+            pass
+        elif is_shareable(term, env, self.host.batch, self._loops > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -162,6 +181,22 @@ class TermCoder(Scanner):
             self._unless_zero(number, lambda: then(env, [number]))
         else:
             self.scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
+
+    def _by_group(self, term: AggSum | Sum, free: tuple[str, ...], env: Env, then: Then) -> bool:
+        """Write a sum over an interval for each group of an order, if a term is that; return whether it is."""
+        interval = groups_of(term, free, env)
+        sums = None if interval is None else kept_sums(self, interval)
+        if interval is None or sums is None:
+            return False
+        for place in roots_of(self, sums[0]):
+            inner = dict(env)
+            for position, key in enumerate(interval.read.keys):
+                if position != interval.axis:
+                    assert isinstance(key, Var)
+                    inner[key.name] = self.key_at(sums[0].store, position, place)
+            number = self.closed(term, inner)
+            self._unless_zero(number, partial(then, inner, [number]))
+        return True
 
     def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
         """Write an inner sum where it stands: its bindings are added one by one."""

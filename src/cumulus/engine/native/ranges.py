@@ -1,0 +1,290 @@
+"""Sums over an interval of one key (`cumulus.engine.intervals`), from the sums that an order keeps.
+
+The rows of a group are a tree (`cumulus.engine.native.orders`). A condition that holds from some place on tells at each
+node on which side the place is; so an interval's ends are found on two paths, and what lies between them is added from
+the sums of whole trees. That takes O(log n) evaluations of the conditions, and as many additions.
+
+A condition on a running sum turns only once if nothing that it adds is negative. A node knows that; where something is,
+and where a condition fails, or a sum does not fit, all rows are visited instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cumulus.algebra.terms import MapRead, Range, Var
+from cumulus.engine.intervals import Condition, Interval
+from cumulus.engine.native.body import Body
+from cumulus.engine.native.kernel import F64, FALSE, I64, I128, TRUE, U32, Const, Expr, Local, i64, select
+from cumulus.engine.native.lanes import Number, Scalar
+from cumulus.engine.native.layout import Held, Store, ValueLane
+from cumulus.engine.native.numbers import Env, read_value
+from cumulus.engine.native.scans import Source
+from cumulus.engine.native.shapes import FLAGS, LEFT, RIGHT, SPOILED, address
+from cumulus.engine.native.tables import slots_of
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.terms import TermCoder
+
+_ROW = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where an order keeps the sums of what a read loops over."""
+
+    store: Store
+    order: int
+    sum: int
+    column: int
+
+    @property
+    def node(self) -> int:
+        """Where the node stands in a row."""
+        return self.store.shape.node(self.order)
+
+    @property
+    def total(self) -> int:
+        """Where the sum of a tree stands in its root."""
+        return self.node + self.store.shape.orders[self.order].sum(self.sum)
+
+    @property
+    def lane(self) -> ValueLane:
+        """The value column."""
+        return self.store.values[self.column]
+
+
+class Intervals:
+    """Writes one sum over an interval.
+
+    Parameters
+    ----------
+    coder
+        Of the function that it is written into.
+    interval
+        What is summed.
+    env
+        The variables that have a value.
+    """
+
+    def __init__(self, coder: TermCoder, interval: Interval, env: Env) -> None:
+        self._coder = coder
+        self._body: Body = coder.body
+        self._interval = interval
+        self._env = env
+        self._sure = self._body.let(TRUE, "sure")
+        """Whether everything went well so far."""
+
+    def write(self, kept: Kept, guards: Sequence[tuple[MapRead, Kept]], then: Callable[[Number], None]) -> Local:
+        """Write the sum, with what `then` makes of it; return whether it could be found."""
+        for read, guard in guards:
+            self._guard(read, guard)
+        keys = self._interval.read.keys
+        with self._body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
+            root = self._root(kept, bound)
+            self._none(self._flags(kept, root), SPOILED)
+            total = self._searched(kept, root)
+            if self._interval.read.state == "NEW":
+                self._add_changes(kept, total)
+            number = self._number(kept, total)
+            with self._body.when(self._sure):
+                then(number)
+        return self._sure
+
+    # --- what makes it sure -----------------------------------------------------------------------------------------
+
+    def _fails(self, condition: Expr) -> None:
+        with self._body.when(condition, likely=False):
+            self._body.set(self._sure, FALSE)
+
+    def _none(self, flags: Expr, mask: int) -> None:
+        self._fails((flags & mask).ne(0))
+
+    def _root(self, kept: Kept, bound: Mapping[int, Sequence[Expr]]) -> Local:
+        words = [word for place in sorted(bound) for word in bound[place]]
+        signature = kept.store.shape.root(kept.order)
+        return self._body.call(signature, self._coder.host.record(kept.store), *words, hint="root")
+
+    def _place(self, store: Store, row: Expr) -> Local:
+        return self._body.let(address(self._body, store.shape, self._coder.host.record(store), row), "place")
+
+    def _flags(self, kept: Kept, row: Expr) -> Local:
+        return self._body.load(U32, self._place(kept.store, row), kept.node + FLAGS, "flags")
+
+    def _guard(self, read: MapRead, kept: Kept) -> None:
+        """Write the check that nothing that a running sum adds is negative."""
+        with self._coder.bound(kept.store, read.keys, self._env) as bound:
+            self._none(self._flags(kept, self._root(kept, bound)), (1 << kept.sum) | SPOILED)
+        if read.state == "NEW":
+            ahead = self._coder.host.ahead(kept.store)
+            keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
+
+            def check(bound: Env, numbers: list[Number]) -> None:
+                del bound
+                self._fails(numbers[0].value < 0)
+
+            value = partial(_read, kept)
+            self._coder.scan(Source(ahead, value), keys, self._env, check)
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    def _searched(self, kept: Kept, root: Expr) -> Local:
+        """Write the search; return the sum of what lies in the interval.
+
+        It goes from the root to the first row that is inside, from there to where the interval begins, then to where it
+        ends. Where one end is open, there is only one way.
+        """
+        body, store = self._body, kept.store
+        lane = store.keys[self._interval.axis]
+        ups = [each for each in self._interval.conditions if each.is_up]
+        downs = [each for each in self._interval.conditions if not each.is_up]
+        nulls = (FALSE, FALSE)
+        if lane.nullable:
+            nulls = (FALSE, TRUE) if lane.type.is_float else (TRUE, FALSE)
+        kind = F64 if kept.lane.held is Held.CELL else I128
+        total = body.let(Const(kind, 0), "total")
+        opened = not downs and nulls[1] is FALSE, not ups and nulls[0] is FALSE
+        stage = body.let(i64(1 if opened[0] else 2 if opened[1] else 0), "stage")
+        row, top = body.let(root, "row"), body.let(i64(0), "top")
+        with body.loop():
+            with body.when(row.eq(0)):
+                body.set(stage, stage + 1)
+                with body.when(stage.ne(2)):
+                    body.stop()
+                body.set(row, body.load(U32, self._place(store, top), kept.node + RIGHT, "right"))
+                with body.when(row.eq(0)):
+                    body.stop()
+            place = self._place(store, row)
+            here = self._coder.key_at(store, self._interval.axis, place)
+            up, down = body.let(TRUE, "up"), body.let(TRUE, "down")
+            # Where NULL is last, it is above whatever an interval begins with.
+            with body.when(stage.ne(2) & ~here.null if here.null is not None and lane.type.is_float else stage.ne(2)):
+                self._all(up, ups, here, nulls[0] is TRUE)
+            with body.when(stage.ne(1) & up):
+                self._all(down, downs, here, nulls[1] is TRUE)
+            with body.when(~self._sure, likely=False):
+                body.stop()
+            goes_left = body.let(up, "left")
+            with body.when(up & down):
+                self._add(total, _own(kept, self._coder.body, place))
+                with body.when(stage.eq(0)):
+                    body.set(top, row)
+                    body.set(stage, 1)
+                with body.otherwise():
+                    other = select(stage.eq(1), i64(RIGHT), i64(LEFT))
+                    tree = body.load(U32, place.at(other), kept.node, "tree")
+                    self._add(total, body.load(kind, self._place(store, tree), kept.total, "sum"))
+                    body.set(goes_left, stage.eq(1))
+            following = select(goes_left, i64(LEFT), i64(RIGHT))
+            body.set(row, body.load(U32, place.at(following), kept.node, "row"))
+        return total
+
+    def _all(self, holds: Local, conditions: Sequence[Condition], here: Scalar, no_null: bool) -> None:
+        """Write whether conditions hold at a place of the axis."""
+        if no_null:
+            assert here.null is not None
+            self._body.set(holds, ~here.null)
+        for condition in conditions:
+            with self._body.when(holds):
+                self._body.set(holds, self._holds(condition, here))
+
+    def _holds(self, condition: Condition, here: Scalar) -> Local:
+        coder = self._coder
+        env = self._env | {self._interval.variable: here}
+        for lift in condition.lifts:
+            number = coder.closed(lift.term, env)
+            env[lift.variable] = coder.scalar_of(number, coder.host.typing.number(lift.term, coder.types))
+        attempt = coder.attempt(env)
+        with attempt.attempt() as outcome:
+            found = attempt.code(condition.compare)
+        failed = outcome()
+        if failed is not None:
+            self._fails(failed)
+        return self._body.let(found.value, "holds")
+
+    def _add(self, total: Local, more: Expr) -> None:
+        if total.type is F64:
+            self._body.set(total, total + more)
+            return
+        found, overflow = self._body.checked("add", total, more, "total")
+        self._fails(overflow)
+        self._body.set(total, found)
+
+    # --- what the firing has changed ----------------------------------------------------------------------------------
+
+    def _add_changes(self, kept: Kept, total: Local) -> None:
+        """Write the adding of what the firing has changed in the interval."""
+        coder, body = self._coder, self._body
+        ahead = coder.host.ahead(kept.store)
+        change = body.let(Const(I128, 0), "change")
+
+        def note(body: Body, place: Expr) -> Number:
+            keys = [body.load(I64, place, 8 * word) for word in range(kept.store.shape.keys)]
+            before = body.call(kept.store.shape.find, coder.host.record(kept.store), *keys, hint="before")
+            old = _own(kept, body, self._place(kept.store, before))  # row 0, whose values are 0, if there was none
+            body.set(change, _own(kept, body, place) - old)
+            return Number(body.let(change.ne(0).to(I64), "changed"))
+
+        def visit(bound: Env, numbers: list[Number]) -> None:
+            del numbers
+            with ExitStack() as tests:
+                for condition in self._interval.conditions:
+                    tests.enter_context(body.when(self._holds(condition, bound[self._interval.variable])))
+                self._add(total, change)
+
+        coder.scan(Source(ahead, note), self._interval.read.keys, self._env, visit)
+
+    def _number(self, kept: Kept, total: Local) -> Number:
+        lane = kept.lane
+        if lane.held is Held.CELL:
+            return Number(total, is_sum=True)
+        if lane.held is Held.COUNT:
+            self._fails(total.ne(total.to(I64).to(I128)))
+            return Number(self._body.let(total.to(I64), "sum"), lane.scale, 63)
+        return Number(total, lane.scale, 127)
+
+
+def _own(kept: Kept, body: Body, place: Expr) -> Expr:
+    """Write the reading of what a row adds."""
+    value = read_value(body, kept.store, kept.column, place).value
+    return value if value.type is F64 else body.let(value.to(I128), "own")
+
+
+def _read(kept: Kept, body: Body, place: Expr) -> Number:
+    return read_value(body, kept.store, kept.column, place)
+
+
+def kept_sums(coder: TermCoder, interval: Interval) -> tuple[Kept, list[tuple[MapRead, Kept]]] | None:
+    """Return where the sums are kept that an interval and its conditions need; None if one is not."""
+    own = _kept(coder, interval.read, interval.axis)
+    guards = []
+    for condition in interval.conditions:
+        for lift in condition.lifts:
+            assert isinstance(lift.term, MapRead)
+            axis = next(place for place, key in enumerate(lift.term.keys) if isinstance(key, Range))
+            kept = _kept(coder, lift.term, axis)
+            if kept is None:
+                return None
+            guards.append((lift.term, kept))
+    return None if own is None else (own, list(dict(guards).items()))
+
+
+def _kept(coder: TermCoder, read: MapRead, axis: int) -> Kept | None:
+    store, column = coder.host.store(read.map), coder.host.column(read.map, read.column)
+    if read.state == "NEW" and store.values[column].held is Held.CELL:
+        return None  # what a float has lost in a sum does not come back by subtracting
+    order = store.order(tuple(place for place in range(len(store.keys)) if place != axis), axis)
+    number = None if order is None else store.order_sum(order, column)
+    return None if order is None or number is None else Kept(store, order, number, column)
+
+
+def roots_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:
+    """Write a loop over where the roots of all groups stand, in no particular order; in it `again` would never end."""
+    body = coder.body
+    table = coder.host.record(kept.store).at(kept.store.shape.tree(kept.order))
+    with slots_of(body, table) as word:
+        yield body.let(address(body, kept.store.shape, coder.host.record(kept.store), word & _ROW), "root")
