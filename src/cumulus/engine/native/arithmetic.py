@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.codec import plain_word
-from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Local
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
 from cumulus.engine.native.outside import Callee
+from cumulus.engine.native.patterns import Piece
 
 MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
@@ -36,6 +38,18 @@ class Host(Protocol):
 
     def literal(self, body: Body, value: Any, sql_type: SqlType) -> Expr:
         """Write the reading of a text or interval that stands in the program."""
+        ...
+
+    def bytes_of(self, body: Body, text: Scalar) -> tuple[Expr, Expr]:
+        """Write where a text that is not NULL lies; return its address and its length."""
+        ...
+
+    def numbered(self, body: Body, scalar: Scalar) -> Scalar:
+        """Write the finding of a text's number, if it has none yet."""
+        ...
+
+    def matcher(self, pieces: tuple[Piece, ...]) -> Function:
+        """Return the function that matches a pattern."""
         ...
 
     def call(
@@ -86,12 +100,13 @@ class Arithmetic:
         if value is None:
             return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
         if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
-            return Scalar(sql_type, self._host.literal(self._body, value, sql_type))
-        number = plain_word(value, sql_type)
+            number = self._host.literal(self._body, value, sql_type)
+            return Scalar(sql_type, number, known=value if sql_type.kind is Kind.VARCHAR else None)
+        word = plain_word(value, sql_type)
         if kernel is F64:
             return Scalar(sql_type, Literal(F64, float(value)))
-        bits = int(number).bit_length()
-        return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, number), None, bits)
+        bits = int(word).bit_length()
+        return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, word), None, bits)
 
     def _outside(
         self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
@@ -238,7 +253,7 @@ class Arithmetic:
 
 
 def sure(scalar: Scalar) -> Scalar:
-    return Scalar(scalar.type, scalar.value, None, scalar.bits)
+    return replace(scalar, null=None)
 
 
 def any_null(codes: Sequence[Scalar]) -> Expr | None:

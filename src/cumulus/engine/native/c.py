@@ -69,8 +69,11 @@ _TYPES: dict[InMemory | None, str] = {
     U32: "unsigned int",
     None: "void",
 }
+_STORED: dict[InMemory, str] = {I128: "stored_i128", U32: "stored_u32"}
+"""As they stand in memory, aligned less than C thinks."""
 _HEAD = """typedef long long i64; typedef unsigned long long u64; typedef char *ptr;
 typedef __int128 i128; typedef unsigned __int128 u128; typedef __int128 stored_i128 __attribute__((aligned(8)));
+typedef unsigned int stored_u32 __attribute__((aligned(1)));
 static inline double as_f64(i64 x) { double y; __builtin_memcpy(&y, &x, 8); return y; }
 static inline i64 as_i64(double x) { i64 y; __builtin_memcpy(&y, &x, 8); return y; }
 """
@@ -214,7 +217,7 @@ class _Writer:
         return text if target is None else f"{self._target(target)} = {text}"
 
     def _cell(self, cell: InMemory, address: Expr, offset: int) -> str:
-        type_ = "stored_i128" if cell is I128 else _TYPES[cell]
+        type_ = _STORED.get(cell) or _TYPES[cell]
         return f"*({type_} *)({self._value(address)} + {offset})"
 
     def _target(self, local: Local) -> str:

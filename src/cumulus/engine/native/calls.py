@@ -14,7 +14,8 @@ from typing import Any
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.codec import Dictionary, encoder
+from cumulus.engine.native.codec import encoder
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import (
     F64,
@@ -30,8 +31,9 @@ from cumulus.engine.native.kernel import (
     i64,
     select,
 )
-from cumulus.engine.native.lanes import NAN_BITS, Lane
-from cumulus.engine.native.layout import JOURNAL_USED, STATUS, EventLane
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane
+from cumulus.engine.native.layout import JOURNAL_USED, STATUS, TEXTS, EventLane, event_words
+from cumulus.engine.native.texts import NUMBER_OF
 
 # What the context knows of Python, as keys of `Context.word`.
 READY = "ready"
@@ -40,6 +42,8 @@ QUIET = "quiet"
 """1 while code fires events that it will leave to Python if anything is reported."""
 REPORTED = "reported"
 """How many failures were reported while it was quiet."""
+SIZE = "size"
+"""How many bytes the text has that was read last."""
 NUMBERS = "numbers"
 """The dictionary from names of relations to their numbers."""
 OBJECTS: dict[str, Any] = {
@@ -76,6 +80,7 @@ _CLEAR = Signature("PyErr_Clear", ())
 _FLOAT = Signature("PyFloat_AsDouble", (PTR,), F64)
 _CONVERT = Signature("PyObject_CallOneArg", (PTR, PTR), PTR)
 _MEMO = Signature("PyDict_GetItemWithError", (PTR, PTR), PTR)
+_UTF8 = Signature("PyUnicode_AsUTF8AndSize", (PTR, PTR), PTR)
 _ITEM = Signature("PyList_GetItem", (PTR, I64), PTR)
 _DROP = Signature("Py_DecRef", (PTR,))
 _TYPE = 8
@@ -123,11 +128,6 @@ def nothing_function(name: str) -> Function:
     with define(name, [("context", PTR)], I64) as body:
         body.leave(DONE)
     return body.function
-
-
-def event_words(columns: Sequence[EventLane]) -> int:
-    """Return how many words of an event triggers get."""
-    return sum(column.lane.words for column in columns if column.is_used)
 
 
 def row_function(
@@ -299,8 +299,10 @@ class Reader:
         lane, body = column.lane, self._body
         if lane.is_wide:
             self._leave_unless(FALSE)
-            return [i64(0)] * event_words([column])
+            return [i64(0)] * column.words
         given = self._object(place)
+        if lane.type.kind is Kind.VARCHAR:
+            return self._text_words(given, column)
         null = lane.null
         found = body.local(I64, "word")
         body.set(found, null)
@@ -330,11 +332,34 @@ class Reader:
             self._leave_unless(self._is(given, "float"))
             number = body.call(_FLOAT, given, hint="float")
             return select(number.ne(number), i64(NAN_BITS), (number + 0.0).bits())
-        if kind is Kind.VARCHAR:
-            self._leave_unless(self._is(given, "str"))
-            if not event.is_used:
-                return i64(0)
         return self._converted(given, relation, column)
+
+    def _text_words(self, given: Local, column: EventLane) -> list[Expr]:
+        """Read a str, or None; a str that has no UTF-8 is left."""
+        body = self._body
+        found = [body.let(i64(0), "text"), body.let(i64(-1), "length")]
+        if not column.is_text:
+            found = [body.let(i64(NULL_WORD), "number")]
+        is_null = given.eq(self._known("none"))
+        if not column.lane.nullable:
+            self._leave_unless(~is_null)
+        with body.when(~is_null):
+            self._leave_unless(self._is(given, "str"))
+            if column.is_used:
+                size = self._host.context.word(SIZE)
+                text = body.call(_UTF8, given, CONTEXT.at(size), hint="utf8")
+                with body.when(text.eq(NOWHERE), likely=False):
+                    body.run(_CLEAR)
+                    body.leave(self._left)
+                length = body.load(I64, CONTEXT, size, "size")
+                if column.is_text:
+                    body.set(found[0], text.to(I64))
+                    body.set(found[1], length)
+                else:
+                    texts = body.load(PTR, CONTEXT, TEXTS)
+                    body.set(found[0], body.call(NUMBER_OF, texts, text, length))
+                    self._leave_unless(found[0] >= 0)
+        return [*found] if column.is_used else []
 
     def _converted(self, given: Local, relation: str, column: int) -> Expr:
         """Write the conversion by Python, which remembers; where it refuses, the event is left."""
@@ -358,7 +383,6 @@ class Reader:
 
 _CLASSES: dict[Kind, type[Any]] = {
     Kind.DECIMAL: Decimal,
-    Kind.VARCHAR: str,
     Kind.DATE: dt.date,
     Kind.TIMESTAMP: dt.datetime,
     Kind.INTERVAL: Interval,
@@ -377,7 +401,7 @@ class Converter:
 
     def __init__(self, lane: Lane, dictionary: Dictionary) -> None:
         self.class_ = _CLASSES[lane.type.kind]
-        self.memo: dict[Any, int] = dictionary if lane.type.kind is Kind.VARCHAR else {}
+        self.memo: dict[Any, int] = {}
         self._encode = encoder(lane, dictionary)
         self._scale, self._end = -lane.type.scale, 10**lane.type.precision
 
@@ -386,10 +410,9 @@ class Converter:
         (found,) = self._encode(value)
         if self.class_ is Decimal and not (value.as_tuple().exponent == self._scale and -self._end < found < self._end):
             raise ValueError
-        if self.class_ is not str:
-            if len(self.memo) >= _REMEMBERED:
-                self.memo.clear()
-            self.memo[value] = found
+        if len(self.memo) >= _REMEMBERED:
+            self.memo.clear()
+        self.memo[value] = found
         return found
 
 

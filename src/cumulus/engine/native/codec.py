@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from cumulus.algebra.scalar_code import NAN
 from cumulus.catalog.types import EXACT, Kind, SqlType
-from cumulus.engine.native.boxes import Boxes
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words, joined, split
 from cumulus.errors import EvaluationError
 
@@ -19,28 +20,6 @@ _TOO_WIDE = "Open the warehouse with engine='interpreter', whose numbers have no
 _DAY_ZERO = dt.date(1970, 1, 1).toordinal()
 _MOMENT_ZERO = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
-
-
-class Dictionary(dict[Any, int]):
-    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever. And boxes for long numbers.
-
-    Examples
-    --------
-    >>> numbers = Dictionary()
-    >>> numbers["a"], numbers["b"], numbers["a"], numbers.values_of[1]
-    (0, 1, 0, 'b')
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values_of: list[Any] = []
-        self.boxes = Boxes()
-
-    def __missing__(self, value: Any) -> int:
-        number = len(self.values_of)
-        self.values_of.append(value)
-        self[value] = number
-        return number
 
 
 def plain_word(value: Any, sql_type: SqlType) -> int:
@@ -65,6 +44,17 @@ def plain_word(value: Any, sql_type: SqlType) -> int:
             return NAN_BITS if number != number else int(struct.unpack("<q", struct.pack("<d", number))[0])
         case _:
             return int(value)
+
+
+def text_words(data: bytes | None) -> Words:
+    """Return where the bytes of a text lie, which must be kept, and how many there are; -1 for NULL.
+
+    Examples
+    --------
+    >>> text_words(None), text_words(b"abc")[1]
+    ((0, -1), 3)
+    """
+    return (0, -1) if data is None else (ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, len(data))
 
 
 def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
-from cumulus.engine.native.codec import Dictionary, encoder
+from cumulus.engine.native.codec import encoder
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words
 from cumulus.errors import EvaluationError
 
@@ -32,12 +33,13 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
     EvaluationError
         If a value stands for NULL in the native engine.
     """
+    if lane.type.kind is Kind.VARCHAR:
+        texts = plain_texts(column)
+        return [dictionary.numbers(*text_columns(texts))]
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # one without chunks
         array = pa.array([], array.type)
     match lane.type.kind:
-        case Kind.VARCHAR:
-            return [_texts(array, dictionary)]
         case Kind.INTERVAL:
             encode = encoder(lane, dictionary)
             return _of_rows(array, encode)
@@ -95,14 +97,31 @@ def _check(words: list[Column], lane: Lane, there: npt.NDArray[np.bool_] | None)
         )
 
 
-def _texts(array: Any, dictionary: Dictionary) -> Column:
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    numbers = np.array([dictionary[value] for value in encoded.dictionary.to_pylist()] or [0], dtype=np.int64)
-    places = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
-    words: Column = numbers[places]
+def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts as one of the two forms of Arrow that are bytes behind each other."""
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+
+
+def text_columns(column: pa.Array | pa.ChunkedArray) -> tuple[Column, Column]:
+    """Return where the texts of a column lie and how many bytes each has, below 0 for NULL.
+
+    `column` is one of `plain_texts`, and must be kept as long as anybody looks.
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = [_text_chunk(chunk) for chunk in chunks if len(chunk)]
+    empty = np.zeros(0, dtype=np.int64)
+    addresses, lengths = ([empty, *(each[part] for each in found)] for part in range(2))
+    return np.concatenate(addresses), np.concatenate(lengths)
+
+
+def _text_chunk(array: Any) -> tuple[Column, Column]:
+    kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, dtype=kind, count=array.offset + len(array) + 1)[array.offset :].astype(np.int64)
+    lengths = np.diff(ends)
     if array.null_count:
-        words[array.is_null().to_numpy(zero_copy_only=False)] = NULL_WORD
-    return words
+        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+    return ends[:-1] + (data.address if data is not None else 0), lengths
 
 
 def _of_rows(array: Any, encode: Callable[[Any], Words]) -> list[Column]:

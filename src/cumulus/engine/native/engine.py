@@ -15,15 +15,17 @@ from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import NOT_FINITE
 from cumulus.engine.interpreter import initial_entries
 from cumulus.engine.native.building import built
-from cumulus.engine.native.calls import QUIET, READY, REPORTED, SINGLE, event_words, open_word
-from cumulus.engine.native.codec import Dictionary, decoder, encoder
+from cumulus.engine.native.calls import QUIET, READY, REPORTED, SINGLE, open_word
+from cumulus.engine.native.codec import decoder, encoder, text_words
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.entry import Entry
 from cumulus.engine.native.holder import Holder
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.journal import TOUCHED, UNDO, note_words
 from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.native.layout import CULPRIT, JOURNAL, JOURNAL_USED, STATUS, Reason, Status
+from cumulus.engine.native.layout import CULPRIT, JOURNAL, JOURNAL_USED, STATUS, Reason, Status, event_words
 from cumulus.engine.native.machine import Load
+from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.runs import run_of
 from cumulus.engine.native.stored import I64, PTR, StoredMap
 from cumulus.engine.native.stream import MOST_RELATIONS
@@ -119,7 +121,6 @@ class NativeEngine(Holder):
         self._encoders = {
             name: [encoder(each.lane, self._dictionary) for each in columns] for name, columns in made.events.items()
         }
-        self._used = {name: [each.is_used for each in columns] for name, columns in made.events.items()}
         self._bind(image)
         tiered = self._level is None and self._load is None
         self._tier = Tier(self.program, self._functions, self._indexes) if tiered else None
@@ -376,10 +377,15 @@ class NativeEngine(Holder):
         if trigger is None:
             self._without_trigger(sign, relation, row)
             return
-        columns = zip(self._encoders[relation], row, self._used[relation], strict=True)
-        status = trigger(
-            self._image.at, *[word for encode, value, is_used in columns if is_used for word in encode(value)]
-        )
+        words: list[int] = []
+        looked_at = []
+        for column, encode, value in zip(self._image.made.events[relation], self._encoders[relation], row, strict=True):
+            if column.is_text:
+                looked_at.append(None if value is None else bytes_of(value))
+                words += text_words(looked_at[-1])
+            elif column.is_used:
+                words += encode(value)
+        status = trigger(self._image.at, *words)
         self._stop_if_told()
         if status:
             self._useless(status)

@@ -14,7 +14,7 @@ from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Expr, Function
-from cumulus.engine.native.layout import EventLane, Store
+from cumulus.engine.native.layout import EventLane, Store, event_words
 from cumulus.engine.native.shapes import PRIMARY, ROWS, tag_of
 from cumulus.engine.native.tables import entrance, slot
 from cumulus.m3.program import Statement, Trigger
@@ -36,7 +36,7 @@ def fetch_functions(
 ) -> tuple[Function, Function]:
     """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them."""
     places = [place for trigger in triggers for place in _places(host, trigger, columns)]
-    named = [("context", PTR), *((f"w{word}", I64) for word in range(sum(_words(each) for each in columns)))]
+    named = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
     made = []
     for step, hint in ((_fetch_slot, "slots"), (_fetch_row, "rows")):
         with define(f"ask_for_{hint}_{name}", named) as body:
@@ -44,10 +44,6 @@ def fetch_functions(
                 step(host, body, place, columns)
         made.append(body.function)
     return made[0], made[1]
-
-
-def _words(column: EventLane) -> int:
-    return column.lane.words if column.is_used else 0
 
 
 def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[_Place]:
@@ -86,11 +82,9 @@ def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[Store, Seque
 def _slot_of(host: ProgramHost, body: Body, place: _Place, columns: Sequence[EventLane]) -> tuple[Store, Expr, Expr]:
     """Write where the probing for a place begins; return its map, and the address."""
     store = host.store(place.map)
-    starts = [sum(map(_words, columns[:column])) for column in range(len(columns))]
+    starts = [event_words(columns[:column]) for column in range(len(columns))]
     words = [
-        body.parameter(f"w{starts[column] + word}")
-        for column in place.columns
-        for word in range(_words(columns[column]))
+        body.parameter(f"w{starts[column] + word}") for column in place.columns for word in range(columns[column].words)
     ]
     whole = len(place.keys) == len(store.keys)
     table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))

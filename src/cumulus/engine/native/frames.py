@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.arrow import typed
-from cumulus.catalog.types import Kind, SqlType, arrow_type
-from cumulus.engine.native.codec import Dictionary, decoder
+from cumulus.catalog.types import VARCHAR, Kind, SqlType, arrow_type
+from cumulus.engine.native.codec import decoder
 from cumulus.engine.native.columns import Column, column_words
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import NULL_WORD, Lane
 from cumulus.engine.native.layout import Held, ValueLane
 from cumulus.engine.native.stored import StoredMap
@@ -46,8 +47,10 @@ def _key_array(words: list[Column], lane: Lane, dictionary: Dictionary) -> pa.Ar
     is_null = words[-1] == (NULL_WORD if lane.is_wide else lane.null) if lane.nullable else None
     if lane.is_wide and is_null is not None:
         is_null &= words[0] == 0
-    if kind in (Kind.VARCHAR, Kind.INTERVAL):
-        return _looked_up(words[0], lane, dictionary)
+    if kind is Kind.VARCHAR:
+        return _texts(words[0], dictionary)
+    if kind is Kind.INTERVAL:
+        return _spans(words[0], lane, dictionary)
     target = arrow_type(lane.type)
     try:
         if pa.types.is_decimal(target):
@@ -63,13 +66,22 @@ def _key_array(words: list[Column], lane: Lane, dictionary: Dictionary) -> pa.Ar
         return None
 
 
-def _looked_up(words: Column, lane: Lane, dictionary: Dictionary) -> pa.Array:
-    """Return texts or intervals: each different one is looked up once."""
+def _texts(words: Column, dictionary: Dictionary) -> pa.Array | None:
+    """Return texts; None if one has no UTF-8, or there are too many bytes."""
+    try:
+        made = dictionary.array(words)
+        made.validate(full=True)
+        return made.cast(arrow_type(VARCHAR))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _spans(words: Column, lane: Lane, dictionary: Dictionary) -> pa.Array:
+    """Return intervals: each different one is looked up once."""
     numbers, places = np.unique(words, return_inverse=True)
     decode = decoder(lane, dictionary)
     values = [decode([number]) for number in numbers.tolist()]
-    if lane.type.kind is Kind.INTERVAL:
-        values = [None if each is None else (each.months, each.days, each.micros * 1000) for each in values]
+    values = [None if each is None else (each.months, each.days, each.micros * 1000) for each in values]
     return pa.array(values, arrow_type(lane.type)).take(pa.array(places))
 
 

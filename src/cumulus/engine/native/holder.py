@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cumulus.algebra.order import end_of, order_key
 from cumulus.algebra.scalar_code import canonical
-from cumulus.engine.native.codec import Dictionary
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.frames import fill, frame
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.layout import MEMORY, First
@@ -111,8 +111,8 @@ class Holder(ABC):
         return sum(1 for _, words in store.rows() if words[word])
 
     def memory(self) -> int:
-        """Return how many bytes the maps take, texts not counted."""
-        return self._image.get(MEMORY + USED)
+        """Return how many bytes the maps and their texts take."""
+        return self._image.get(MEMORY + USED) + self._dictionary.size
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""

@@ -15,7 +15,7 @@ from cumulus.engine.native.adders import adder, ahead_adder, setter
 from cumulus.engine.native.arithmetic import Fixed
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.boxes import BoxOp
-from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64
+from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, TRUE, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, about, bits_of, from_words, lane_of, to_words
 from cumulus.engine.native.layout import (
     BOX,
@@ -25,6 +25,7 @@ from cumulus.engine.native.layout import (
     FRAME_WORDS,
     REPORT,
     STATUS,
+    TEXTS,
     Context,
     Reason,
     Status,
@@ -35,6 +36,8 @@ from cumulus.engine.native.layout import (
 )
 from cumulus.engine.native.memo import remembered
 from cumulus.engine.native.outside import Callee, Outside
+from cumulus.engine.native.patterns import Piece, match_function
+from cumulus.engine.native.texts import NUMBER_OF, text_at
 from cumulus.engine.native.typing import Typing
 from cumulus.m3.program import Program
 
@@ -79,7 +82,9 @@ class ProgramHost:
         self._shared: dict[Term, tuple[Store, Function, int]] = {}
         self._shared_count = 0
         self._trigger = ""
-        self._changers: dict[Any, Function] = {}
+        self._made: dict[Any, Function] = {}
+        self._event_texts: dict[Expr, tuple[str, int]] = {}
+        """Addresses of texts that are columns of events: relation and column."""
         for number, definition in enumerate(program.maps):
             with about(definition.name):
                 context.add(definition.name, store_of(definition, number))
@@ -182,10 +187,52 @@ class ProgramHost:
         return self._changer(name, lambda: setter(self, store, name))
 
     def _changer(self, name: str, make: Callable[[], Function]) -> Function:
-        if name not in self._changers:
-            self._changers[name] = make()
-            self.functions.append(self._changers[name])
-        return self._changers[name]
+        return self._function(name, lambda _: make())
+
+    def _function(self, key: Any, make: Callable[[int], Function]) -> Function:
+        """Return the function for a key, written when it is first wanted; its number tells it from all before."""
+        if key not in self._made:
+            self._made[key] = make(len(self._made))
+            self.functions.append(self._made[key])
+        return self._made[key]
+
+    # --- texts ------------------------------------------------------------------------------------------------------
+
+    def matcher(self, pieces: tuple[Piece, ...]) -> Function:
+        """Return the function that matches a pattern; see `cumulus.engine.native.patterns`."""
+        return self._function(("like", pieces), lambda number: match_function(f"like_{number}", pieces))
+
+    def event_text(self, body: Body, relation: str, column: int, lane: Lane, words: Sequence[Expr]) -> Scalar:
+        """Write the reading of a text that comes with an event: its address and its length."""
+        address = body.let(words[0].to(PTR), "text")
+        self._event_texts[address] = (relation, column)
+        null = body.let(words[1] < 0, "null") if lane.nullable else None
+        return Scalar(lane.type, address, null, length=words[1])
+
+    def bytes_of(self, body: Body, text: Scalar) -> tuple[Expr, Expr]:
+        """Write where a text that is not NULL lies; return its address and its length."""
+        if text.length is not None:
+            return text.value, text.length
+        return text_at(body, body.load(PTR, CONTEXT, TEXTS), text.value)
+
+    def numbered(self, body: Body, scalar: Scalar) -> Scalar:
+        """Write the finding of a text's number, if it has none yet; the column of an event will come with one."""
+        if scalar.length is None:
+            return scalar
+        if scalar.value in self._event_texts:
+            self.context.numbered.add(self._event_texts[scalar.value])
+        number = body.let(i64(0), "number")
+        with body.when(TRUE if scalar.null is None else ~scalar.null):
+            texts = body.load(PTR, CONTEXT, TEXTS)
+            body.set(number, body.call(NUMBER_OF, texts, scalar.value, scalar.length))
+            with body.when(number < 0, likely=False):
+                body.store(I64, CONTEXT, STATUS, Status.NO_MEMORY.value)
+                body.set(number, 0)
+        return replace(scalar, value=number, length=None)
+
+    def words(self, body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+        """Write the words of a value, as `to_words`, of whatever form it is."""
+        return to_words(body, lane, self.numbered(body, scalar))
 
     # --- ways out ---------------------------------------------------------------------------------------------------
 
@@ -231,7 +278,7 @@ class ProgramHost:
         given = lane_of(result, False)
         self.outside.append(Outside(callee, lanes, given))
         number = len(self.outside) - 1
-        arg_words = [to_words(body, lane, _in_lane(lane, arg)) for lane, arg in zip(lanes, args, strict=True)]
+        arg_words = [self.words(body, lane, _in_lane(lane, arg)) for lane, arg in zip(lanes, args, strict=True)]
 
         def call() -> list[Expr]:
             for at, word in enumerate(word for words in arg_words for word in words):
@@ -247,6 +294,8 @@ class ProgramHost:
             outcome, *words = remembered(body, self.record(store), store, keys, call)
         else:
             outcome, *words = call()
+        if result.kind is Kind.VARCHAR:  # code may look at what is NULL, or nothing
+            words = [body.let(select(outcome.eq(0), words[0], i64(0)), "text")]
         found = from_words(body, given, words)
         return Scalar(result, found.value, outcome.eq(1), bits_of(result)), outcome.eq(2)
 

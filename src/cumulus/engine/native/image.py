@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cumulus.engine.native.calls import NUMBERS, OBJECTS, Converter, fired_word, is_converted, open_word, rows_word
-from cumulus.engine.native.codec import Dictionary
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.kernel import Signature
-from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT
+from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
 from cumulus.engine.native.machine import Loaded, symbol
 from cumulus.engine.native.memory import ADVISE, BUDGET, RELEASE, UNLIMITED
 from cumulus.engine.native.program import Plan
@@ -46,6 +46,7 @@ class Image:
         buffer = ctypes.create_string_buffer(made.context.size + 8)
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.set(MEMORY + BUDGET, UNLIMITED)
+        self.set(TEXTS, dictionary.texts)
         self.set(MEMORY + ADVISE, symbol("madvise") if sys.platform == "linux" else 0)
         self._callbacks = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(call),

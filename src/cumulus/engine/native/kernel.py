@@ -37,7 +37,7 @@ class Cell(StrEnum):
 U8, U32 = Cell.U8, Cell.U32
 InMemory: TypeAlias = Type | Cell
 SIZES: dict[InMemory, int] = {U8: 1, U32: 4, I64: 8, I128: 16, F64: 8, PTR: 8}
-"""Bytes. An I128 in memory is aligned to 8 bytes only."""
+"""Bytes. An I128 in memory is aligned to 8 bytes only, a U32 to none."""
 
 
 # --- expressions ----------------------------------------------------------------------------------------------------

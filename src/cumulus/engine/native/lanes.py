@@ -2,9 +2,12 @@
 
 Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
 and timestamps as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that stands for them in
-a `cumulus.engine.native.codec.Dictionary`; floats as their bits, with one NaN and no negative zero. NULL is the least
-word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two are refused where NULL
-is possible. So equal values are equal words, NULL included.
+a `cumulus.engine.native.dictionary.Dictionary`; floats as their bits, with one NaN and no negative zero. NULL is the
+least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two are refused where
+NULL is possible. So equal values are equal words, NULL included.
+
+A text that code only looks at needs no number: a column of an event may come as two words, where it lies and how many
+bytes it has (`Scalar.length`).
 """
 
 from __future__ import annotations
@@ -130,12 +133,18 @@ class Scalar:
         Whether it is NULL; None if it never is.
     bits
         Of an exact number: as in `bits_of`. A computed integer may be larger than its SQL type allows.
+    length
+        Of a text without a number: how many bytes there are at the address that `value` is.
+    known
+        Of a text that stands in the program: itself.
     """
 
     type: SqlType
     value: Expr
     null: Expr | None = None
     bits: int = 63
+    length: Expr | None = None
+    known: str | None = None
 
     @property
     def scale(self) -> int:
@@ -175,7 +184,10 @@ def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
 
 
 def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
-    """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may."""
+    """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
+
+    A text must have its number: see `cumulus.engine.native.host.ProgramHost.numbered`.
+    """
     value = scalar.value
     if value.type is I128:
         word = value if scalar.null is None else select(scalar.null, Const(I128, NULL_WIDE), value)

@@ -36,7 +36,9 @@ REPORT = 80
 """The address of what is told of failures: (site, reason, row of the batch or 0)."""
 BOX = 88
 """The address of what does with boxes what is asked for: see `cumulus.engine.native.boxes.BoxOp`."""
-FRAME = 96
+TEXTS = 96
+"""The address of the `cumulus.engine.native.texts` record."""
+FRAME = 104
 """Words of arguments, and of the result."""
 FRAME_WORDS = 64
 LITERALS = FRAME + 8 * FRAME_WORDS
@@ -102,10 +104,31 @@ class ValueLane:
 
 @dataclass(frozen=True, slots=True)
 class EventLane:
-    """A column of a relation as events have it, and whether triggers use it: what they do not use they do not get."""
+    """A column of a relation as events have it.
+
+    Parameters
+    ----------
+    lane
+        Of its values.
+    is_used
+        Whether triggers use it: what they do not use they do not get.
+    is_text
+        Whether triggers only look at it: then they get its address and its length, below 0 for NULL, and no number.
+    """
 
     lane: Lane
     is_used: bool
+    is_text: bool = False
+
+    @property
+    def words(self) -> int:
+        """How many words triggers get."""
+        return 0 if not self.is_used else 2 if self.is_text else self.lane.words
+
+
+def event_words(columns: Sequence[EventLane]) -> int:
+    """Return how many words of an event triggers get."""
+    return sum(column.words for column in columns)
 
 
 @dataclass(slots=True)
@@ -296,6 +319,8 @@ class Context:
     literals: dict[tuple[Any, ...], int] = field(default_factory=dict)
     words: dict[Any, int] = field(default_factory=dict)
     """Single words, which code uses to remember something during a firing."""
+    numbered: set[tuple[str, int]] = field(default_factory=set)
+    """Relation and column of the texts of events whose numbers code has asked for."""
     _records: list[int] = field(default_factory=list)
 
     def add(self, key: Any, store: Store) -> Store:
@@ -336,6 +361,7 @@ class Context:
         return (
             len(self.literals),
             len(self.words),
+            len(self.numbered),
             *((each.shape, each.number) for each in self.stores.values()),
         )
 

@@ -45,7 +45,7 @@ _COMPARISONS = {
     "fne": "fcmp une",
 }
 _CONVERSIONS = {"zext", "sext", "trunc", "sitofp", "fptosi", "ptrtoint", "inttoptr", "bitcast"}
-_ALIGNMENTS: dict[InMemory, int] = {Cell.U8: 1, Cell.U32: 4}
+_ALIGNMENTS: dict[InMemory, int] = {Cell.U8: 1, Cell.U32: 1}
 _WEIGHTS = {True: "!0", False: "!1"}
 _METADATA = """!0 = !{!"branch_weights", i32 1000, i32 1}
 !1 = !{!"branch_weights", i32 1, i32 1000}

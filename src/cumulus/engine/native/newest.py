@@ -20,8 +20,8 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.native.body import define
 from cumulus.engine.native.building import code_of
-from cumulus.engine.native.codec import Dictionary
 from cumulus.engine.native.columns import column_words
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.frames import fill, frame
 from cumulus.engine.native.kernel import I64, PTR, U8, Function, Module, Signature
 from cumulus.engine.native.layout import Store, lanes_of, value_lanes

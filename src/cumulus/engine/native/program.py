@@ -10,6 +10,7 @@ from cumulus.algebra.scope import variables_of
 from cumulus.algebra.typing import Typed
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import VARCHAR
 from cumulus.engine.assignments import assignments
 from cumulus.engine.hidden import separated
 from cumulus.engine.intervals import with_intervals
@@ -41,6 +42,7 @@ from cumulus.engine.native.shapes import Shape
 from cumulus.engine.native.statements import StatementCoder
 from cumulus.engine.native.stream import stream_function
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
+from cumulus.engine.native.texts import TEXT_FUNCTIONS
 from cumulus.m3.lineage import Place
 from cumulus.m3.program import On, Program, Trigger
 from cumulus.m3.reading import reads_of, top_of
@@ -85,7 +87,7 @@ class Plan:
         return list(self.events).index(relation)
 
 
-BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, builtin_function()])
+BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function()])
 
 
 @cache
@@ -136,6 +138,7 @@ class _Writer:
     def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: Context) -> None:
         self._program = program
         self._host = ProgramHost(program, functions, context)
+        self._numbered = frozenset(context.numbered)
 
     def write(self) -> tuple[Plan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
@@ -178,7 +181,9 @@ class _Writer:
                 names = {name for each in trigger.statements for name in (*each.keys, *variables_of(each.term))}
                 used |= {place for place, name in enumerate(trigger.variables) if name in names}
         lanes = lanes_of(relation.columns)
-        return tuple(EventLane(lane, place in used) for place, lane in enumerate(lanes))
+        texts = {place for place in used if lanes[place].type == VARCHAR}
+        texts -= {place for name, place in self._numbered if name == relation.name}
+        return tuple(EventLane(lane, place in used, place in texts) for place, lane in enumerate(lanes))
 
     def _entrances(
         self,
@@ -223,18 +228,18 @@ class _Writer:
             return self._batch(trigger, name, columns)
         self._host.begin(name, {})
         used = self._event_lanes(self._program.relation(trigger.relation))
-        lanes = [each.lane if each.is_used else None for each in used]
-        parameters = [
-            (f"event{place}_{word}", I64) for place, lane in enumerate(lanes) if lane for word in range(lane.words)
-        ]
+        parameters = [(f"event{place}_{word}", I64) for place, each in enumerate(used) for word in range(each.words)]
         with define(name, [("context", PTR), *parameters], I64) as body:
             env: Env = {}
             known: dict[str, Typed] = {}
-            for place, (variable, lane, column) in enumerate(zip(trigger.variables, lanes, columns, strict=True)):
-                if lane is None:
+            for place, (variable, each, column) in enumerate(zip(trigger.variables, used, columns, strict=True)):
+                if not each.is_used:
                     continue
-                words = [body.parameter(f"event{place}_{word}") for word in range(lane.words)]
-                env[variable] = from_words(body, lane, words)
+                words = [body.parameter(f"event{place}_{word}") for word in range(each.words)]
+                if each.is_text:
+                    env[variable] = self._host.event_text(body, trigger.relation, place, each.lane, words)
+                else:
+                    env[variable] = from_words(body, each.lane, words)
                 assert column.type is not None
                 known[variable] = Typed(column.type, not column.not_null)
             self._statements(trigger, body, env, known)

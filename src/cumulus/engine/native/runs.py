@@ -10,8 +10,8 @@ import numpy as np
 
 from cumulus.engine.bulk import Bulk, Changes, Columns, Rows
 from cumulus.engine.native.calls import CHANGES, ROWS
-from cumulus.engine.native.codec import Dictionary
-from cumulus.engine.native.columns import column_words
+from cumulus.engine.native.columns import column_words, plain_texts, text_columns
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.stored import I64, PTR
 from cumulus.engine.native.stream import ROWS_AHEAD, STREAM
@@ -45,15 +45,15 @@ def _of_columns(image: Image, bulk: Columns, dictionary: Dictionary) -> Fire:
     alive: list[Any] = []
     for name, columns in image.made.events.items():
         for place, column in enumerate(columns):
-            if not column.is_used:
+            if not column.is_used or name not in bulk.tables:
+                addresses += [0] * column.words
                 continue
-            if name not in bulk.tables:
-                addresses += [0] * column.lane.words
-                continue
-            words = [
-                np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)])
-                for word in column_words(bulk.tables[name].column(place), column.lane, dictionary)
-            ]
+            given = bulk.tables[name].column(place)
+            if column.is_text:
+                given = plain_texts(given)
+                alive.append(given)
+            found = text_columns(given) if column.is_text else column_words(given, column.lane, dictionary)
+            words = [np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)]) for word in found]
             alive += words
             addresses += [word.ctypes.data for word in words]
     places = np.array([numbers[name] for name in bulk.names], dtype=np.uint8)

@@ -1,12 +1,14 @@
 """SQL scalars in the kernel.
 
-Comparisons and logic are code of their own, as is `cumulus.engine.native.arithmetic`. Every other function is Python's,
-called through the host: its arguments and its value travel as words.
+Comparisons and logic are code of their own, as are `cumulus.engine.native.arithmetic` and what
+`cumulus.engine.native.textual` has for texts. Every other function is Python's, called through the host: its arguments
+and its value travel as words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.scalar import FUNCTIONS, result_type
@@ -14,11 +16,12 @@ from cumulus.algebra.scalar_code import COMPARISONS, may_raise
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Term, Var
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
-from cumulus.engine.native.arithmetic import Arithmetic, Fixed, Host, any_null, is_exact, sure
+from cumulus.engine.native.arithmetic import Fixed, Host, any_null, is_exact, sure
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Local, Statement
 from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
 from cumulus.engine.native.outside import Callee
+from cumulus.engine.native.textual import Textual
 from cumulus.errors import ValidationError
 
 _DIVISIONS = ("div", "intdiv", "mod")
@@ -26,7 +29,7 @@ _OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
 """What Python compares."""
 
 
-class ScalarCoder(Arithmetic):
+class ScalarCoder(Textual):
     """Writes the code of scalars into one function.
 
     Parameters
@@ -81,7 +84,9 @@ class ScalarCoder(Arithmetic):
     def _values_equal(self, left: Scalar, right: Scalar) -> Expr:
         if Kind.NULL in (left.type.kind, right.type.kind):
             return FALSE
-        if left.type.kind is right.type.kind and left.type.kind in (Kind.VARCHAR, Kind.BOOLEAN, Kind.DATE):
+        if left.type.kind is right.type.kind is Kind.VARCHAR:
+            return self.texts_equal(left, right)
+        if left.type.kind is right.type.kind and left.type.kind in (Kind.BOOLEAN, Kind.DATE):
             return left.value.eq(right.value) if left.value.type is not BOOL else ~(left.value ^ right.value)
         return self._ordered("=", left, right)
 
@@ -90,6 +95,8 @@ class ScalarCoder(Arithmetic):
         kinds = {left.type.kind, right.type.kind}
         if Kind.NULL in kinds:
             return FALSE
+        if kinds == {Kind.VARCHAR}:
+            return self.texts_ordered(op, left, right)
         if kinds & _OUTSIDE or kinds == {Kind.DATE, Kind.TIMESTAMP}:
             return self._compared_outside(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
@@ -171,6 +178,9 @@ class ScalarCoder(Arithmetic):
         if function in ("add", "sub", "mul") and result == DOUBLE:
             return self._float_arithmetic(function, codes)
         codes = [self.cast(code, to) for code, to in zip(codes, definition.arguments(types), strict=True)]
+        text = self.text_function(function, codes, result)
+        if text is not None:
+            return text
         if function in _DIVISIONS and all(is_exact(code.type) or code.type.is_float for code in codes):
             return self._divided(function, codes, result, fixed)
         return self._outside(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
@@ -214,7 +224,7 @@ class ScalarCoder(Arithmetic):
         failed = outcome()
         if failed is None:
             return found
-        return Scalar(found.type, found.value, failed if found.null is None else failed | found.null, found.bits)
+        return replace(found, null=failed if found.null is None else failed | found.null)
 
     # --- logic ------------------------------------------------------------------------------------------------------
 
@@ -282,7 +292,7 @@ class ScalarCoder(Arithmetic):
         done: list[tuple[list[Statement], Scalar]] = []
         for block, scalar in ends:
             with body.inside(block):
-                done.append((block, self.cast(scalar, result)))
+                done.append((block, self._host.numbered(body, self.cast(scalar, result))))
         bits = max(scalar.bits for _, scalar in done)
         kinds = {scalar.value.type for _, scalar in done}
         kernel = kernel_type(result) if len(kinds) == 1 else I128

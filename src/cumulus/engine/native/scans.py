@@ -13,7 +13,7 @@ from cumulus.catalog.types import Kind
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
 from cumulus.engine.native.kernel import Const as Literal
-from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type, to_words
+from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type
 from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.numbers import Env, Evaluator, Then
 from cumulus.engine.native.scalars import ScalarCoder
@@ -271,7 +271,7 @@ class Scanner(Evaluator):
         if scalar.null is not None and not lane.nullable:
             there = ~scalar.null
             possible = there if possible is None else possible & there
-        return to_words(self.body, lane, scalar), possible
+        return self.host.words(self.body, lane, scalar), possible
 
     def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
         """Return a scalar in the kernel type of a key, and the condition under which it fits."""

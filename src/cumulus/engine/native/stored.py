@@ -14,7 +14,8 @@ import numpy.typing as npt
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.native.audit import MapView
-from cumulus.engine.native.codec import Dictionary, decoder, encoder
+from cumulus.engine.native.codec import decoder, encoder
+from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.machine import Loaded

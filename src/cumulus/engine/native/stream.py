@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.calls import DONE, event_words
+from cumulus.engine.native.calls import DONE
 from cumulus.engine.native.kernel import I64, PTR, U8, Expr, Function, Local
-from cumulus.engine.native.layout import JOURNAL_USED, EventLane
+from cumulus.engine.native.layout import JOURNAL_USED, EventLane, event_words
 
 STREAM = "stream"
 MOST_RELATIONS = 128

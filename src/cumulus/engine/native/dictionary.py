@@ -1,0 +1,163 @@
+"""Numbers for what no word can hold: texts and intervals, and numbers of any length."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.catalog.types import Interval
+from cumulus.engine.native.boxes import Boxes
+from cumulus.engine.native.kernel import Module
+from cumulus.engine.native.lanes import NULL_WORD
+from cumulus.engine.native.llvm import to_llvm
+from cumulus.engine.native.machine import LEVELS, Cache, Code, default_folder
+from cumulus.engine.native.memory import BUDGET, GROW, RELEASE, UNLIMITED, USED
+from cumulus.engine.native.patterns import bytes_of
+from cumulus.engine.native.tables import TABLE_FUNCTIONS
+from cumulus.engine.native.texts import (
+    COPIED,
+    COUNT,
+    NUMBER_OF,
+    NUMBERS_OF,
+    PLACES,
+    RECORD_SIZE,
+    SEED,
+    TEXT_FUNCTIONS,
+    TEXTS_FREE,
+    TEXTS_NEW,
+)
+
+Words = npt.NDArray[np.int64]
+_I64, _PTR = ctypes.c_int64, ctypes.c_void_p
+_MEMORY_SIZE = 64
+_SPAN = b"\xff"
+"""What the bytes of an interval begin with, and no text's."""
+_REMEMBERED = 1 << 16
+
+
+class Dictionary:
+    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever. And boxes for long numbers.
+
+    They are kept where machine code finds them: `texts` is the address of a `cumulus.engine.native.texts` record.
+
+    Examples
+    --------
+    >>> numbers = Dictionary()
+    >>> numbers["a"], numbers["b"], numbers["a"], numbers.values_of[1], [*numbers.values_of]
+    (1, 2, 1, 'a', ['', 'a', 'b'])
+    """
+
+    def __init__(self) -> None:
+        self.boxes = Boxes()
+        self._code = _code()
+        buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
+        self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
+        self.texts = self._memory + _MEMORY_SIZE
+        _I64.from_address(self._memory + BUDGET).value = UNLIMITED
+        _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
+        function = self._code.function
+        self._number = function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._numbers = function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
+        self._copy = function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
+        free = function(TEXTS_FREE.name, None, _PTR)
+        weakref.finalize(self, _free, free, self.texts, buffer, self._code).atexit = False
+        if not function(TEXTS_NEW.name, _I64, _PTR, _PTR)(self._memory, self.texts):
+            raise MemoryError
+        self._known: dict[Any, int] = {}
+        self.values_of: Sequence[Any] = _Values(self)
+        """Number → text or interval."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the texts take."""
+        return int(_I64.from_address(self._memory + USED).value)
+
+    def __getitem__(self, value: Any) -> int:
+        found = self._known.get(value)
+        if found is None:
+            data = _SPAN + b"%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
+            found = self._number(self.texts, data, len(data))
+            if found < 0:
+                raise MemoryError("the texts do not fit into memory")
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[value] = found
+        return found
+
+    def numbers(self, addresses: Words, lengths: Words) -> Words:
+        """Return the numbers of texts in memory, NULL's word where the length is below 0."""
+        found = np.empty(len(lengths), dtype=np.int64)
+        where = (each.ctypes.data for each in (addresses, lengths))
+        if not self._numbers(self.texts, *where, len(lengths), found.ctypes.data):
+            raise MemoryError("the texts do not fit into memory")
+        return found
+
+    def array(self, numbers: Words) -> pa.Array:
+        """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
+        numbers = np.ascontiguousarray(numbers)
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        given = (self.texts, numbers.ctypes.data, len(numbers), ends.ctypes.data + 8)
+        data = np.empty(self._copy(*given, None), dtype=np.uint8)
+        self._copy(*given, data.ctypes.data)
+        nulls = numbers == NULL_WORD
+        valid = pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
+        return pa.Array.from_buffers(pa.large_string(), len(numbers), [valid, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+class _Values(Sequence[Any]):
+    """The values of a dictionary, in the order of their numbers."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._texts = dictionary.texts
+        self._known: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return int(_I64.from_address(self._texts + COUNT).value)
+
+    @overload
+    def __getitem__(self, number: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Any]: ...
+
+    def __getitem__(self, number: int | slice) -> Any:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        found = self._known.get(number)
+        if found is None:
+            found = self._read(number)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[number] = found
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._read, range(len(self)))
+
+    def _read(self, number: int) -> Any:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        place = _I64.from_address(_I64.from_address(self._texts + PLACES).value + 8 * number).value
+        data = ctypes.string_at(place + 4, ctypes.c_uint32.from_address(place).value)
+        if data.startswith(_SPAN):
+            return Interval(*map(int, data[1:].split()))
+        return data.decode("utf-8", "surrogatepass")
+
+
+@cache
+def _code() -> Code:
+    text = to_llvm(Module([GROW, RELEASE, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS]))
+    return Code([Cache(default_folder()).object_of(text, LEVELS[-1])[1]])
+
+
+def _free(free: Any, texts: int, *alive: Any) -> None:
+    free(texts)
+    del alive
