@@ -90,6 +90,8 @@ def typed(array: Any, sql_type: SqlType) -> Any:
         array = array.cast(array.type.value_type)
     if not _is_of(array, sql_type):
         return None
+    if sql_type.kind is Kind.VARCHAR and not _is_sound(array):
+        return None
     if sql_type.kind in (Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE) and array.type != arrow_type(sql_type):
         try:
             array = array.cast(arrow_type(sql_type))
@@ -109,6 +111,15 @@ _DAYS = (dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH)
 _DAY = 86_400_000_000
 _SPANS = {Kind.DATE: _DAYS, Kind.TIMESTAMP: (_DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1)}
 """The first and the last date and timestamp of Python, as Arrow numbers them."""
+
+
+def _is_sound(array: Any) -> bool:
+    """Whether an Arrow array is what its type says: its texts are UTF-8, and lie where it says."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _is_within(array: Any, sql_type: SqlType) -> bool:

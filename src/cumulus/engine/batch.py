@@ -109,7 +109,7 @@ def _any_values(relation: Relation, column: Column, array: pa.ChunkedArray) -> l
         raise ValueTypeError(
             f"{relation.name}.{column.name}: a value of type {array.type} is none of Python's: {problem}",
             relation=relation.name,
-            hint="Dates and timestamps are those of the years 1 to 9999.",
+            hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
         ) from None
     return values
 

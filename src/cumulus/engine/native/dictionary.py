@@ -6,7 +6,6 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, overload
 
 import numpy as np
@@ -15,13 +14,10 @@ import pyarrow as pa
 
 from cumulus.catalog.types import Interval
 from cumulus.engine.native.boxes import Boxes
-from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.lanes import NULL_WORD
-from cumulus.engine.native.llvm import to_llvm
-from cumulus.engine.native.machine import LEVELS, Cache, Code, default_folder
-from cumulus.engine.native.memory import BUDGET, GROW, RELEASE, UNLIMITED, USED
+from cumulus.engine.native.machine import Loaded
+from cumulus.engine.native.memory import BUDGET, UNLIMITED, USED
 from cumulus.engine.native.patterns import bytes_of
-from cumulus.engine.native.tables import TABLE_FUNCTIONS
 from cumulus.engine.native.texts import (
     COPIED,
     COUNT,
@@ -30,7 +26,6 @@ from cumulus.engine.native.texts import (
     PLACES,
     RECORD_SIZE,
     SEED,
-    TEXT_FUNCTIONS,
     TEXTS_FREE,
     TEXTS_NEW,
 )
@@ -40,7 +35,8 @@ _I64, _PTR = ctypes.c_int64, ctypes.c_void_p
 _MEMORY_SIZE = 64
 _SPAN = b"\xff"
 """What the bytes of an interval begin with, and no text's."""
-_REMEMBERED = 1 << 16
+_REMEMBERED, _SHORT = 1 << 16, 256
+"""How many values Python keeps beside, and up to which length."""
 
 
 class Dictionary:
@@ -48,32 +44,42 @@ class Dictionary:
 
     They are kept where machine code finds them: `texts` is the address of a `cumulus.engine.native.texts` record.
 
+    Parameters
+    ----------
+    code
+        Has the functions of `cumulus.engine.native.program.BASE`.
+
     Examples
     --------
-    >>> numbers = Dictionary()
+    >>> from cumulus.engine.native.building import code_of
+    >>> from cumulus.engine.native.program import BASE
+    >>> numbers = Dictionary(code_of([BASE], 0))
     >>> numbers["a"], numbers["b"], numbers["a"], numbers.values_of[1], [*numbers.values_of]
     (1, 2, 1, 'a', ['', 'a', 'b'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, code: Loaded) -> None:
         self.boxes = Boxes()
-        self._code = _code()
         buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.texts = self._memory + _MEMORY_SIZE
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
         _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
-        function = self._code.function
-        self._number = function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
-        self._numbers = function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
-        self._copy = function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
-        free = function(TEXTS_FREE.name, None, _PTR)
-        weakref.finalize(self, _free, free, self.texts, buffer, self._code).atexit = False
-        if not function(TEXTS_NEW.name, _I64, _PTR, _PTR)(self._memory, self.texts):
+        self.use(code)
+        free = code.function(TEXTS_FREE.name, None, _PTR)
+        weakref.finalize(self, _free, free, self.texts, buffer, code).atexit = False
+        if not code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)(self._memory, self.texts):
             raise MemoryError
         self._known: dict[Any, int] = {}
         self.values_of: Sequence[Any] = _Values(self)
         """Number → text or interval."""
+
+    def use(self, code: Loaded) -> None:
+        """Call the functions of some code from now on."""
+        self._code = code
+        self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
+        self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
     @property
     def size(self) -> int:
@@ -87,9 +93,10 @@ class Dictionary:
             found = self._number(self.texts, data, len(data))
             if found < 0:
                 raise MemoryError("the texts do not fit into memory")
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[value] = found
+            if len(data) <= _SHORT:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[value] = found
         return found
 
     def numbers(self, addresses: Words, lengths: Words) -> Words:
@@ -134,9 +141,10 @@ class _Values(Sequence[Any]):
         found = self._known.get(number)
         if found is None:
             found = self._read(number)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[number] = found
+            if len(found) <= _SHORT:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[number] = found
         return found
 
     def __iter__(self) -> Iterator[Any]:
@@ -150,12 +158,6 @@ class _Values(Sequence[Any]):
         if data.startswith(_SPAN):
             return Interval(*map(int, data[1:].split()))
         return data.decode("utf-8", "surrogatepass")
-
-
-@cache
-def _code() -> Code:
-    text = to_llvm(Module([GROW, RELEASE, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS]))
-    return Code([Cache(default_folder()).object_of(text, LEVELS[-1])[1]])
 
 
 def _free(free: Any, texts: int, *alive: Any) -> None:

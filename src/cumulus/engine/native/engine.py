@@ -78,7 +78,6 @@ class NativeEngine(Holder):
             raise NotNativeError("a function without a signature")
         self._functions = {name: each for name, each in given.items() if isinstance(each, UserFunction)}
         self._level, self._load = level, load
-        self._dictionary = Dictionary()
         self._failures = Failures(program)
         self._watched: dict[str, None] = {}
         self._is_open = False
@@ -97,16 +96,18 @@ class NativeEngine(Holder):
         self._stale = set(self._sources)
         self._computed: set[str] = set()
         """The `:=` maps that the open transaction has computed."""
-        self._image = self._build()
+        self._image = self._build(None)
         for definition in program.maps:
             for key, values in initial_entries(definition):
                 self._put(definition.name, key, values)
         if self._assigns:
             self._assign_first()
 
-    def _build(self) -> Image:
-        """Return the program compiled, with empty maps."""
+    def _build(self, before: Image | None) -> Image:
+        """Return the program compiled, with empty maps; what stands for texts in another image does in this one."""
         made, code = built(self.program, self._functions, self._indexes, self._level or 0, self._load)
+        if before is None:
+            self._dictionary = Dictionary(code)
         self._failures.locate(made.places)
         image = Image(made, code, self._dictionary, self._call, self._report, self._box)
         self._named = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
@@ -448,7 +449,7 @@ class NativeEngine(Holder):
             return
         assert not self._is_open, "an index is added outside transactions"
         before, self._indexes = self._image, {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
-        self._image = self._build()
+        self._image = self._build(before)
         for number in range(len(self.program.maps)):
             if not self._image.maps[number].adopt(before.maps[number]):
                 raise MemoryError("the maps do not fit into memory")

@@ -139,7 +139,7 @@ def fill(stored: StoredMap, columns: Sequence[pa.ChunkedArray], dictionary: Dict
         words += column_words(found, lane, dictionary)
     for value in store.values:
         for _ in range(3 if value.held is Held.CELL else 1):
-            made = _value_words(next(given), value)
+            made = _value_words(next(given), value, dictionary)
             if made is None:
                 return None
             words += made
@@ -147,7 +147,7 @@ def fill(stored: StoredMap, columns: Sequence[pa.ChunkedArray], dictionary: Dict
     return stored.adopt_words(np.ascontiguousarray(matrix))
 
 
-def _value_words(column: pa.ChunkedArray, value: ValueLane) -> list[Column] | None:
+def _value_words(column: pa.ChunkedArray, value: ValueLane, dictionary: Dictionary) -> list[Column] | None:
     """Return a value column as its words."""
     if column.null_count:
         return None
@@ -163,7 +163,7 @@ def _value_words(column: pa.ChunkedArray, value: ValueLane) -> list[Column] | No
         return None if value.scale else [low, low >> 63]
     if not pa.types.is_decimal128(column.type) or column.type.scale != value.scale:
         return None
-    pair = column_words(column, Lane(SqlType(Kind.DECIMAL, 38, value.scale), False), Dictionary())
+    pair = column_words(column, Lane(SqlType(Kind.DECIMAL, 38, value.scale), False), dictionary)
     if value.held is Held.WIDE:
         return pair
     return [pair[0]] if bool((pair[0] >> 63 == pair[1]).all()) else None

@@ -43,6 +43,7 @@ class Image:
         self.made = made
         self.code = code
         self._codes = [code]
+        self._dictionary = dictionary
         buffer = ctypes.create_string_buffer(made.context.size + 8)
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.set(MEMORY + BUDGET, UNLIMITED)
@@ -94,6 +95,7 @@ class Image:
         """Go on with other code of the same plan; what runs the old one may end."""
         self.code = code
         self._codes.append(code)
+        self._dictionary.use(code)
         for each in self.maps.values():
             each.use(code)
 

@@ -80,11 +80,11 @@ class Newest:
     """
 
     def __init__(self, keys: Sequence[Column]) -> None:
-        self._dictionary = Dictionary()
         lanes = lanes_of(keys)
         store = Store("", 0, tuple(each.name for each in keys), lanes, value_lanes([BIGINT, BIGINT]))
         self._keys, self._shape = keys, store.shape
         self._code = _code(self._shape)
+        self._dictionary = Dictionary(self._code)
         self._memory = ctypes.create_string_buffer(_RECORD + self._shape.record_size + 8)
         at = (ctypes.addressof(self._memory) + 7) // 8 * 8
         ctypes.c_int64.from_address(at + BUDGET).value = UNLIMITED
