@@ -73,8 +73,8 @@ class Textual(Arithmetic):
                 return self._matched(text, _AROUND[function]((part,) if part else ()))
             case "in" if None not in literals:
                 return self._among(text, others)
-            case "length" | "strlen":
-                return self._measured(function, text, result)
+            case "length":
+                return self._measured(text, result)
             case "substring" | "left":
                 return self._part(text, [i64(1), *_numbers(others)] if function == "left" else _numbers(others))
             case _:
@@ -97,12 +97,11 @@ class Textual(Arithmetic):
                 body.set(found, self.texts_equal(text, other))
         return Scalar(BOOLEAN, found, text.null)
 
-    def _measured(self, function: str, text: Scalar, result: SqlType) -> Scalar:
+    def _measured(self, text: Scalar, result: SqlType) -> Scalar:
         body = self._body
-        found = body.let(i64(0), "measure")
+        found = body.let(i64(0), "characters")
         with self._unless_null([text]):
-            address, length = self._host.bytes_of(body, text)
-            body.set(found, length if function == "strlen" else body.call(CHARACTERS, address, length))
+            body.set(found, body.call(CHARACTERS, *self._host.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
