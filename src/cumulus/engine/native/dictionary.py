@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,10 @@ from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.texts import (
     COPIED,
     COUNT,
+    NO_TEXT,
     NUMBER_OF,
     NUMBERS_OF,
-    PLACES,
+    OBJECT,
     RECORD_SIZE,
     SEED,
     TEXTS_FREE,
@@ -33,10 +34,10 @@ from cumulus.engine.native.texts import (
 Words = npt.NDArray[np.int64]
 _I64, _PTR = ctypes.c_int64, ctypes.c_void_p
 _MEMORY_SIZE = 64
-_SPAN = b"\xff"
+_SPAN = bytes([NO_TEXT])
 """What the bytes of an interval begin with, and no text's."""
 _REMEMBERED, _SHORT = 1 << 16, 256
-"""How many values Python keeps beside, and up to which length."""
+"""How many numbers Python remembers, and of how long texts."""
 
 
 class Dictionary:
@@ -60,23 +61,23 @@ class Dictionary:
 
     def __init__(self, code: Loaded) -> None:
         self.boxes = Boxes()
+        self._known: dict[Any, int] = {}
         buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.texts = self._memory + _MEMORY_SIZE
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
         _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
+        self.values_of = Values(self.texts)
+        """Number → text or interval."""
         self.use(code)
         free = code.function(TEXTS_FREE.name, None, _PTR)
-        weakref.finalize(self, _free, free, self.texts, buffer, code).atexit = False
+        weakref.finalize(self.values_of, _free, free, self.texts, buffer, code).atexit = False
         if not code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)(self._memory, self.texts):
             raise MemoryError
-        self._known: dict[Any, int] = {}
-        self.values_of: Sequence[Any] = _Values(self)
-        """Number → text or interval."""
 
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""
-        self._code = code
+        self.values_of.use(code)
         self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
         self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
         self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
@@ -119,45 +120,36 @@ class Dictionary:
         return pa.Array.from_buffers(pa.large_string(), len(numbers), [valid, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-class _Values(Sequence[Any]):
-    """The values of a dictionary, in the order of their numbers."""
+class Values:
+    """The values of a dictionary by their numbers, and all in the order of these.
 
-    def __init__(self, dictionary: Dictionary) -> None:
-        self._texts = dictionary.texts
-        self._known: dict[int, Any] = {}
+    Parameters
+    ----------
+    texts
+        As of the dictionary.
+    """
+
+    def __init__(self, texts: int) -> None:
+        self._texts = texts
+
+    def use(self, code: Loaded) -> None:
+        """Call the functions of some code from now on."""
+        self._code = code
+        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(code.address(OBJECT.name))
 
     def __len__(self) -> int:
         return int(_I64.from_address(self._texts + COUNT).value)
 
-    @overload
-    def __getitem__(self, number: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Any]: ...
-
-    def __getitem__(self, number: int | slice) -> Any:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        found = self._known.get(number)
-        if found is None:
-            found = self._read(number)
-            if len(found) <= _SHORT:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[number] = found
-        return found
-
     def __iter__(self) -> Iterator[Any]:
-        return map(self._read, range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
-    def _read(self, number: int) -> Any:
-        if not 0 <= number < len(self):
+    def __getitem__(self, number: int) -> Any:
+        found = self._object(self._texts, number, b"surrogatepass")
+        if type(found) is str:
+            return found
+        if not found:
             raise IndexError(number)
-        place = _I64.from_address(_I64.from_address(self._texts + PLACES).value + 8 * number).value
-        data = ctypes.string_at(place + 4, ctypes.c_uint32.from_address(place).value)
-        if data.startswith(_SPAN):
-            return Interval(*map(int, data[1:].split()))
-        return data.decode("utf-8", "surrogatepass")
+        return Interval(*map(int, found[1:].split()))
 
 
 def _free(free: Any, texts: int, *alive: Any) -> None:

@@ -42,6 +42,10 @@ _ROW = (1 << 32) - 1
 _FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 _SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
 
+NO_TEXT = 0xFF
+"""A byte that no text has."""
+_STR = Signature("PyUnicode_DecodeUTF8", (PTR, I64, PTR), PTR)
+_BYTES = Signature("PyBytes_FromStringAndSize", (PTR, I64), PTR)
 _MEMCMP = Signature("memcmp", (PTR, PTR, I64), I64)
 
 
@@ -245,6 +249,22 @@ def _copied() -> Function:
     return body.function
 
 
+def _object() -> Function:
+    """Return a text as a new str; what is no text (its first byte is none of UTF-8) as bytes, and nothing as none.
+
+    `errors` is what Python's decoder is told.
+    """
+    with define("cu_text_object", [("texts", PTR), ("number", I64), ("errors", PTR)], PTR) as body:
+        texts, number, errors = body.function.parameters
+        with body.when(~number.below(body.load(I64, texts, COUNT)), likely=False):
+            body.leave(body.call(_BYTES, NOWHERE, 0))
+        text, length = text_at(body, texts, number)
+        with body.when(length > 0, likely=True), body.when(body.load(U8, text).eq(NO_TEXT), likely=False):
+            body.leave(body.call(_BYTES, text, length))
+        body.leave(body.call(_STR, text, length, errors))
+    return body.function
+
+
 def _order() -> Function:
     """Return a number that is to 0 as one text to another."""
     parameters = [("left", PTR), ("left_length", I64), ("right", PTR), ("right_length", I64)]
@@ -295,10 +315,10 @@ _ADDED = _added()
 NUMBER_OF = _number_of()
 NUMBERS_OF = _numbers_of()
 TEXTS_NEW, TEXTS_FREE = _created(), _freed()
-COPIED = _copied()
+COPIED, OBJECT = _copied(), _object()
 ORDER, EQUAL = _order(), _equal()
 CHARACTERS, BEHIND = _characters(), _behind()
 TEXT_FUNCTIONS = (
-    *(_TAG, _ROOM, _ADDED, NUMBER_OF, NUMBERS_OF, TEXTS_NEW, TEXTS_FREE, COPIED),
+    *(_TAG, _ROOM, _ADDED, NUMBER_OF, NUMBERS_OF, TEXTS_NEW, TEXTS_FREE, COPIED, OBJECT),
     *(ORDER, EQUAL, CHARACTERS, BEHIND),
 )
