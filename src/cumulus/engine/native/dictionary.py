@@ -15,8 +15,8 @@ import pyarrow as pa
 from cumulus.catalog.types import Interval
 from cumulus.engine.native.boxes import Boxes
 from cumulus.engine.native.lanes import NULL_WORD
-from cumulus.engine.native.machine import Loaded
-from cumulus.engine.native.memory import BUDGET, UNLIMITED, USED
+from cumulus.engine.native.machine import Loaded, huge_pages
+from cumulus.engine.native.memory import ADVISE, BUDGET, UNLIMITED, USED
 from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.texts import (
     COPIED,
@@ -66,6 +66,7 @@ class Dictionary:
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.texts = self._memory + _MEMORY_SIZE
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
+        _I64.from_address(self._memory + ADVISE).value = huge_pages()
         _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
         self.values_of = Values(self.texts)
         """Number → text or interval."""

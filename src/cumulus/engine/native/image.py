@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from cumulus.engine.native.calls import NUMBERS, OBJECTS, Converter, fired_word,
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.kernel import Signature
 from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
-from cumulus.engine.native.machine import Loaded, symbol
+from cumulus.engine.native.machine import Loaded, huge_pages
 from cumulus.engine.native.memory import ADVISE, BUDGET, RELEASE, UNLIMITED
 from cumulus.engine.native.program import Plan
 from cumulus.engine.native.stored import I64, PTR, StoredMap
@@ -48,7 +47,7 @@ class Image:
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.set(MEMORY + BUDGET, UNLIMITED)
         self.set(TEXTS, dictionary.texts)
-        self.set(MEMORY + ADVISE, symbol("madvise") if sys.platform == "linux" else 0)
+        self.set(MEMORY + ADVISE, huge_pages())
         self._callbacks = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(call),
             ctypes.CFUNCTYPE(I64, I64, I64, I64)(report),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -134,6 +135,11 @@ def symbol(name: str) -> int:
     """Return the address of a function of the process, 0 if it has none of the name."""
     found: int | None = llvm.address_of_symbol(name)
     return found or 0
+
+
+def huge_pages() -> int:
+    """Return the address of what asks for huge pages, 0 where there are none."""
+    return symbol("madvise") if sys.platform == "linux" else 0
 
 
 class Loaded(Protocol):
