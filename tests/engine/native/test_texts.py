@@ -27,7 +27,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.lanes import Lane
 from cumulus.engine.native.machine import LEVELS, Load, Loaded
-from cumulus.engine.native.memory import BUDGET, USED
+from cumulus.engine.native.memory import BUDGET, UNLIMITED, USED
 from cumulus.engine.native.patterns import bytes_of, match_function, pieces_of
 from cumulus.engine.native.program import BASE
 from cumulus.engine.native.texts import BEHIND, CHARACTERS, EQUAL, ORDER
@@ -326,3 +326,55 @@ def test_half_pairs_go_through_every_engine(engine: str) -> None:
     assert wh.view("v").get("a\ud800") == ("a\ud800", 2)
     with pytest.raises(UnicodeEncodeError):
         wh.view("v").arrow()
+
+
+def test_looking_up_and_functions_of_ones_own_keep_no_texts() -> None:
+    told: list[str | None] = []
+
+    @cumulus.function(null="pass")
+    def noted(text: str | None) -> int:
+        told.append(text)
+        return 1
+
+    wh = cumulus.Warehouse(
+        """CREATE TABLE r (k VARCHAR, s VARCHAR);
+        CREATE VIEW v AS SELECT k, SUM(noted(s) + noted(LEFT(s, 1))) AS n FROM r GROUP BY k;""",
+        functions=[noted],
+        engine="native",
+    )
+    native = wh._applier.engine
+    before = len(native._dictionary.values_of)
+    texts = ["", None, "é😀", "\ud800x", "a text of its own"]
+    wh.insert("r", [("k", text) for text in texts])
+    assert {*told} == {*texts, *(text and text[:1] for text in texts)}
+    assert wh.view("v").get("k") == ("k", 10)
+    assert wh.view("v").get("nobody has heard of it") is None
+    assert len(native._dictionary.values_of) == before + 1
+
+
+@pytest.mark.parametrize("way", ["tuples", "arrow", "events"])
+@pytest.mark.parametrize("key", ["s", "SUBSTRING(s, 1, 30)"])
+def test_a_transaction_without_memory_for_texts_is_none(key: str, way: str) -> None:
+    wh = cumulus.Warehouse(
+        f"CREATE TABLE r (s VARCHAR); CREATE VIEW v AS SELECT {key} AS p, COUNT(*) AS n FROM r GROUP BY {key};",
+        engine="native",
+    )
+    wh.insert("r", [("x",)])
+    memory = wh._applier.engine._dictionary.texts - 64
+    I64.from_address(memory + BUDGET).value = I64.from_address(memory + USED).value + 1
+    rows = [(f"{number:030}",) for number in range(1000)]
+
+    def insert() -> None:
+        if way == "tuples":
+            wh.insert("r", rows)
+        elif way == "arrow":
+            wh.insert("r", pa.table({"s": [text for (text,) in rows]}))
+        else:
+            wh.apply([(1, "r", row) for row in rows], per="call")
+
+    with pytest.raises(MemoryError):
+        insert()
+    assert wh.view("v").rows() == [("x", 1)]
+    I64.from_address(memory + BUDGET).value = UNLIMITED
+    insert()
+    assert sorted(wh.view("v").rows()) == sorted([("x", 1), *((text, 1) for (text,) in rows)])

@@ -57,11 +57,18 @@ def text_words(data: bytes | None) -> Words:
     return (0, -1) if data is None else (ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, len(data))
 
 
-def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:
-    """Return the function from values of a lane to their words; it refuses what they cannot tell."""
+def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callable[[Any], Words]:
+    """Return the function from values of a lane to their words; it refuses what they cannot tell.
+
+    Parameters
+    ----------
+    adds
+        Whether a text gets a number that has none; if not, KeyError.
+    """
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
-        return lambda value: (NULL_WORD,) if value is None else (dictionary[value],)
+        number = dictionary.__getitem__ if adds else dictionary.known
+        return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
     null, limit = lane.null, 1 << (127 if lane.is_wide else 63)
@@ -82,8 +89,14 @@ def encoder(lane: Lane, dictionary: Dictionary) -> Callable[[Any], Words]:
     return encode
 
 
+def _text_of(words: Sequence[int]) -> str | None:
+    return None if words[1] < 0 else ctypes.string_at(words[0], words[1]).decode("utf-8", "surrogatepass")
+
+
 def decoder(lane: Lane, dictionary: Dictionary) -> Callable[[Sequence[int]], Any]:
     """Return the function from the words of a lane to the value."""
+    if lane.is_text:
+        return _text_of
     kind, scale = lane.type.kind, lane.type.scale
     values = dictionary.values_of
 

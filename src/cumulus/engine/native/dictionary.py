@@ -21,6 +21,7 @@ from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.texts import (
     COPIED,
     COUNT,
+    KNOWN,
     NO_TEXT,
     NUMBER_OF,
     NUMBERS_OF,
@@ -80,6 +81,7 @@ class Dictionary:
         """Call the functions of some code from now on."""
         self.values_of.use(code)
         self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._find = code.function(KNOWN.name, _I64, _PTR, ctypes.c_char_p, _I64)
         self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
         self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
@@ -88,10 +90,20 @@ class Dictionary:
         """How many bytes the texts take."""
         return int(_I64.from_address(self._memory + USED).value)
 
+    def known(self, value: Any) -> int:
+        """Return the number that a value has; KeyError if it has none."""
+        found = self._known.get(value)
+        if found is None:
+            data = _data_of(value)
+            found = self._find(self.texts, data, len(data))
+        if found < 0:
+            raise KeyError(value)
+        return found
+
     def __getitem__(self, value: Any) -> int:
         found = self._known.get(value)
         if found is None:
-            data = _SPAN + b"%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
+            data = _data_of(value)
             found = self._number(self.texts, data, len(data))
             if found < 0:
                 raise MemoryError("the texts do not fit into memory")
@@ -151,6 +163,10 @@ class Values:
         if not found:
             raise IndexError(number)
         return Interval(*map(int, found[1:].split()))
+
+
+def _data_of(value: Any) -> bytes:
+    return _SPAN + b"%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
 
 
 def _free(free: Any, texts: int, *alive: Any) -> None:

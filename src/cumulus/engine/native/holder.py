@@ -129,7 +129,7 @@ class Holder(ABC):
             self._put_stored(store, key, stored)
 
     def _put_stored(self, store: StoredMap, key: Key, stored: Stored) -> None:
-        words = store.key_words(key)
+        words = store.new_key_words(key)
         if words is None:
             raise EvaluationError(f"{key} is no key of {store.store.name}", hint="Check the types of its columns.")
         if not store.put(words, store.words_of(stored)):

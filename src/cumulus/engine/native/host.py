@@ -272,13 +272,13 @@ class ProgramHost:
             For each argument its value as text if it is a literal, else None. If given, what the function gave is
             remembered: it depends on its arguments alone.
         """
-        lanes = tuple(_argument_lane(arg) for arg in args)
+        lanes = tuple(_argument_lane(arg, is_remembered=fixed is not None) for arg in args)
         if sum(lane.words for lane in lanes) > FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
         self.outside.append(Outside(callee, lanes, given))
         number = len(self.outside) - 1
-        arg_words = [self.words(body, lane, _in_lane(lane, arg)) for lane, arg in zip(lanes, args, strict=True)]
+        arg_words = [self._argument_words(body, lane, arg) for lane, arg in zip(lanes, args, strict=True)]
 
         def call() -> list[Expr]:
             for at, word in enumerate(word for words in arg_words for word in words):
@@ -299,6 +299,13 @@ class ProgramHost:
         found = from_words(body, given, words)
         return Scalar(result, found.value, outcome.eq(1), bits_of(result)), outcome.eq(2)
 
+    def _argument_words(self, body: Body, lane: Lane, arg: Scalar) -> list[Expr]:
+        if not lane.is_text:
+            return self.words(body, lane, _in_lane(lane, arg))
+        assert arg.length is not None
+        length = arg.length if arg.null is None else select(arg.null, i64(-1), arg.length)
+        return [arg.value.to(I64), body.let(length, "length")]
+
     def _memo(self, key: Any, lanes: Sequence[Lane], result: Lane) -> Store:
         """Return the store of what a function gave: an outcome and one more, so that it is never 0, and the value."""
         names = tuple(str(place) for place in range(len(lanes)))
@@ -306,9 +313,11 @@ class ProgramHost:
         return self.context.add(("memo", key), store)
 
 
-def _argument_lane(arg: Scalar) -> Lane:
-    """Return a lane for an argument, wide enough for what it may be."""
+def _argument_lane(arg: Scalar, *, is_remembered: bool) -> Lane:
+    """Return a lane for an argument, wide enough for what it may be; what is remembered needs a number."""
     found = arg.type
+    if arg.length is not None and not is_remembered:
+        return Lane(found, arg.null is not None, is_text=True)
     if arg.value.type is I128:
         found = decimal(MAX_PRECISION, arg.scale) if found.kind is Kind.DECIMAL else HUGEINT
     if found.kind is Kind.NULL:

@@ -60,10 +60,13 @@ class Lane:
         SQL's.
     nullable
         Whether NULL is possible.
+    is_text
+        Of an argument: whether a text is told by its address and its length, below 0 for NULL.
     """
 
     type: SqlType
     nullable: bool
+    is_text: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -78,7 +81,7 @@ class Lane:
     @property
     def words(self) -> int:
         """How many words a value takes."""
-        return 2 if self.is_wide else 1
+        return 2 if self.is_wide or self.is_text else 1
 
     @property
     def is_ordered(self) -> bool:

@@ -127,7 +127,7 @@ class Newest:
     def update(self, positions: Mapping[tuple[Any, ...], int]) -> None:
         """Remember positions that are newer than all before."""
         for key, position in positions.items():
-            words = self._map.key_words(key)
+            words = self._map.new_key_words(key)
             if words is None or not self._map.put(words, [position, 1]):
                 raise MemoryError("the positions do not fit into memory")
 

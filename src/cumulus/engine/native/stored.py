@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +16,7 @@ from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest,
 from cumulus.engine.native.audit import MapView
 from cumulus.engine.native.codec import decoder, encoder
 from cumulus.engine.native.dictionary import Dictionary
-from cumulus.engine.native.lanes import joined, split
+from cumulus.engine.native.lanes import Words, joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.machine import Loaded
 from cumulus.engine.native.shapes import IS_PARTIAL, LAST, LEFT, LIVE, RIGHT, ROWS
@@ -46,6 +46,7 @@ class StoredMap:
         self._record = record
         self._boxes = dictionary.boxes
         self._encode = [encoder(lane, dictionary) for lane in store.keys]
+        self._look_up = [encoder(lane, dictionary, adds=False) for lane in store.keys]
         self._decode = [decoder(lane, dictionary) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
         self.use(code)
@@ -81,18 +82,17 @@ class StoredMap:
 
     # --- keys and values --------------------------------------------------------------------------------------------
 
+    def new_key_words(self, key: Key) -> tuple[int, ...] | None:
+        """Return the words of a key that will be put; None if no entry can have it."""
+        return _key_words(self._encode, key)
+
     def key_words(self, key: Key) -> tuple[int, ...] | None:
-        """Return the words of a key; None if no entry can have it."""
-        return self.part_words(range(len(self._encode)), key)
+        """Return the words of a key; None if no entry has it."""
+        return _key_words(self._look_up, key)
 
     def part_words(self, places: Sequence[int], values: Key) -> tuple[int, ...] | None:
-        """Return the words of some columns of a key; None if no entry can have these values there."""
-        try:
-            return tuple(
-                word for place, value in zip(places, values, strict=True) for word in self._encode[place](value)
-            )
-        except (TypeError, ValueError, ArithmeticError, AttributeError, EvaluationError):
-            return None
+        """Return the words of some columns of a key; None if no entry has these values there."""
+        return _key_words([self._look_up[place] for place in places], values)
 
     def key_of(self, words: Sequence[int]) -> Key:
         """Return the key with these words."""
@@ -258,6 +258,13 @@ class StoredMap:
     def row_address(self, row: int) -> int:
         """Return where a row is, until the next one is put."""
         return int(I64.from_address(self._record + ROWS).value) + row * self.store.shape.row_size
+
+
+def _key_words(encoders: Sequence[Callable[[Any], Words]], values: Key) -> tuple[int, ...] | None:
+    try:
+        return tuple(word for encode, value in zip(encoders, values, strict=True) for word in encode(value))
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, EvaluationError):
+        return None
 
 
 def _cell(number: Any) -> Cell:

@@ -185,26 +185,43 @@ def _added() -> Function:
     return body.function
 
 
+def _search(body: Body) -> tuple[Local, Local]:
+    """Write the search for a text; return its number, -1 if it has none, and its hash."""
+    texts, text, length = body.function.parameters
+    tag = body.call(_TAG, text, length, body.load(I64, texts, SEED), hint="tag")
+    base, at, mask = entrance(body, texts.at(_TABLE), tag)
+    places = body.load(PTR, texts, PLACES, "places")
+    found = body.let(i64(-1), "found")
+    with body.loop():
+        word = slot(body, base, at)
+        with body.when(word.eq(0)):
+            body.stop()
+        with body.when((word >> 32).eq(tag)):
+            number = body.let((word & _ROW) - 1, "number")
+            place = body.load(PTR, places.at(number << 3), 0, "place")
+            with body.when(body.load(U32, place, 0).eq(length), likely=True):
+                same = _differs(body, place.at(_LENGTH), text, length).eq(0)
+                with body.when(same, likely=True):
+                    body.set(found, number)
+                    body.stop()
+        body.set(at, (at + 1) & mask)
+    return found, tag
+
+
+def _known() -> Function:
+    """Return the number of a text, -1 if it has none."""
+    with define("cu_text_known", [("texts", PTR), ("text", PTR), ("length", I64)], I64, inline=False) as body:
+        body.leave(_search(body)[0])
+    return body.function
+
+
 def _number_of() -> Function:
     """Return the number of a text, which is added if it is new; -1 if there is no memory."""
     with define("cu_text_number", [("texts", PTR), ("text", PTR), ("length", I64)], I64, inline=False) as body:
         texts, text, length = body.function.parameters
-        tag = body.call(_TAG, text, length, body.load(I64, texts, SEED), hint="tag")
-        base, at, mask = entrance(body, texts.at(_TABLE), tag)
-        places = body.load(PTR, texts, PLACES, "places")
-        with body.loop():
-            word = slot(body, base, at)
-            with body.when(word.eq(0)):
-                body.stop()
-            with body.when((word >> 32).eq(tag)):
-                number = body.let((word & _ROW) - 1, "number")
-                place = body.load(PTR, places.at(number << 3), 0, "place")
-                with (
-                    body.when(body.load(U32, place, 0).eq(length), likely=True),
-                    body.when(_differs(body, place.at(_LENGTH), text, length).eq(0), likely=True),
-                ):
-                    body.leave(number)
-            body.set(at, (at + 1) & mask)
+        found, tag = _search(body)
+        with body.when(found >= 0, likely=True):
+            body.leave(found)
         body.leave(body.call(_ADDED, texts, tag, text, length))
     return body.function
 
@@ -312,13 +329,13 @@ def _behind() -> Function:
 
 _TAG, _ROOM = _tag(), _room()
 _ADDED = _added()
-NUMBER_OF = _number_of()
+KNOWN, NUMBER_OF = _known(), _number_of()
 NUMBERS_OF = _numbers_of()
 TEXTS_NEW, TEXTS_FREE = _created(), _freed()
 COPIED, OBJECT = _copied(), _object()
 ORDER, EQUAL = _order(), _equal()
 CHARACTERS, BEHIND = _characters(), _behind()
 TEXT_FUNCTIONS = (
-    *(_TAG, _ROOM, _ADDED, NUMBER_OF, NUMBERS_OF, TEXTS_NEW, TEXTS_FREE, COPIED, OBJECT),
+    *(_TAG, _ROOM, _ADDED, KNOWN, NUMBER_OF, NUMBERS_OF, TEXTS_NEW, TEXTS_FREE, COPIED, OBJECT),
     *(ORDER, EQUAL, CHARACTERS, BEHIND),
 )
