@@ -27,7 +27,7 @@ class Stats:
     errors
         View → events that it could not take in whole, since the beginning.
     bytes
-        A rough estimate of the memory that the maps take.
+        A rough estimate of the memory that the maps and their texts take.
     """
 
     engine: str

@@ -337,8 +337,9 @@ class Reader:
     def _text_words(self, given: Local, column: EventLane) -> list[Expr]:
         """Read a str, or None; a str that has no UTF-8 is left."""
         body = self._body
-        found = [body.let(i64(0), "text"), body.let(i64(-1), "length")]
-        if not column.is_text:
+        if column.is_text:
+            found = [body.let(i64(0), "text"), body.let(i64(-1), "length")]
+        else:
             found = [body.let(i64(NULL_WORD), "number")]
         is_null = given.eq(self._known("none"))
         if not column.lane.nullable:
