@@ -203,3 +203,20 @@ def test_dates_that_python_does_not_have_are_refused() -> None:
 def test_what_is_no_table_of_events_is_refused(data: pa.Table, message: str) -> None:
     with pytest.raises(CumulusError, match=message):
         opened("native").apply(data)
+
+
+@pytest.mark.parametrize("per", ["call", "event"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_static_table_is_closed_by_what_comes_before_it_in_the_same_bulk(engine: str, per: str) -> None:
+    wh = Warehouse(SQL, engine=engine)
+    with pytest.raises(CumulusError, match="static: sales has had events"):
+        wh.apply([(1, "sales", sale(random.Random(0))), (1, "owned", (1, 1)), (1, "kinds", (9, "x"))], per=per)
+    assert wh.stats().rows == {"kinds": 0, "sales": int(per == "event"), "owned": int(per == "event")}
+
+
+def test_a_table_that_is_checked_stays_so_when_a_view_makes_an_index() -> None:
+    wh = opened("native")
+    assert wh.apply([(1, "owned", (1, 1))]) == 1
+    wh._applier.engine.end("owned_rows", "max", 0, (1,), None)
+    with pytest.raises(CumulusError, match="already"):
+        wh.apply([(1, "owned", (1, 2))])

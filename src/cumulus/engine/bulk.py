@@ -23,7 +23,7 @@ from cumulus.errors import UnknownNameError, UsageError
 Checked: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)` whose row is checked."""
 Counts: TypeAlias = "Counter[tuple[int, str]]"
-"""(sign, relation) → how many events."""
+"""(sign, relation) → how many events; in the order in which the kinds of events first come."""
 
 
 class Rows:
@@ -145,10 +145,10 @@ class Columns:
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
-        counts = np.bincount(self.kinds[start:end], minlength=2 * len(self.names)).tolist()
-        return Counter(
-            {(1 if kind & 1 else -1, self.names[kind >> 1]): count for kind, count in enumerate(counts) if count}
-        )
+        kinds = self.kinds[start:end]
+        counts = np.bincount(kinds, minlength=2 * len(self.names))
+        found = sorted(np.flatnonzero(counts).tolist(), key=lambda kind: int(np.argmax(kinds == kind)))
+        return Counter({(1 if kind & 1 else -1, self.names[kind >> 1]): int(counts[kind]) for kind in found})
 
 
 Bulk: TypeAlias = Rows | Changes | Columns

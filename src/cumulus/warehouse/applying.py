@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -56,9 +56,12 @@ class _Tally:
     duties: list[Duty] = field(default_factory=list)
     changes: Changes = field(default_factory=dict)
 
-    def add(self, counts: Counts) -> None:
+    def add(self, counts: Counts, static: Collection[str]) -> None:
         """Count events that code has taken: none of a static table that comes too late."""
         self.counts += counts
+        self.started_by = self.started_by or next(
+            (name for (_, name), count in counts.items() if count and name not in static), ""
+        )
 
 
 class Applier:
@@ -137,10 +140,10 @@ class Applier:
             with self._transaction() as tally:
                 at = 0
                 while (reached := run(at)) < len(bulk):
-                    tally.add(bulk.counts(at, reached))
+                    tally.add(bulk.counts(at, reached), self._static)
                     self._apply(bulk.event(reached), tally)
                     at = reached + 1
-                tally.add(bulk.counts(at, reached))
+                tally.add(bulk.counts(at, reached), self._static)
             return tally.changes
 
     def each(self, bulk: Bulk) -> Iterator[Operation]:

@@ -92,6 +92,8 @@ class NativeEngine(Holder):
         """What builtins that somebody holds lead to, and their relations."""
         self._entered: dict[str, None] = {}
         """Relations that have had a builtin."""
+        self._shut: set[str] = set()
+        """Relations that are not `open`."""
         self._sources = sources(program)
         self._stale = set(self._sources)
         self._computed: set[str] = set()
@@ -110,6 +112,8 @@ class NativeEngine(Holder):
             self._dictionary = Dictionary(code)
         self._failures.locate(made.places)
         image = Image(made, code, self._dictionary, self._call, self._report, self._box)
+        for relation in self._shut:
+            image.set_word(open_word(relation), 0)
         self._named = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
         self._outside = [
             (
@@ -173,6 +177,7 @@ class NativeEngine(Holder):
 
     def open(self, relation: str, value: bool) -> None:
         """Say whether code may take events of a relation without asking Python."""
+        (self._shut.discard if value else self._shut.add)(relation)
         self._image.set_word(open_word(relation), int(value))
 
     def rest(self, value: bool) -> None:
