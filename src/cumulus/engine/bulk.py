@@ -106,7 +106,7 @@ class Columns:
     Parameters
     ----------
     relations
-        The tables that have events.
+        The tables that may have events.
     tables
         Their rows, each table in the order of its own events, with the columns and types of the relation.
     kinds
@@ -115,7 +115,7 @@ class Columns:
 
     def __init__(self, relations: Sequence[Relation], tables: Sequence[pa.Table], kinds: npt.NDArray[np.uint8]) -> None:
         self.tables = dict(zip((each.name for each in relations), tables, strict=True))
-        self.names = tuple(self.tables)
+        self.names = tuple(name for name, table in self.tables.items() if table.num_rows)
         self.kinds = kinds
         self._relations = tuple(relations)
 
@@ -126,7 +126,7 @@ class Columns:
     def _places(self) -> npt.NDArray[np.int64]:
         """For each event the number of its row in its table."""
         found = np.zeros(len(self.kinds), dtype=np.int64)
-        for number in range(len(self.names)):
+        for number in range(len(self._relations)):
             mine = np.flatnonzero(self.kinds >> 1 == number)
             found[mine] = np.arange(len(mine))
         return found
@@ -141,14 +141,14 @@ class Columns:
     def __iter__(self) -> Iterator[Event]:
         rows = [iter(checked_rows(each, self.tables[each.name])) for each in self._relations]
         for kind in self.kinds.tolist():
-            yield Event(1 if kind & 1 else -1, self.names[kind >> 1], next(rows[kind >> 1]))
+            yield Event(1 if kind & 1 else -1, self._relations[kind >> 1].name, next(rows[kind >> 1]))
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
         kinds = self.kinds[start:end]
-        counts = np.bincount(kinds, minlength=2 * len(self.names))
+        counts = np.bincount(kinds, minlength=2 * len(self._relations))
         found = sorted(np.flatnonzero(counts).tolist(), key=lambda kind: int(np.argmax(kinds == kind)))
-        return Counter({(1 if kind & 1 else -1, self.names[kind >> 1]): int(counts[kind]) for kind in found})
+        return Counter({(1 if kind & 1 else -1, self._relations[kind >> 1].name): int(counts[kind]) for kind in found})
 
 
 Bulk: TypeAlias = Rows | Changes | Columns

@@ -64,7 +64,7 @@ class Integrity:
         self._relations = {relation.name: relation for relation in program.relations if relation.name in self._maps}
         self._children: dict[str, list[Reference]] = {name: [] for name in self._relations}
         self._parents: dict[str, list[Reference]] = {name: [] for name in self._relations}
-        for reference in _references(self._relations):
+        for reference in references(self._relations):
             self._children[reference.parent.name].append(reference)
             self._parents[reference.child.name].append(reference)
         for name, places in wanted_indexes(program):
@@ -128,9 +128,9 @@ class Integrity:
 
     def _broken(self, duty: Duty, event: Event | None = None) -> bool:
         """Whether there is a child and no parent; `event` counts as if it were applied."""
-        reference = duty.reference
-        return self._some(reference.child, reference.child_places, duty.values, event) and not self._some(
-            reference.parent, reference.parent_places, duty.values, event
+        reference = duty.reference  # a parent has few rows of one key, and may have very many children
+        return not self._some(reference.parent, reference.parent_places, duty.values, event) and self._some(
+            reference.child, reference.child_places, duty.values, event
         )
 
     def _some(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...], event: Event | None) -> bool:
@@ -159,7 +159,7 @@ def wanted_indexes(program: Program) -> list[tuple[str, tuple[int, ...]]]:
     maps = dict(program.kept)
     kept = {relation.name: relation for relation in program.relations if relation.name in maps}
     wanted = [(each, each.key_positions) for each in kept.values() if each.key and not each.key_rely]
-    for reference in _references(kept):
+    for reference in references(kept):
         wanted += [(reference.child, reference.child_places), (reference.parent, reference.parent_places)]
     found = {
         (maps[relation.name], tuple(sorted(places))): None
@@ -169,8 +169,8 @@ def wanted_indexes(program: Program) -> list[tuple[str, tuple[int, ...]]]:
     return list(found)
 
 
-def _references(kept: Mapping[str, Relation]) -> Iterator[Reference]:
-    """Yield the foreign keys between tables that are kept."""
+def references(kept: Mapping[str, Relation]) -> Iterator[Reference]:
+    """Yield the foreign keys between tables that are kept, by name."""
     for relation in kept.values():
         for key in relation.foreign_keys:
             parent = kept.get(key.parent)

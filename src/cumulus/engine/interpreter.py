@@ -315,6 +315,14 @@ class Interpreter:
     def open(self, relation: str, value: bool) -> None:
         """Say whether events need no check: they come by `on_event` anyway."""
 
+    def checks(self, relation: str) -> bool:
+        """Return False: nothing is fired that nobody has checked."""
+        return False
+
+    def is_settled(self) -> bool:
+        """Return True: see `checks`."""
+        return True
+
     def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
         """Return `slow`: there is no other way."""
         return slow

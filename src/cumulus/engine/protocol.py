@@ -86,7 +86,22 @@ class Engine(Protocol):
         ...
 
     def open(self, relation: str, value: bool) -> None:
-        """Say whether a relation's events may be fired without a check before; at first they may."""
+        """Say whether a relation's events may be fired without Python; at first they may."""
+        ...
+
+    def checks(self, relation: str) -> bool:
+        """Whether the rows of a relation are kept, and what is fired without Python is checked before.
+
+        Such events are checked as `cumulus.engine.integrity.Integrity.check` does, and left where it would refuse them.
+        For this the engine must have been given the `wanted_indexes` of that module.
+        """
+        ...
+
+    def is_settled(self) -> bool:
+        """Whether the references of all events that the open transaction has fired without Python surely hold now.
+
+        Where not, the transaction must be done again, all events by `on_event`: `Integrity` tells which does not.
+        """
         ...
 
     def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:

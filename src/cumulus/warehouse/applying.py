@@ -22,7 +22,7 @@ from cumulus.engine.bulk import Bulk, Counts
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
-from cumulus.engine.protocol import Changes, Engine
+from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.errors import StaticTableError, UnknownNameError, UsageError
 from cumulus.m3.program import Program
 from cumulus.warehouse.view_errors import dump, load
@@ -47,12 +47,17 @@ def exactly() -> Iterator[None]:
 _EXACT = EXACT.copy()
 
 
+class _UnsettledError(Exception):
+    """Events that were not looked at one by one leave a reference that may not hold."""
+
+
 @dataclass(slots=True)
 class _Tally:
     """What an open transaction has done."""
 
     started_by: str
     counts: Counts = field(default_factory=Counter)
+    stepped: int = 0
     duties: list[Duty] = field(default_factory=list)
     changes: Changes = field(default_factory=dict)
 
@@ -88,11 +93,15 @@ class Applier:
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._static = frozenset(name for name, each in self.relations.items() if each.static)
         self._covered = frozenset(name for name in self.relations if self.integrity.covers(name))
-        self._closed = set(self._static | self._covered)
+        self._stepped = frozenset(name for name in self._covered if not self.engine.checks(name))
+        """Tables whose events are checked here, one by one."""
+        self._closed = set(self._static | self._stepped)
         for name in self._closed:
             self.engine.open(name, False)
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
         self.event_count = 0
+        self.stepped_count = 0
+        """Events that came through here one by one."""
         self.transaction_count = 0
         self.errors = ErrorLog()
         """Events that views could not take in whole."""
@@ -135,16 +144,31 @@ class Applier:
         """Apply the events of a bulk as one transaction, as `commit` does."""
         with self._static_opened(bulk):
             run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
-            if run is None:
-                return self.commit(bulk)
-            with self._transaction() as tally:
-                at = 0
-                while (reached := run(at)) < len(bulk):
-                    tally.add(bulk.counts(at, reached), self._static)
-                    self._apply(bulk.event(reached), tally)
-                    at = reached + 1
+            if run is not None:
+                try:
+                    return self._commit_by(run, bulk)
+                except _UnsettledError:
+                    pass  # who takes the events one by one knows which is wrong
+            return self.commit(bulk)
+
+    def _commit_by(self, run: Run, bulk: Bulk) -> Changes:
+        """Apply the events of a bulk as one transaction, by code as far as it takes them.
+
+        Raises
+        ------
+        _UnsettledError
+            If a reference may not hold in the end; nothing is applied.
+        """
+        with self._transaction() as tally:
+            at = 0
+            while (reached := run(at)) < len(bulk):
                 tally.add(bulk.counts(at, reached), self._static)
-            return tally.changes
+                self._apply(bulk.event(reached), tally)
+                at = reached + 1
+            tally.add(bulk.counts(at, reached), self._static)
+            if not self.engine.is_settled() or self.integrity.settle(tally.duties) is not None:
+                raise _UnsettledError
+        return tally.changes
 
     def each(self, bulk: Bulk) -> Iterator[Operation]:
         """Apply the events of a bulk as transactions; yield those that must go by `commit`, each in its turn."""
@@ -169,7 +193,7 @@ class Applier:
     def _static_opened(self, bulk: Bulk) -> Iterator[None]:
         """Let code take rows of a static table where all come in time, in here."""
         name = bulk.names[0] if len(bulk.names) == 1 else ""
-        opens = name in self._static - self._covered and not self.started_by and not bulk.counts(0, len(bulk))[-1, name]
+        opens = name in self._static - self._stepped and not self.started_by and not bulk.counts(0, len(bulk))[-1, name]
         if not opens:
             yield
             return
@@ -196,6 +220,7 @@ class Applier:
                 self.engine.rollback()
                 raise
         self.started_by = tally.started_by
+        self.stepped_count += tally.stepped
         self._count(tally.counts, 1)
         errors = self.engine.take_errors()
         if errors:
@@ -212,6 +237,7 @@ class Applier:
                 raise problem
         self.engine.on_event(sign, relation, row)
         tally.counts[sign, relation] += 1
+        tally.stepped += 1
 
     def _count(self, counts: Counts, transactions: int) -> None:
         """Count committed events."""

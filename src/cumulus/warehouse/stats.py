@@ -17,6 +17,8 @@ class Stats:
         "native" or "interpreter".
     events
         Applied since the beginning.
+    stepped
+        Those of them since the warehouse was opened that Python took one by one; machine code took the others.
     rows
         Table → rows that are in it now (insertions minus deletions).
     entries
@@ -32,6 +34,7 @@ class Stats:
 
     engine: str
     events: int
+    stepped: int
     rows: dict[str, int]
     entries: dict[str, int]
     negative: int
@@ -51,6 +54,7 @@ def stats_of(applier: Applier) -> Stats:
     return Stats(
         engine=engine.name,
         events=applier.event_count,
+        stepped=applier.stepped_count,
         rows=dict(applier.row_counts),
         entries={each.name: engine.size(each.name) for each in program.maps},
         negative=negative,

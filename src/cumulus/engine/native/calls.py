@@ -14,6 +14,7 @@ from typing import Any
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind
 from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.checks import Checks
 from cumulus.engine.native.codec import encoder
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.host import CONTEXT, ProgramHost
@@ -92,17 +93,29 @@ _VALUES = tuple.__basicsize__
 
 
 def take_function(
-    host: ProgramHost, name: str, relation: str, columns: Sequence[EventLane], trigger: Function | None, undo: Signature
+    host: ProgramHost,
+    name: str,
+    event: tuple[int, str],
+    columns: Sequence[EventLane],
+    trigger: Function | None,
+    undo: Signature,
+    checks: Checks,
 ) -> Function:
     """Return the function `(context, words of the event)` → DONE or LEFT.
 
     Parameters
     ----------
+    event
+        The sign and the relation.
     trigger
         None where there is none, and Python knows what that means.
     undo
         `cumulus.engine.native.journal.undo_function`.
+    checks
+        What is checked of its rows, if they are kept.
     """
+    sign, relation = event
+    is_checked = relation in checks.tables
     parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
     with define(name, parameters, I64) as body:
         word = host.context.word
@@ -111,14 +124,23 @@ def take_function(
             return body.function
         with body.when(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), likely=False):
             body.leave(LEFT)
+        words = body.function.parameters[1:]
+
+        def take_back() -> None:
+            body.call(undo, CONTEXT, used)
+            body.leave(LEFT)
+
+        if is_checked:
+            checks.before(body, sign, relation, words, lambda: body.leave(LEFT))
         used = body.load(I64, CONTEXT, JOURNAL_USED, "used")
-        status = body.call(trigger, *body.function.parameters, hint="status")
+        status = body.call(trigger, CONTEXT, *words, hint="status")
         bad = status | body.load(I64, CONTEXT, word(REPORTED))
         with body.when(bad.ne(0), likely=False):
             body.store(I64, CONTEXT, STATUS, 0)
             body.store(I64, CONTEXT, word(REPORTED), 0)
-            body.call(undo, CONTEXT, used)
-            body.leave(LEFT)
+            take_back()
+        if is_checked:
+            checks.after(body, sign, relation, words, take_back)
         body.leave(DONE)
     return body.function
 

@@ -16,6 +16,7 @@ from cumulus.engine.floats import NOT_FINITE
 from cumulus.engine.interpreter import initial_entries
 from cumulus.engine.native.building import built
 from cumulus.engine.native.calls import QUIET, READY, REPORTED, SINGLE, open_word
+from cumulus.engine.native.checks import DOUBTFUL, SETTLED, WAITS
 from cumulus.engine.native.codec import decoder, encoder, text_words
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.entry import Entry
@@ -146,6 +147,7 @@ class NativeEngine(Holder):
         }
         self._undo = image.named(UNDO, I64, [PTR, I64])
         self._mark_touched = image.named(TOUCHED, None, [PTR, PTR])
+        self._settled = image.named(SETTLED, I64, [PTR])
         self._assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
         for entry, relation in self._entries.items():
             self._attach(entry, relation, image)
@@ -180,6 +182,15 @@ class NativeEngine(Holder):
         (self._shut.discard if value else self._shut.add)(relation)
         self._image.set_word(open_word(relation), int(value))
 
+    def checks(self, relation: str) -> bool:
+        """Whether code checks keys and references of a relation; see `Engine.checks`."""
+        return relation in self._image.made.checked
+
+    def is_settled(self) -> bool:
+        """Whether the references of all events that code has fired hold; see `Engine.is_settled`."""
+        assert self._is_open, "no transaction is open"
+        return bool(self._settled(self._image.at))
+
     def rest(self, value: bool) -> None:
         """Say whether builtins may fire triggers: no transaction is open, nobody else is at work, or wants to know."""
         self._image.set_word(READY, int(value and not self._watched and not self._assigns))
@@ -200,10 +211,12 @@ class NativeEngine(Holder):
         def fire(start: int) -> int:
             assert each != self._is_open, "events are transactions, or in one"
             self._image.set_word(QUIET, 1)
+            self._image.set_word(WAITS, int(not each))
             try:
                 reached = run(start, each)
             finally:
                 self._image.set_word(QUIET, 0)
+                self._image.set_word(WAITS, 0)
                 self._stop_if_told()
             self._fired += reached - start
             if each:
@@ -333,6 +346,7 @@ class NativeEngine(Holder):
         self._dictionary.boxes.sweep(lambda: (box for each in self._named.values() for box in each.boxes()))
         self._image.set(JOURNAL_USED, 0)
         self._image.set(STATUS, 0)
+        self._image.set_word(DOUBTFUL, 0)
         self._is_open = False
 
     def _notes(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:

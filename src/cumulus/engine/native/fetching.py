@@ -8,13 +8,13 @@ the slot tells the row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.checks import Lookup
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Expr, Function
-from cumulus.engine.native.layout import EventLane, Store, event_words
+from cumulus.engine.native.layout import EventLane, Store, event_words, words_of
 from cumulus.engine.native.shapes import PRIMARY, ROWS, tag_of
 from cumulus.engine.native.tables import entrance, slot
 from cumulus.m3.program import Statement, Trigger
@@ -22,20 +22,17 @@ from cumulus.m3.program import Statement, Trigger
 _ROW = (1 << 32) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """An entry, or a chain, that the columns of an event name: a map, some of its keys, the columns that are these."""
-
-    map: str
-    keys: tuple[int, ...]
-    columns: tuple[int, ...]
-
-
 def fetch_functions(
-    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger]
+    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger], others: Iterable[Lookup]
 ) -> tuple[Function, Function]:
-    """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them."""
-    places = [place for trigger in triggers for place in _places(host, trigger, columns)]
+    """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them.
+
+    Parameters
+    ----------
+    triggers, others
+        What the event fires, and where else it looks.
+    """
+    places = [*(place for trigger in triggers for place in _places(host, trigger, columns)), *others]
     named = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
     made = []
     for step, hint in ((_fetch_slot, "slots"), (_fetch_row, "rows")):
@@ -46,7 +43,7 @@ def fetch_functions(
     return made[0], made[1]
 
 
-def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[_Place]:
+def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[Lookup]:
     numbers = {name: number for number, name in enumerate(trigger.variables)}
     for statement in trigger.statements:
         for store, keys in _accesses(host, statement):
@@ -59,7 +56,7 @@ def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -
             if not known or not all(_is_same(store, place, columns[column]) for place, column in known.items()):
                 continue
             if whole or tuple(known) in store.indexes:
-                yield _Place(store.name, tuple(known), tuple(known.values()))
+                yield Lookup(store.name, tuple(known), tuple(known.values()))
 
 
 def _is_same(store: Store, key: int, column: EventLane) -> bool:
@@ -79,25 +76,23 @@ def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[Store, Seque
         yield from _reads(host, child)
 
 
-def _slot_of(host: ProgramHost, body: Body, place: _Place, columns: Sequence[EventLane]) -> tuple[Store, Expr, Expr]:
+def _slot_of(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> tuple[Store, Expr, Expr]:
     """Write where the probing for a place begins; return its map, and the address."""
     store = host.store(place.map)
-    starts = [event_words(columns[:column]) for column in range(len(columns))]
-    words = [
-        body.parameter(f"w{starts[column] + word}") for column in place.columns for word in range(columns[column].words)
-    ]
+    ranges = words_of(columns)
+    words = [body.parameter(f"w{word}") for column in place.columns for word in ranges[column]]
     whole = len(place.keys) == len(store.keys)
     table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))
     base, at, _ = entrance(body, host.record(store).at(table), tag_of(body, words))
     return store, base, at
 
 
-def _fetch_slot(host: ProgramHost, body: Body, place: _Place, columns: Sequence[EventLane]) -> None:
+def _fetch_slot(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
     _, base, at = _slot_of(host, body, place, columns)
     body.prefetch(base.at(at << 3))
 
 
-def _fetch_row(host: ProgramHost, body: Body, place: _Place, columns: Sequence[EventLane]) -> None:
+def _fetch_row(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
     store, base, at = _slot_of(host, body, place, columns)
     row = slot(body, base, at) & _ROW
     body.prefetch(body.load(PTR, host.record(store), ROWS).at(row * store.shape.row_size))

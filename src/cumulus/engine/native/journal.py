@@ -117,10 +117,16 @@ def touched_function() -> Function:
         with body.loop():
             with body.when(at.eq(0)):
                 body.leave()
-            trailer = body.load(I64, journal.at(at), -8, "trailer")
-            body.store(U8, marks.at(trailer & _NUMBER), 0, 1)
-            body.set(at, at - ((trailer >> 32) << 3))
+            number, size = noted(body, journal, at)
+            body.store(U8, marks.at(number), 0, 1)
+            body.set(at, at - size)
     return body.function
+
+
+def noted(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
+    """Write the reading of the note before an offset: return the number of its map, and its bytes."""
+    trailer = body.load(I64, journal.at(end), -8, "trailer")
+    return trailer & _NUMBER, (trailer >> 32) << 3
 
 
 def _trailer(shape: Shape) -> int:

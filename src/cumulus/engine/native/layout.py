@@ -126,9 +126,18 @@ class EventLane:
         return 0 if not self.is_used else 2 if self.is_text else self.lane.words
 
 
+def words_of(columns: Sequence[EventLane]) -> list[range]:
+    """Return for each column of a relation which words of an event are its value: none where triggers do not use it."""
+    found: list[range] = []
+    for column in columns:
+        first = found[-1].stop if found else 0
+        found.append(range(first, first + column.words))
+    return found
+
+
 def event_words(columns: Sequence[EventLane]) -> int:
     """Return how many words of an event triggers get."""
-    return sum(column.words for column in columns)
+    return sum(map(len, words_of(columns)))
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ from cumulus.engine.native.calls import (
     single_function,
     take_function,
 )
+from cumulus.engine.native.checks import Checks
 from cumulus.engine.native.entry import builtin_function
 from cumulus.engine.native.fetching import fetch_functions
 from cumulus.engine.native.host import CONTEXT, ProgramHost
@@ -72,6 +73,8 @@ class Plan:
         The Python functions that it calls, in the order of their numbers.
     places
         What its reports concern, by site.
+    checked
+        The relations whose rows are kept and whose events code checks before it takes them.
     """
 
     context: Context
@@ -81,6 +84,7 @@ class Plan:
     events: dict[str, tuple[EventLane, ...]]
     outside: tuple[Outside, ...]
     places: tuple[frozenset[Place], ...]
+    checked: frozenset[str]
 
     def number(self, relation: str) -> int:
         """Return the number of a relation, which names the functions that take its events."""
@@ -115,7 +119,7 @@ def written(
     before: object = None
     while True:
         # The code tells which stores and indexes there are, and they tell where the code finds them.
-        writer = _Writer(program, functions, context)
+        writer = _Writer(program, functions, context, indexes)
         for name, wanted in indexes.items():
             for places in wanted:
                 context.stores[name].index(places)
@@ -135,8 +139,15 @@ def written(
 
 
 class _Writer:
-    def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: Context) -> None:
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, UserFunction],
+        context: Context,
+        indexes: Mapping[str, Sequence[tuple[int, ...]]],
+    ) -> None:
         self._program = program
+        self._indexes = indexes
         self._host = ProgramHost(program, functions, context)
         self._numbered = frozenset(context.numbered)
 
@@ -159,7 +170,9 @@ class _Writer:
             store = self._host.batch_store(relation)
             batches[relation] = (self._host.adder(store, (0,), False).name, store.number)
         events = {relation.name: self._event_lanes(relation) for relation in self._program.relations}
-        functions += self._entrances(events, triggers, {each.name: each for each in functions})
+        checks = Checks(self._host, events, self._indexes)
+        functions += checks.functions()
+        functions += self._entrances(events, triggers, {each.name: each for each in functions}, checks)
         context = self._host.context
         shapes = {store.shape.name: store.shape for store in context.stores.values()}
         plan = Plan(
@@ -170,6 +183,7 @@ class _Writer:
             events,
             tuple(self._host.outside),
             tuple(self._host.sites.places()),
+            frozenset(checks.tables),
         )
         return plan, (BASE, *map(library, shapes.values()), Module([*self._host.functions, *functions]))
 
@@ -190,6 +204,7 @@ class _Writer:
         events: Mapping[str, tuple[EventLane, ...]],
         triggers: Mapping[tuple[On, str], str],
         functions: Mapping[str, Function],
+        checks: Checks,
     ) -> Iterator[Function]:
         """Yield what takes events from outside: see `cumulus.engine.native.calls`."""
         undo = undo_function(self._host, [self._host.store(definition.name) for definition in self._program.maps])
@@ -197,7 +212,7 @@ class _Writer:
         fetches: dict[str, tuple[Function, Function]] = {}
         for number, (relation, columns) in enumerate(events.items()):
             single = [each for each in self._program.triggers if each.relation == relation and each.on is not On.BATCH]
-            fetches[relation] = fetch_functions(self._host, str(number), columns, single[:1])
+            fetches[relation] = fetch_functions(self._host, str(number), columns, single[:1], checks.lookups(relation))
             yield from fetches[relation]
         takes: dict[tuple[int, str], Function] = {}
         rows: dict[str, Function] = {}
@@ -207,8 +222,8 @@ class _Writer:
                 trigger = functions[triggers[on, relation]] if on in mine else None
                 name = f"take_{_VERBS[on]}_{number}"
                 takes[sign, relation] = (
-                    take_function(self._host, name, relation, columns, trigger, undo.signature)
-                    if mine
+                    take_function(self._host, name, (sign, relation), columns, trigger, undo.signature, checks)
+                    if mine or relation in checks.tables
                     else nothing_function(name)
                 )
                 yield takes[sign, relation]

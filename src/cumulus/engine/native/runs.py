@@ -56,7 +56,7 @@ def _of_columns(image: Image, bulk: Columns, dictionary: Dictionary) -> Fire:
             words = [np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)]) for word in found]
             alive += words
             addresses += [word.ctypes.data for word in words]
-    places = np.array([numbers[name] for name in bulk.names], dtype=np.uint8)
+    places = np.array([numbers[name] for name in bulk.tables], dtype=np.uint8)
     kinds = places[bulk.kinds >> 1] << 1 | bulk.kinds & 1
     columns_at = np.array(addresses or [0], dtype=np.int64)
     cursors = np.zeros(len(numbers), dtype=np.int64)
