@@ -146,9 +146,15 @@ def act(wh: Warehouse, seed: int) -> list[Any]:
                         wh.trigger(each)(each_sign, *row)
                 case "upsert" | "upsert arrow" if wh._applier.relations[name].key and name != "towns":
                     wh.upsert(name, rows if way == "upsert" else table_of(name, rows))
+                case "update":
+                    old = [row for each, row in there if each == name][: len(rows)]
+                    wh.update(name, old, rows[: len(old)])
                 case _:
                     with wh.transaction():
+                        wh.insert("free", [(1,)])
                         wh.apply(right)
+                        if name not in ("towns", "sales", "visits", "free"):
+                            wh.upsert(name, rows)
         except CumulusError as problem:
             told = getattr(problem, "relation", None), repr(getattr(problem, "row", None))
             story.append((way, per, type(problem).__name__, str(problem), *told))
@@ -160,7 +166,19 @@ def act(wh: Warehouse, seed: int) -> list[Any]:
 
 FAMILY = [(number, 5 + (number - 5) // 2, 0.5) for number in range(5, 10)]
 WRONG: list[Event] = [(1, "shops", (1,)), (1, "towns", ("y", 1)), (-1, "towns", ("a", 1))]
-WAYS = ("tuples", "arrow", "list", "list", "union", "union", "trigger", "upsert", "upsert arrow", "transaction")
+WAYS = (
+    "tuples",
+    "arrow",
+    "list",
+    "list",
+    "union",
+    "union",
+    "trigger",
+    "upsert",
+    "upsert arrow",
+    "update",
+    "transaction",
+)
 
 
 def opened(engine: str) -> Warehouse:
@@ -213,6 +231,29 @@ def test_events_of_kept_tables_stay_in_code(way: str) -> None:
     with pytest.raises(DuplicateKeyError, match="id=5"):
         wh.apply([(1, "people", (200, 5, 1.0)), (1, "people", (5, 5, 1.0)), (1, "people", (201, 5, 1.0))])
     assert (wh.stats().stepped, wh.stats().events) == (0, 604)
+
+
+@pytest.mark.parametrize("way", ["tuples", "arrow", "update", "transaction"])
+def test_rows_are_replaced_in_code(way: str) -> None:
+    wh = opened("native")
+    wh.insert("people", PEOPLE[:100])
+    new = [(number, None if number % 3 else number // 2, 2.0 if number % 2 else 1.0) for number in range(150)]
+    match way:
+        case "tuples" | "arrow":
+            assert wh.upsert("people", new if way == "tuples" else table_of("people", new)) == 150
+        case "update":
+            wh.update("people", PEOPLE[:100], new[:100])
+            wh.insert("people", new[100:])
+        case _:
+            with wh.transaction():
+                wh.delete("people", PEOPLE[:100])
+                wh.insert("people", table_of("people", new))
+    assert sorted(row for row, _ in wh._applier.engine.items("people_rows")) == sorted(new)
+    assert wh.stats().rows["people"] == 150
+    assert wh.stats().stepped == 0
+    if way in ("tuples", "arrow"):
+        same = sum(row in PEOPLE[:100] for row in new)
+        assert wh.stats().events == len(TOWNS) + 100 + 2 * (100 - same) + 50
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -20,8 +20,9 @@ from cumulus.catalog.schema import Relation
 from cumulus.engine.batch import Checker, arrow_table, checked_rows, is_required, listed
 from cumulus.errors import UnknownNameError, UsageError
 
+UPSERT = 0
 Checked: TypeAlias = tuple[int, str, Row]
-"""An event `(sign, relation, row)` whose row is checked."""
+"""An event `(sign, relation, row)` whose row is checked; sign UPSERT: in place of the row with its primary key."""
 Counts: TypeAlias = "Counter[tuple[int, str]]"
 """(sign, relation) → how many events; in the order in which the kinds of events first come."""
 
@@ -151,7 +152,32 @@ class Columns:
         return Counter({(1 if kind & 1 else -1, self._relations[kind >> 1].name): int(counts[kind]) for kind in found})
 
 
-Bulk: TypeAlias = Rows | Changes | Columns
+class Upserts:
+    """Rows of one table, each in place of the one with its primary key.
+
+    Parameters
+    ----------
+    rows
+        As if they were inserted.
+    """
+
+    def __init__(self, rows: Rows | Columns) -> None:
+        self.rows = rows
+        self.names = rows.names
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Checked]:
+        return ((UPSERT, event.relation, event.row) for event in self.rows)
+
+    def event(self, at: int) -> Checked:
+        """Return one event; DataError if its row is wrong."""
+        return (UPSERT, *self.rows.event(at)[1:])
+
+
+Events: TypeAlias = Rows | Changes | Columns
+Bulk: TypeAlias = Events | Upserts
 
 
 def rows_of(sign: int, relation: Relation, data: Any, check: Checker) -> Rows | Columns:

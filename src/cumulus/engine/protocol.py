@@ -97,6 +97,10 @@ class Engine(Protocol):
         """
         ...
 
+    def take_upserted(self, relation: str) -> dict[int, int]:
+        """Return what `runner` has done for upserts: sign → how many rows were added or taken away; count anew."""
+        ...
+
     def is_settled(self) -> bool:
         """Whether the references of all events that the open transaction has fired without Python surely hold now.
 

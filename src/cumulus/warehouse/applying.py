@@ -18,7 +18,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
-from cumulus.engine.bulk import Bulk, Counts
+from cumulus.engine.bulk import UPSERT, Bulk, Counts, Events, Upserts
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
@@ -29,8 +29,6 @@ from cumulus.warehouse.view_errors import dump, load
 
 Operation: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key."""
-
-UPSERT = 0
 
 
 @contextmanager
@@ -162,15 +160,24 @@ class Applier:
         with self._transaction() as tally:
             at = 0
             while (reached := run(at)) < len(bulk):
-                tally.add(bulk.counts(at, reached), self._static)
-                self._apply(bulk.event(reached), tally)
+                tally.add(self._taken(bulk, at, reached), self._static)
+                for event in self._events([bulk.event(reached)]):
+                    self._apply(event, tally)
                 at = reached + 1
-            tally.add(bulk.counts(at, reached), self._static)
+            tally.add(self._taken(bulk, at, reached), self._static)
             if not self.engine.is_settled() or self.integrity.settle(tally.duties) is not None:
                 raise _UnsettledError
         return tally.changes
 
-    def each(self, bulk: Bulk) -> Iterator[Operation]:
+    def _taken(self, bulk: Bulk, start: int, end: int) -> Counts:
+        """Count the events that a run has taken since the last call, from one number to before another."""
+        if isinstance(bulk, Upserts):
+            return Counter(
+                {(sign, name): n for name in bulk.names for sign, n in self.engine.take_upserted(name).items()}
+            )
+        return bulk.counts(start, end)
+
+    def each(self, bulk: Events) -> Iterator[Operation]:
         """Apply the events of a bulk as transactions; yield those that must go by `commit`, each in its turn."""
         run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=True)
         if run is None:
@@ -193,8 +200,8 @@ class Applier:
     def _static_opened(self, bulk: Bulk) -> Iterator[None]:
         """Let code take rows of a static table where all come in time, in here."""
         name = bulk.names[0] if len(bulk.names) == 1 else ""
-        opens = name in self._static - self._stepped and not self.started_by and not bulk.counts(0, len(bulk))[-1, name]
-        if not opens:
+        opens = name in self._static - self._stepped and not self.started_by
+        if not opens or isinstance(bulk, Upserts) or bulk.counts(0, len(bulk))[-1, name]:
             yield
             return
         self._closed.discard(name)

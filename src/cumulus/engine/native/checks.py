@@ -132,7 +132,7 @@ class Checks:
                 leave()
             self._leave_none(body, store, row, leave)
         elif table.key is not None:
-            with body.when(self._find(body, table.key, table.columns, words).ne(0), likely=False):
+            with body.when(self.row_with_key(body, relation, words).ne(0), likely=False):
                 leave()
 
     def after(self, body: Body, sign: int, relation: str, words: Sequence[Expr], leave: Callable[[], None]) -> None:
@@ -146,6 +146,12 @@ class Checks:
                 with body.when(body.load(I64, CONTEXT, self._host.context.word(WAITS), "waits").eq(0)):
                     leave()
                 body.store(I64, CONTEXT, self._host.context.word(DOUBTFUL), 1)
+
+    def row_with_key(self, body: Body, relation: str, words: Sequence[Expr]) -> Expr:
+        """Write the look-up of the row with an event's primary key; return it, 0 if there is none."""
+        table = self.tables[relation]
+        assert table.key is not None, "a table whose key is checked"
+        return self._find(body, table.key, table.columns, words)
 
     def _holds(self, name: str, table: Table, mine: Sequence[Reference], write: _Write) -> Function:
         parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(table.columns)))]

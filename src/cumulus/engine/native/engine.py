@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.engine.assignments import sources
-from cumulus.engine.bulk import Bulk
+from cumulus.engine.bulk import Bulk, Upserts
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import NOT_FINITE
@@ -31,6 +31,7 @@ from cumulus.engine.native.runs import run_of
 from cumulus.engine.native.stored import I64, PTR, StoredMap
 from cumulus.engine.native.stream import MOST_RELATIONS
 from cumulus.engine.native.tiers import Tier
+from cumulus.engine.native.upserts import upserted_word
 from cumulus.engine.protocol import Changes, Indexes, Run, Stored, Values
 from cumulus.errors import EvaluationError
 from cumulus.m3.program import On, Program
@@ -186,6 +187,14 @@ class NativeEngine(Holder):
         """Whether code checks keys and references of a relation; see `Engine.checks`."""
         return relation in self._image.made.checked
 
+    def take_upserted(self, relation: str) -> dict[int, int]:
+        """Return how many rows upserts have added and taken away; see `Engine.take_upserted`."""
+        found = {}
+        for sign in (1, -1):
+            found[sign] = self._image.get_word(upserted_word(relation, sign))
+            self._image.set_word(upserted_word(relation, sign), 0)
+        return found
+
     def is_settled(self) -> bool:
         """Whether the references of all events that code has fired hold; see `Engine.is_settled`."""
         assert self._is_open, "no transaction is open"
@@ -206,6 +215,11 @@ class NativeEngine(Holder):
         """Return what fires events of a bulk by code; see `Engine.runner`."""
         if (each and (self._watched or self._assigns)) or len(self.program.relations) > MOST_RELATIONS:
             return None
+        if isinstance(bulk, Upserts):
+            if not self._image.made.upserted.issuperset(bulk.names):
+                return None
+            for name in bulk.names:
+                self.take_upserted(name)  # of a transaction that failed
         run = run_of(self._image, bulk, self._dictionary)
 
         def fire(start: int) -> int:

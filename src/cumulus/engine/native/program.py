@@ -12,6 +12,7 @@ from cumulus.algebra.user import UserFunction
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import VARCHAR
 from cumulus.engine.assignments import assignments
+from cumulus.engine.bulk import UPSERT
 from cumulus.engine.hidden import separated
 from cumulus.engine.intervals import with_intervals
 from cumulus.engine.native.assigning import assign_function
@@ -44,6 +45,7 @@ from cumulus.engine.native.statements import StatementCoder
 from cumulus.engine.native.stream import stream_function
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
 from cumulus.engine.native.texts import TEXT_FUNCTIONS
+from cumulus.engine.native.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
 from cumulus.m3.lineage import Place
 from cumulus.m3.program import On, Program, Trigger
 from cumulus.m3.reading import reads_of, top_of
@@ -75,6 +77,8 @@ class Plan:
         What its reports concern, by site.
     checked
         The relations whose rows are kept and whose events code checks before it takes them.
+    upserted
+        Those of them that code takes upserts of.
     """
 
     context: Context
@@ -85,6 +89,7 @@ class Plan:
     outside: tuple[Outside, ...]
     places: tuple[frozenset[Place], ...]
     checked: frozenset[str]
+    upserted: frozenset[str]
 
     def number(self, relation: str) -> int:
         """Return the number of a relation, which names the functions that take its events."""
@@ -184,6 +189,7 @@ class _Writer:
             tuple(self._host.outside),
             tuple(self._host.sites.places()),
             frozenset(checks.tables),
+            frozenset(name for name, table in checks.tables.items() if table.key is not None),
         )
         return plan, (BASE, *map(library, shapes.values()), Module([*self._host.functions, *functions]))
 
@@ -232,6 +238,13 @@ class _Writer:
             yield rows[relation]
             yield single_function(self._host, f"{SINGLE}{number}", relation, rows[relation])
             yield rows_function(self._host, f"{ROWS}{number}", rows[relation])
+            if relation in checks.tables and checks.tables[relation].key is not None:
+                upsert = upsert_function(self._host, f"upsert_{number}", relation, both, undo.signature, checks)
+                row = row_function(
+                    self._host, f"upsert_row_{number}", relation, columns, {UPSERT: upsert}, fetches[relation]
+                )
+                yield from (upsert, row, rows_function(self._host, f"{UPSERT_ROWS}{number}", row))
+                yield upserts_function(f"{UPSERTS}{number}", columns, upsert, fetches[relation])
         yield changes_function(self._host, CHANGES, [*rows.values()])
         yield stream_function(list(events.items()), takes, fetches)
 

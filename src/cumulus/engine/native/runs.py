@@ -7,14 +7,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from cumulus.engine.bulk import Bulk, Changes, Columns, Rows
+from cumulus.engine.bulk import UPSERT, Bulk, Changes, Columns, Rows, Upserts
 from cumulus.engine.native.calls import CHANGES, ROWS
-from cumulus.engine.native.columns import column_words, plain_texts, text_columns
+from cumulus.engine.native.columns import Column, column_words, plain_texts, text_columns
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.image import Image
+from cumulus.engine.native.layout import event_words
 from cumulus.engine.native.stored import I64, PTR
 from cumulus.engine.native.stream import ROWS_AHEAD, STREAM
+from cumulus.engine.native.upserts import UPSERT_ROWS, UPSERTS
 
 Fire: TypeAlias = Callable[[int, bool], int]
 """(number of an event, whether each is a transaction) → the number of the first event from there on that is left."""
@@ -22,6 +25,8 @@ Fire: TypeAlias = Callable[[int, bool], int]
 
 def run_of(image: Image, bulk: Bulk, dictionary: Dictionary) -> Fire:
     """Return what fires the events of a bulk."""
+    if isinstance(bulk, Upserts):
+        return _of_upserts(image, bulk.rows, dictionary)
     if isinstance(bulk, Columns):
         return _of_columns(image, bulk, dictionary)
     return _of_rows(image, bulk) if isinstance(bulk, Rows) else _of_changes(image, bulk)
@@ -38,24 +43,50 @@ def _of_changes(image: Image, bulk: Changes) -> Fire:
     return lambda start, each: function(image.at, bulk.events, start, len(bulk), each)
 
 
+def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> Fire:
+    """Return what fires upserts into one table; none of them is a transaction of its own."""
+    if isinstance(rows, Rows):
+        number = image.made.number(rows.relation.name)
+        function = image.named(f"{UPSERT_ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
+        return lambda start, _: function(image.at, rows.rows, start, len(rows), UPSERT, False)
+    ((name, table),) = rows.tables.items()
+    alive: list[Any] = []
+    words = _words(image, name, table, dictionary, alive)
+    columns_at = np.array([word.ctypes.data for word in words], dtype=np.int64)
+    function = image.named(f"{UPSERTS}{image.made.number(name)}", I64, [PTR, I64, I64, PTR])
+
+    def fire(start: int, _: bool) -> int:
+        assert alive
+        return int(function(image.at, start, len(rows), columns_at.ctypes.data))
+
+    return fire
+
+
+def _words(image: Image, name: str, table: pa.Table, dictionary: Dictionary, alive: list[Any]) -> list[Column]:
+    """Return the words of the columns of a table that triggers use, and some more to read ahead.
+
+    `alive` receives what must live as long as somebody uses them.
+    """
+    words: list[Column] = []
+    for place, column in enumerate(image.made.events[name]):
+        if not column.is_used:
+            continue
+        given = plain_texts(table.column(place)) if column.is_text else table.column(place)
+        found = text_columns(given) if column.is_text else column_words(given, column.lane, dictionary)
+        words += [np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)]) for word in found]
+        alive.append(given)
+    alive += words
+    return words
+
+
 def _of_columns(image: Image, bulk: Columns, dictionary: Dictionary) -> Fire:
     """Return what fires events whose rows are columns, which become words here; see `stream_function`."""
     numbers = {name: number for number, name in enumerate(image.made.events)}
     addresses: list[int] = []
     alive: list[Any] = []
     for name, columns in image.made.events.items():
-        for place, column in enumerate(columns):
-            if not column.is_used or name not in bulk.tables:
-                addresses += [0] * column.words
-                continue
-            given = bulk.tables[name].column(place)
-            if column.is_text:
-                given = plain_texts(given)
-                alive.append(given)
-            found = text_columns(given) if column.is_text else column_words(given, column.lane, dictionary)
-            words = [np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)]) for word in found]
-            alive += words
-            addresses += [word.ctypes.data for word in words]
+        words = _words(image, name, bulk.tables[name], dictionary, alive) if name in bulk.tables else []
+        addresses += [word.ctypes.data for word in words] or [0] * event_words(columns)
     places = np.array([numbers[name] for name in bulk.tables], dtype=np.uint8)
     kinds = places[bulk.kinds >> 1] << 1 | bulk.kinds & 1
     columns_at = np.array(addresses or [0], dtype=np.int64)

@@ -12,9 +12,9 @@ from cumulus.engine.native.layout import JOURNAL_USED, EventLane, event_words
 STREAM = "stream"
 MOST_RELATIONS = 128
 """How many a byte can tell, beside the sign."""
-_FAR = (8, 4)
+FAR = (8, 4)
 """How many rows of a relation ahead of the one that is fired slots and rows are asked for."""
-ROWS_AHEAD = max(_FAR)
+ROWS_AHEAD = max(FAR)
 """How many rows behind its last one a column must let code read; any will do."""
 
 
@@ -51,9 +51,9 @@ def stream_function(
                 first = words.stop
                 with body.when((kind >> 1).eq(number)):
                     cursor = body.load(I64, cursors, 8 * number, "cursor")
-                    for far, fetch in zip(_FAR, fetches[relation], strict=True):
-                        body.run(fetch, context, *_values(body, columns, words, cursor + far))
-                    values = _values(body, columns, words, cursor)
+                    for far, fetch in zip(FAR, fetches[relation], strict=True):
+                        body.run(fetch, context, *values_at(body, columns, words, cursor + far))
+                    values = values_at(body, columns, words, cursor)
                     for sign in (1, -1):
                         with body.when((kind & 1).eq(1 if sign > 0 else 0)):
                             done = body.call(takes[sign, relation], context, *values, hint="done")
@@ -66,6 +66,6 @@ def stream_function(
     return body.function
 
 
-def _values(body: Body, columns: Expr, words: range, row: Expr) -> list[Local]:
+def values_at(body: Body, columns: Expr, words: range, row: Expr) -> list[Local]:
     """Write the reading of the words of a row."""
     return [body.load(I64, body.load(PTR, columns, 8 * word).at(row << 3), 0, "value") for word in words]
