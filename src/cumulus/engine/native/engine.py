@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
@@ -22,9 +22,9 @@ from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.entry import Entry
 from cumulus.engine.native.holder import Holder
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.journal import TOUCHED, UNDO, note_words
+from cumulus.engine.native.journal import NOTES, TOUCHED, UNDO
 from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.native.layout import CULPRIT, JOURNAL, JOURNAL_USED, STATUS, Reason, Status, event_words
+from cumulus.engine.native.layout import CULPRIT, JOURNAL_USED, STATUS, Reason, Status, event_words
 from cumulus.engine.native.machine import Load
 from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.runs import run_of
@@ -148,6 +148,7 @@ class NativeEngine(Holder):
         }
         self._undo = image.named(UNDO, I64, [PTR, I64])
         self._mark_touched = image.named(TOUCHED, None, [PTR, PTR])
+        self._journal_notes = image.named(NOTES, I64, [PTR, I64, PTR])
         self._settled = image.named(SETTLED, I64, [PTR])
         self._assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
         for entry, relation in self._entries.items():
@@ -220,6 +221,7 @@ class NativeEngine(Holder):
                 return None
             for name in bulk.names:
                 self.take_upserted(name)  # of a transaction that failed
+        self._image.set_word(DOUBTFUL, 0)
         run = run_of(self._image, bulk, self._dictionary)
 
         def fire(start: int) -> int:
@@ -360,38 +362,34 @@ class NativeEngine(Holder):
         self._dictionary.boxes.sweep(lambda: (box for each in self._named.values() for box in each.boxes()))
         self._image.set(JOURNAL_USED, 0)
         self._image.set(STATUS, 0)
-        self._image.set_word(DOUBTFUL, 0)
         self._is_open = False
 
-    def _notes(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-        """Return what the journal says: map, key words, value words before; in the order of the changes."""
-        used = self._image.get(JOURNAL_USED)
-        if not used:
-            return []
-        words = (I64 * (used // 8)).from_address(self._image.get(JOURNAL))[:]
-        found = []
-        at = 0
-        while at < len(words):
-            number = words[at]
-            shape = self._image.maps[number].store.shape
-            values = at + 1 + shape.keys
-            found.append((number, tuple(words[at + 1 : values]), tuple(words[values : values + shape.values])))
-            at += note_words(shape)
-        return found
-
     def _changes(self) -> Changes:
-        first: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
-        watched = {self._named[name].store.number: name for name in self._watched}
-        for number, key, values in self._notes():
-            if number in watched:
-                first.setdefault((number, key), values)
+        """Return what the open transaction has changed in the watched maps: the first note of each key, and what is."""
         changes: Changes = {}
-        for (number, key), words in first.items():
-            store = self._image.maps[number]
-            old, new = self._shown(store, store.stored_of(words)), self._shown(store, store.get(key))
-            if old != new:
-                changes.setdefault(watched[number], {})[store.key_of(key)] = (old, new)
+        for name in self._watched:
+            store, found = self._named[name], {}
+            shape = store.store.shape
+            size, words = shape.keys + shape.values, self._notes(store)
+            count = len(words) // size
+            columns = [words[word::size] for word in range(shape.keys)]
+            keys: Iterable[tuple[int, ...]] = zip(*columns, strict=True) if columns else [()] * count
+            oldest = dict(zip(keys, range(count), strict=True))  # of equal keys the last one is in it
+            for key, at in sorted(oldest.items(), key=lambda item: -item[1]):
+                old = self._shown(store, store.stored_of(words[at * size + shape.keys : (at + 1) * size]))
+                new = self._shown(store, store.get(key))
+                if old != new:
+                    found[store.key_of(key)] = (old, new)
+            if found:
+                changes[name] = found
         return changes
+
+    def _notes(self, store: StoredMap) -> list[int]:
+        """Return what the journal says of a map: key words and value words before, of the newest note first."""
+        words = (I64 * (self._image.get(JOURNAL_USED) // 8))()
+        count = self._journal_notes(self._image.at, store.store.number, ctypes.addressof(words))
+        found: list[int] = words[:count]
+        return found
 
     def _shown(self, store: StoredMap, stored: Stored | None) -> Values | None:
         try:

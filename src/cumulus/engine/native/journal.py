@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
 from cumulus.engine.native.layout import JOURNAL, JOURNAL_SIZE, JOURNAL_USED, MEMORY, STATUS, Status, Store
-from cumulus.engine.native.memory import GROW
+from cumulus.engine.native.memory import GROW, MEMCPY
 from cumulus.engine.native.orders import tell_before, tell_changed
 from cumulus.engine.native.shapes import ROWS, Shape
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
 
-UNDO, TOUCHED = "undo", "touched"
+UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12
 _ROW = _NUMBER = (1 << 32) - 1
 
@@ -120,6 +120,27 @@ def touched_function() -> Function:
             number, size = noted(body, journal, at)
             body.store(U8, marks.at(number), 0, 1)
             body.set(at, at - size)
+    return body.function
+
+
+def notes_function() -> Function:
+    """Return the function `(context, number of a map, to)` that writes what the journal has of a map to an address.
+
+    These are the key words and value words of its notes, the newest first. It returns how many words.
+    """
+    with define(NOTES, [("context", PTR), ("number", I64), ("to", PTR)], I64, inline=False) as body:
+        context, wanted, to = body.function.parameters
+        journal = body.load(PTR, context, JOURNAL, "journal")
+        at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+        count = body.let(i64(0), "count")
+        with body.loop():
+            with body.when(at.eq(0)):
+                body.leave(count)
+            number, size = noted(body, journal, at)
+            body.set(at, at - size)
+            with body.when(number.eq(wanted)):
+                body.call(MEMCPY, to.at(count << 3), journal.at(at + 8), size - 16)
+                body.set(count, count + (size >> 3) - 2)
     return body.function
 
 

@@ -32,7 +32,7 @@ from cumulus.engine.native.checks import Checks
 from cumulus.engine.native.entry import builtin_function
 from cumulus.engine.native.fetching import fetch_functions
 from cumulus.engine.native.host import CONTEXT, ProgramHost
-from cumulus.engine.native.journal import journal_functions, touched_function, undo_function
+from cumulus.engine.native.journal import journal_functions, notes_function, touched_function, undo_function
 from cumulus.engine.native.kernel import I64, PTR, Function, Module
 from cumulus.engine.native.lanes import NotNativeError, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
@@ -169,7 +169,7 @@ class _Writer:
             assigns[target] = f"assign_{number}"
             with about(target):
                 functions.append(assign_function(self._host, assigns[target], statements))
-        functions.append(touched_function())
+        functions += [touched_function(), notes_function()]
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
             store = self._host.batch_store(relation)
