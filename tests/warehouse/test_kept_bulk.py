@@ -233,6 +233,13 @@ def test_events_of_kept_tables_stay_in_code(way: str) -> None:
     assert (wh.stats().stepped, wh.stats().events) == (0, 604)
 
 
+def test_what_python_took_is_still_counted_when_views_have_changed() -> None:
+    wh = opened("native")
+    wh.apply([(1, "people", [1, None, 0.0]), (1, "people", (2, None, 0.0))])  # the first row is a list
+    wh.execute("CREATE VIEW more AS SELECT COUNT(*) AS n FROM people")
+    assert (wh.stats().stepped, wh.stats().events) == (1, len(TOWNS) + 2)
+
+
 @pytest.mark.parametrize("way", ["tuples", "arrow", "update", "transaction"])
 def test_rows_are_replaced_in_code(way: str) -> None:
     wh = opened("native")

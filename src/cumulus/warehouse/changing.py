@@ -67,6 +67,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
                 fallible.append(definition.name)
     errors = _replay(new, fallible, tables) if fallible else ErrorLog()
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
+    new.stepped_count = old.stepped_count
     new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
     new.settle()
     new.transaction_count = old.transaction_count
