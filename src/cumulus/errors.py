@@ -32,10 +32,11 @@ names the place and ends with a way out (`hint`).
     ├── StoreError                 a snapshot, checkpoint or sink that cannot be read or written
     │   ├── MismatchError          … belongs to another program or checkpoint
     │   └── LockedError            … is in use by another run
-    └── MissingError       Java, pyspark or a package is missing
+    ├── MemoryLimitError           maps that may not grow any more; the transaction was undone
+    └── MissingError               Java, pyspark or a package is missing
 
 Warnings: `EvaluationWarning`, when a view is read that could not take all events in whole; `EngineWarning`, when a
-program is interpreted that should have run as machine code.
+program is interpreted that should have run as machine code; `MemoryLimitWarning`, when maps come near their limit.
 """
 
 from __future__ import annotations
@@ -176,6 +177,10 @@ class EngineWarning(UserWarning):
     """A program runs on a slower engine than it might have."""
 
 
+class MemoryLimitWarning(UserWarning):
+    """The maps of a warehouse take much of the memory that they may take."""
+
+
 class EvaluationError(CumulusError):
     """An expression cannot be computed: division by zero, overflow, a failed cast."""
 
@@ -223,6 +228,10 @@ class MismatchError(StoreError):
 
 class LockedError(StoreError):
     """A checkpoint or sink is in use by another run."""
+
+
+class MemoryLimitError(CumulusError, MemoryError):
+    """Maps that may not grow any more; nothing of the transaction was applied."""
 
 
 class MissingError(CumulusError):

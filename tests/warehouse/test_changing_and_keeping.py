@@ -115,7 +115,7 @@ def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path_factory, sc
 def saved(tmp_path):
     warehouse = cumulus.Warehouse(SQL)
     warehouse.insert("r", [(1, 10), (2, 5)])
-    warehouse.save(tmp_path / "w")
+    warehouse.save(tmp_path / "w", format="portable")
     return warehouse, tmp_path / "w"
 
 
@@ -145,10 +145,10 @@ def test_a_save_that_is_killed_leaves_the_old_one(saved, monkeypatch, moment) ->
     else:
         monkeypatch.setattr(storing, "_sync", dies)
     with pytest.raises(Killed):
-        warehouse.save(path)
+        warehouse.save(path, format="portable")
     monkeypatch.undo()
     assert rows(path) == {(1, 10), (2, 5)}
-    warehouse.save(path)
+    warehouse.save(path, format="portable")
     assert rows(path) == {(1, 11), (2, 5)}
     assert len(list(path.glob("data-*"))) == 1
 

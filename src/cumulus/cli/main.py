@@ -15,6 +15,7 @@ from cumulus.cli.explain import explain_command
 from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
 from cumulus.cli.run import run
+from cumulus.cli.stats import stats
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
 
@@ -32,6 +33,7 @@ app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
 app.command("recheck")(recheck)
+app.command("stats")(stats)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(bench)

@@ -272,3 +272,25 @@ def _is_dense_union(type_: pa.DataType) -> bool:
 
 
 _HOW = "Give sign, +1 or -1, and row, a dense union of a struct for each table; see docs/engine.md."
+
+
+def events_of(
+    relations: Mapping[str, Relation], events: Any, per: str, check: Callable[[Any], tuple[int, str, Row]]
+) -> Events | None:
+    """Return events in one piece; None if they come one by one, who knows from where.
+
+    Parameters
+    ----------
+    relations
+        The tables, by name.
+    per
+        Whether an "event" or the "call" is a transaction.
+    check
+        Returns an event with its row checked.
+    """
+    columns = interleaved(relations, events)
+    if columns is not None:
+        return columns
+    if type(events) is not list and per == "event":
+        return None
+    return Changes(events if type(events) is list else list(events), check)

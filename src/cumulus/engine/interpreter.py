@@ -8,30 +8,35 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from cumulus.algebra.scalar_code import Pool
 from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
-from cumulus.catalog.types import SqlType, coerce
 from cumulus.engine.assignments import sources
 from cumulus.engine.attempts import FAILED
 from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
-from cumulus.engine.protocol import Changes, Indexes, Key, Stored, Values
+from cumulus.engine.initial import initial_entries
+from cumulus.engine.limits import Budget, told
+from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.engine.sources import ahead_name
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
-from cumulus.errors import EvaluationError, UnknownNameError, ValidationError
+from cumulus.errors import EvaluationError, UnknownNameError
 from cumulus.m3.dataflow import maps_of_view
-from cumulus.m3.declarations import initial_problems
 from cumulus.m3.program import MapDef, On, Program, Statement
 
+if TYPE_CHECKING:
+    from cumulus.engine.native.raw import RawMaps
+
+_LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
+"""So many events go by before the memory of the maps is looked at again."""
 _NUMBERS = itertools.count(1)
 
 
@@ -72,6 +77,8 @@ class Interpreter:
         self._filename = f"<m3 program {next(_NUMBERS)}>"
         self._watched: dict[str, None] = {}
         self._is_open = False
+        self._budget = Budget()
+        self._until_measured = 0
         self._failures = Failures(program)
         self._generate()
         self._float_columns = {
@@ -201,6 +208,9 @@ class Interpreter:
     def on_event(self, sign: int, relation: str, row: Row) -> None:
         """Fire the trigger of a single event; see `Engine.on_event`."""
         assert self._is_open, "an event outside a transaction"
+        self._until_measured -= 1
+        if self._until_measured < 0:
+            self._measure_all(grows=sign > 0)
         handler = self._handlers.get((sign, relation))
         if handler is None:
             self._without_trigger(sign, relation, row)
@@ -228,6 +238,9 @@ class Interpreter:
         floats = self._float_columns.get(relation, ())
         if floats:
             changes = canonical_rows(changes)
+        self._until_measured -= len(changes)
+        if self._until_measured < 0:
+            self._measure_all(grows=any(count > 0 for count in changes.values()))
         try:
             handler(changes)
         except Exception as problem:
@@ -365,14 +378,51 @@ class Interpreter:
         """Return the number of existing entries."""
         return self.store(map).size()
 
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        store = self.store(map)
+        if store.count is None:
+            return 0
+        count = store.count
+        return sum(1 for entry in store.entries.values() if (entry if store.flat else entry[count]) < 0)
+
     def memory(self) -> int:
         """Return how many bytes the maps take, estimated from some entries of each."""
         return sum(store.memory() for store in self._stores.values())
+
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes, its bytes estimated; see `Engine.measure`."""
+        store = self.store(map)
+        chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
+        return MapStats(len(store.entries), store.memory(), chain=chain)
+
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more; looked at every so many events, see `Engine.limit`."""
+        self._budget = budget
+        self._until_measured = 0
+
+    def _measure_all(self, grows: bool) -> None:
+        """Look whether the maps take more than they may, before an event that makes them grow."""
+        self._until_measured = _MOST_UNMEASURED
+        if self._budget.granted is None:
+            return
+        used, entries = self.memory(), sum(len(store.entries) for store in self._stores.values())
+        if used <= self._budget.granted or self._budget.widen(used):
+            # A quarter of the events that might fill what is left: each adds an entry to each of some maps.
+            room = (self._budget.granted - used) * (entries + 1) // (4 * used)
+            self._until_measured = min(max(room, _LEAST_UNMEASURED), _MOST_UNMEASURED)
+            return
+        self._until_measured = 0
+        if grows:
+            name, store = max(self._stores.items(), key=lambda each: each[1].memory())
+            what = f"map {name} ({len(store.entries):,} rows, {told(store.memory())})"
+            raise self._budget.refusal(what, used, used)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""
         assert not self._is_open, "a map is loaded outside transactions"
         self.store(map).load(entries)
+        self._measure_all(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
@@ -386,6 +436,7 @@ class Interpreter:
         assert not self._is_open, "a map is restored outside transactions"
         store = self.store(map)
         store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
+        self._measure_all(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored_columns(self, map: str) -> None:
@@ -394,6 +445,13 @@ class Interpreter:
     def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
         """Return False: entries are Python objects anyway."""
         return False
+
+    def save_raw(self, file: BinaryIO) -> None:
+        """Return None: entries are Python objects."""
+
+    def take_raw(self, saved: RawMaps) -> set[str]:
+        """Return that no map can be taken so."""
+        return set()
 
     def add_index(self, map: str, positions: Positions) -> None:
         """Keep an index of the map on these key positions, for `find`."""
@@ -422,22 +480,6 @@ def _stores(program: Program) -> dict[str, Store]:
         names.add(name)
         stores[definition.name] = Store(definition, name)
     return stores
-
-
-def initial_entries(definition: MapDef) -> Iterator[tuple[Key, Values]]:
-    """Yield the entries that a map has from the start, keys as their columns have them where they fit."""
-    for problem in initial_problems(definition):
-        raise ValidationError(f"map {definition.name}: {problem.message}", hint=problem.hint)
-
-    def key(value: Any, sql_type: SqlType | None) -> Any:
-        try:
-            return value if sql_type is None else coerce(value, sql_type)
-        except (TypeError, ValueError):
-            return value  # a computed key beyond its type, as events make them, too
-
-    types = [column.type for column in definition.keys]
-    for values, numbers in definition.initial:
-        yield tuple(map(key, values, types)), numbers
 
 
 def _assembled(

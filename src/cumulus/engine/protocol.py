@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -11,7 +12,11 @@ from cumulus.algebra.terms import Number
 from cumulus.catalog.events import Row
 from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog
+from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.raw import RawMaps
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
@@ -23,6 +28,33 @@ Run: TypeAlias = Callable[[int], int]
 """Fires events of a bulk from a number on; returns the number of the first that it leaves, or how many there are."""
 Changes: TypeAlias = dict[str, dict[Key, tuple[Values | None, Values | None]]]
 """Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapStats:
+    """What a map takes.
+
+    Parameters
+    ----------
+    rows
+        Stored entries; some do not exist for readers (`Engine.stored`).
+    bytes
+        Of memory; of texts only their numbers.
+    load
+        The filled share of the slots that lead to rows by their keys; None in the interpreter, and of a map without
+        keys.
+    probes, probes_mean
+        How many slots are looked at to find a row: of the worst row, and of all in the mean; None as `load`.
+    chain
+        The most rows that share a value of a secondary index; 0 without such an index.
+    """
+
+    rows: int
+    bytes: int
+    load: float | None = None
+    probes: int | None = None
+    probes_mean: float | None = None
+    chain: int = 0
 
 
 class Engine(Protocol):
@@ -153,8 +185,20 @@ class Engine(Protocol):
         """Return the number of existing entries."""
         ...
 
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        ...
+
     def memory(self) -> int:
-        """Return how many bytes the maps take, roughly."""
+        """Return how many bytes the maps take, with the texts in them, roughly."""
+        ...
+
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes; it does not change."""
+        ...
+
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more than a budget, by a MemoryLimitError; at first none are."""
         ...
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
@@ -180,6 +224,20 @@ class Engine(Protocol):
         """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
 
         False, and an empty map, where `restore` must take them one by one.
+        """
+        ...
+
+    def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
+        """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
+        ...
+
+    def take_raw(self, saved: RawMaps) -> set[str]:
+        """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
+
+        Returns
+        -------
+        set[str]
+            The maps that it could take so; the others are as they were.
         """
         ...
 

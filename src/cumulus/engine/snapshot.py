@@ -30,7 +30,7 @@ def dump(engine: Engine, name: str) -> pa.Table:
     definition = engine.program.map(name)
     columns = engine.stored_columns(name)
     if columns is not None:
-        return pa.Table.from_arrays(columns, names=_column_names(definition))
+        return pa.Table.from_arrays(columns, names=column_names(definition))
     entries = list(engine.stored(name))
     fields: list[pa.Field] = []
     arrays: list[pa.Array] = []
@@ -62,9 +62,9 @@ def restore(engine: Engine, name: str, table: pa.Table) -> None:
         If its values are not readable.
     """
     definition = engine.program.map(name)
-    if table.column_names != _column_names(definition):
+    if table.column_names != column_names(definition):
         raise MismatchError(
-            f"map {name}: the stored columns are {table.column_names}, not {_column_names(definition)}",
+            f"map {name}: the stored columns are {table.column_names}, not {column_names(definition)}",
             hint="The snapshot belongs to another program.",
         )
     is_plain = all(field.metadata != _TEXT for field in table.schema)
@@ -88,7 +88,8 @@ def _is_float(sql_type: SqlType | None) -> bool:
     return sql_type is not None and sql_type.is_float
 
 
-def _column_names(definition: MapDef) -> list[str]:
+def column_names(definition: MapDef) -> list[str]:
+    """Return the names of the columns that `dump` makes of a map."""
     names = [f"key {key.name}" for key in definition.keys]
     for column in definition.values:
         suffixes = _PARTS if _is_float(column.type) else _PARTS[:1]

@@ -27,6 +27,7 @@ class Describing:
     _script: str | None
     _lock: RLock
     _depth: int
+    _memory_limit: int | None
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -82,9 +83,9 @@ class Describing:
         return f"Warehouse(tables: {', '.join(self.tables)}; views: {', '.join(self.views)})"
 
     def stats(self) -> Stats:
-        """Return counts of rows, entries and events, and a rough size."""
+        """Return counts of rows, entries and events, and what each map takes; it changes nothing."""
         with self._use():
-            return stats_of(self._applier)
+            return stats_of(self._applier, self._memory_limit)
 
     def errors(self, view: str = "") -> ViewErrors:
         """Return the events that a view could not take in whole, or those of all views.

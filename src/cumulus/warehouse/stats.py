@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cumulus.engine.protocol import MapStats
 from cumulus.warehouse.applying import Applier
 
 
@@ -29,7 +30,11 @@ class Stats:
     errors
         View → events that it could not take in whole, since the beginning.
     bytes
-        A rough estimate of the memory that the maps and their texts take.
+        Of memory that the maps take, with the texts in them and what transactions need; in the interpreter an estimate.
+    memory_limit
+        How many it may become; None where there is no limit.
+    maps
+        Map → what it takes and how its rows are found.
     """
 
     engine: str
@@ -40,24 +45,23 @@ class Stats:
     negative: int
     errors: dict[str, int]
     bytes: int
+    memory_limit: int | None
+    maps: dict[str, MapStats]
 
 
-def stats_of(applier: Applier) -> Stats:
+def stats_of(applier: Applier, memory_limit: int | None) -> Stats:
     """Count rows, entries and events."""
     engine, program = applier.engine, applier.program
     shown = {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
-    negative = 0
-    for definition in program.maps:
-        if definition.name in shown and definition.count:
-            count = definition.column_index(definition.count)
-            negative += sum(1 for _, values in engine.items(definition.name) if values[count] < 0)
     return Stats(
         engine=engine.name,
         events=applier.event_count,
         stepped=applier.stepped_count,
         rows=dict(applier.row_counts),
         entries={each.name: engine.size(each.name) for each in program.maps},
-        negative=negative,
+        negative=sum(engine.negative(name) for name in shown),
         errors=dict(applier.errors.counts),
         bytes=engine.memory(),
+        memory_limit=memory_limit,
+        maps={each.name: engine.measure(each.name) for each in program.maps},
     )

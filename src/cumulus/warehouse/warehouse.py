@@ -13,7 +13,8 @@ from cumulus.algebra.user import Functions, declared, given_functions
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType
 from cumulus.engine.batch import checked_rows
-from cumulus.engine.bulk import Bulk, Changes, Events, Upserts, interleaved, rows_of
+from cumulus.engine.bulk import Bulk, Changes, Upserts, events_of, rows_of
+from cumulus.engine.limits import Budget, bytes_of
 from cumulus.errors import CumulusError, MismatchError, UsageError
 from cumulus.m3.program import Program
 from cumulus.views import Finisher, MapViewReader, Result
@@ -40,6 +41,10 @@ class Warehouse(Describing):
     keep
         "auto", "all" or "none": which tables' rows are kept. Kept rows let deletions, keys and references be checked,
         and views be created later. A table's own ``WITH (keep = …)`` wins; for a compiled program it plays no part.
+    memory_limit
+        How much memory the maps may take, in bytes or as in '4GB', '512MiB', '50%' or 'none'; 80% of what the machine
+        or the container has, if not given. From 80% of it on there is a `MemoryLimitWarning`, and beyond it a
+        transaction that makes maps grow is refused by a `MemoryLimitError`.
     functions
         Scalar functions of your own that the views call: a list of what `cumulus.function` makes, or of annotated
         functions; or names with functions, whose types then come from the M3 program (docs/functions.md).
@@ -69,9 +74,10 @@ class Warehouse(Describing):
         engine: str = "auto",
         keep: str = "auto",
         functions: Functions | None = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         check_choices(engine, keep)
-        self._keep, self._engine = keep, engine
+        self._keep, self._engine, self._memory_limit = keep, engine, bytes_of(memory_limit)
         self._functions = given_functions(functions)
         self._script, program = read_source(source, keep, self._functions)
         self._functions = declared(program.functions, self._functions)
@@ -79,8 +85,14 @@ class Warehouse(Describing):
         self._subscriptions: list[Subscription] = []
         self._buffer: list[Operation] | None = None
         self._is_telling = False
-        self._open(Applier(program, self._functions, engine))
+        self._open(self._applier_of(program))
         self._applier.rest(True)
+
+    def _applier_of(self, program: Program) -> Applier:
+        """Return what applies events to the empty maps of a program."""
+        made = Applier(program, self._functions, self._engine)
+        made.engine.limit(Budget(self._memory_limit))
+        return made
 
     def _open(self, applier: Applier) -> None:
         """Make `applier` the state."""
@@ -176,7 +188,7 @@ class Warehouse(Describing):
         if per not in ("event", "call"):
             raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
         with self._use():
-            bulk = self._bulk(events, per)
+            bulk = events_of(self._applier.relations, events, per, self._operation)
             if bulk is None:
                 count = 0
                 for event in events:
@@ -189,15 +201,6 @@ class Warehouse(Describing):
                 for event in self._applier.each(bulk):
                     self._submit([event])
             return len(bulk)
-
-    def _bulk(self, events: Any, per: str) -> Events | None:
-        """Return events in one piece; None if they come one by one, who knows from where."""
-        columns = interleaved(self._applier.relations, events)
-        if columns is not None:
-            return columns
-        if type(events) is not list and per == "event":
-            return None
-        return Changes(events if type(events) is list else list(events), self._operation)
 
     def trigger(self, table: str) -> Callable[..., None]:
         """Return the fast path into one table: a function of a sign and the column values, one transaction per call.
@@ -381,7 +384,7 @@ class Warehouse(Describing):
             if self._buffer is not None or self._is_telling:
                 raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
             script, program = extended(self._script, sql, self._keep, self._functions)
-            applier = Applier(program, self._functions, self._engine)
+            applier = self._applier_of(program)
             for subscription in self._subscriptions:
                 if subscription.view not in {view.name for view in applier.program.views}:
                     raise UsageError(f"{subscription.view} has subscribers", hint="Cancel the subscriptions first.")
@@ -418,8 +421,14 @@ class Warehouse(Describing):
         with self._use():
             self._functions = with_function(self._functions, made, self._applier.program)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, format: str = "auto") -> None:
         """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
+
+        Parameters
+        ----------
+        format
+            "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to read.
+            Either is loaded by any engine.
 
         Raises
         ------
@@ -430,10 +439,17 @@ class Warehouse(Describing):
             if self._buffer is not None:
                 raise UsageError("a transaction is open", hint="Save before or after it.")
             state = {"script": self._script, "keep": self._keep, **self._applier.state()}
-            storing.save(path, self._applier.program, self._applier.engine, state)
+            storing.save(path, self._applier.program, self._applier.engine, state, format)
 
     @classmethod
-    def load(cls, path: str | Path, *, engine: str = "auto", functions: Functions | None = None) -> Warehouse:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        engine: str = "auto",
+        functions: Functions | None = None,
+        memory_limit: int | str | None = None,
+    ) -> Warehouse:
         """Return the warehouse that `save` wrote to a folder.
 
         Parameters
@@ -442,6 +458,8 @@ class Warehouse(Describing):
             Any, not only the one that it had.
         functions
             Those of your own that its views call: code is not saved.
+        memory_limit
+            As for a new warehouse.
 
         Raises
         ------
@@ -449,6 +467,8 @@ class Warehouse(Describing):
             If one that its views call is not given.
         UsageError
             If the engine cannot run its views.
+        MemoryLimitError
+            If its maps are larger than `memory_limit`.
         StoreError
             If there is none, or a file is damaged.
         MismatchError
@@ -457,7 +477,9 @@ class Warehouse(Describing):
         saved = storing.open_saved(path)
         try:
             program = m3.parse(saved.program, name="program.m3")
-            warehouse = cls(program, engine=engine, keep=saved.state["keep"], functions=functions)
+            warehouse = cls(
+                program, engine=engine, keep=saved.state["keep"], functions=functions, memory_limit=memory_limit
+            )
         except UsageError:
             raise  # of the functions
         except (CumulusError, KeyError) as problem:

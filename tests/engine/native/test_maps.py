@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from cumulus.engine.native import memory, shapes
 from cumulus.engine.native.audit import MapView
 from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.llvm import to_llvm
-from cumulus.engine.native.machine import LEVELS, Code, compiled
+from cumulus.engine.native.machine import LEVELS, Code, compiled, system_functions
 from cumulus.engine.native.maps import map_functions
 from cumulus.engine.native.shapes import LEFT, RIGHT, Order, Shape
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
@@ -32,7 +33,7 @@ I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
 def code_for(shapes: list[Shape], level: int) -> Code:
-    functions = [memory.GROW, memory.RELEASE, *TABLE_FUNCTIONS]
+    functions = [*memory.MEMORY_FUNCTIONS, *TABLE_FUNCTIONS]
     for shape in shapes:
         functions += map_functions(shape)
     return Code([compiled(to_llvm(Module(functions)), level)])
@@ -46,13 +47,13 @@ def code(request: pytest.FixtureRequest) -> Code:
 class NativeMap:
     """A map of words as a test uses it."""
 
-    def __init__(self, code: Code, shape: Shape, budget: int = 1 << 40) -> None:
+    def __init__(self, code: Code, shape: Shape, budget: int = 1 << 40, system: int = 0) -> None:
         def function(signature: Any, *parameters: Any, result: Any = I64) -> Any:
             return code.function(signature.name, result, *parameters)
 
         keys = [I64] * shape.keys
         self.shape = shape
-        self.memory = (I64 * 4)(0, budget, 0, 0)
+        self.memory = (I64 * 4)(0, budget, 0, system)
         self.record = ctypes.create_string_buffer(shape.record_size)
         self.at = ctypes.addressof(self.record)
         self.view = MapView(shape, self.at)
@@ -188,7 +189,7 @@ def test_a_map_is_a_dict(code: Code, shape: Shape, seed: int) -> None:
 
 def test_a_table_splits_many_times(code: Code) -> None:
     shape = Shape(2, 1, ((0,), (1,)))
-    native = NativeMap(code, shape)
+    native = NativeMap(code, shape, system=system_functions())
     for number in range(30_000):
         assert native.add((number, number % 97), (1,))
     assert native.view.problems() == []
@@ -203,6 +204,30 @@ def test_a_table_splits_many_times(code: Code) -> None:
     assert native.add((1, 2), (3,))
     assert dict(native.view.items()) == {(1, 2): (3,)}
     assert native.free() == 0
+
+
+@pytest.mark.skipif(not system_functions(), reason="large blocks are mapped on Linux only")
+def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: Code) -> None:
+    record = (I64 * 4)(0, 1 << 40, 0, system_functions())
+    at = ctypes.addressof(record)
+    grow = code.function(memory.GROW.name, PTR, PTR, PTR, I64, I64)
+    release = code.function(memory.RELEASE.name, None, PTR, PTR, I64)
+    mappings = len(Path("/proc/self/maps").read_text().splitlines())
+    sizes = (100, 50_000, memory.LARGE - 1, memory.LARGE, 5_000_001, 77_000_003, 6_000_000, 9_000_000, 4_000)
+    for _ in range(20):
+        block, before = None, 0
+        for number, size in enumerate(sizes):
+            block = grow(at, block, before, size)
+            assert block
+            seen = (ctypes.c_char * size).from_address(block)
+            for place in {0, min(before, size) // 2, min(before, size) - 1} if before else ():
+                assert seen[place] == bytes([number])
+            ctypes.memset(block, number + 1, size)
+            assert record[0] == size
+            before = size
+        release(at, block, before)
+        assert record[0] == 0
+    assert len(Path("/proc/self/maps").read_text().splitlines()) <= mappings + 3
 
 
 @pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[5]], ids=lambda shape: shape.name)

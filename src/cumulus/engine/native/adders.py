@@ -24,10 +24,10 @@ _ROW = (1 << 32) - 1
 def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
     """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
-    context, shape, record = body.parameter("context"), store.shape, host.record(store)
+    shape, record = store.shape, host.record(store)
     row, place = _put(host, body, store, shape, record, keys)
     if not store.is_scratch:
-        body.run(note(shape), context, i64(store.number), place)
+        _note(host, body, store, row, place)
     tell_before(body, shape, record, row & _ROW)
     for column, number in zip(columns, numbers, strict=True):
         _add(host, body, store, column, place, number)
@@ -70,7 +70,7 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
     with define(name, parameters, inline=False) as body:
         keys = body.function.parameters[1 : 1 + store.shape.keys]
         values = body.function.parameters[1 + store.shape.keys :]
-        context, shape, record = body.parameter("context"), store.shape, host.record(store)
+        shape, record = store.shape, host.record(store)
         some = _any_word(body, list(values))
         row = body.local(I64, "row")
         with body.when(some):
@@ -88,7 +88,7 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
             body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
         with body.when(differs.eq(0)):
             body.leave()
-        body.run(note(shape), context, i64(store.number), place)
+        _note(host, body, store, row, place)
         tell_before(body, shape, record, row & _ROW)
         for word, value in enumerate(values):
             body.store(I64, place, shape.value(word), value)
@@ -116,6 +116,15 @@ def _put(
         host.no_memory(body, store)
         body.leave()
     return row, body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+
+
+def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -> None:
+    """Write the note of a row in the journal; where that is refused, the row goes if it is new, and nothing changes."""
+    noted = body.call(note(store.shape), body.parameter("context"), i64(store.number), place, hint="noted")
+    with body.when(noted.eq(0), likely=False):
+        with body.when(row >= CREATED):
+            body.run(store.shape.remove, host.record(store), row & _ROW)
+        body.leave()
 
 
 def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, number: Expr) -> None:

@@ -1,4 +1,4 @@
-"""Checks of everything that holds in a map, for tests and for whoever suspects a fault."""
+"""A map looked at from outside: its rows, what it takes, and whether everything holds that must."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ import numpy.typing as npt
 from cumulus.engine.native import shapes, tables
 from cumulus.engine.native.lanes import joined
 from cumulus.engine.native.shapes import Shape
+from cumulus.engine.native.tables import Block
+from cumulus.engine.protocol import MapStats
 
 Words = tuple[int, ...]
+
+
+_AT_ONCE = 1 << 20
+"""How many slots are looked at together."""
 
 
 class MapView:
@@ -34,26 +40,83 @@ class MapView:
     def items(self) -> Iterator[tuple[Words, Words]]:
         """Iterate over key words and value words, in the order of the rows."""
         shape = self._shape
-        rows = self._rows()
+        rows = self.rows()
         if rows.size:
-            for row in rows[rows[:, shape.keys : shape.keys + shape.values].any(axis=1)].tolist():
+            for row in rows[self._there(rows)].tolist():
                 yield tuple(row[: shape.keys]), tuple(row[shape.keys : shape.keys + shape.values])
 
     def matrix(self) -> npt.NDArray[np.int64]:
         """Return key words and value words of all rows that are there, a row each; a copy."""
         shape = self._shape
-        rows = self._rows()
-        there = rows[:, shape.keys : shape.keys + shape.values].any(axis=1)
-        found: npt.NDArray[np.int64] = rows[there, : shape.keys + shape.values]
+        rows = self.rows()
+        found: npt.NDArray[np.int64] = rows[self._there(rows), : shape.keys + shape.values]
         return found
+
+    def blocks(self) -> list[tuple[int, Block]]:
+        """Return the blocks of the map with their addresses."""
+        return [(self._word(block.place), block) for block in self._shape.blocks(self._word)]
+
+    def record(self) -> list[int]:
+        """Return the words of its record."""
+        return [self._word(offset) for offset in range(0, self._shape.record_size, 8)]
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes."""
+        return sum(block.size for block in self._shape.blocks(self._word))
+
+    def stats(self) -> MapStats:
+        """Return what it takes, and how its rows are found."""
+        rows, chain = self._word(shapes.LIVE), 0
+        for index in range(len(self._shape.indexes)):
+            chain = max(chain, self._longest_chain(index))
+        if not self._shape.keys:
+            return MapStats(rows, self.bytes)
+        slots = self._table(shapes.PRIMARY)
+        taken, most, total = 0, 0, 0
+        step = max(1, _AT_ONCE // slots.shape[1])
+        for start in range(0, len(slots), step):
+            words = slots[start : start + step]
+            segments, places = np.nonzero(words)
+            homes = (words[segments, places] >> np.uint64(32)).astype(np.int64)
+            probes = ((places - homes) & (slots.shape[1] - 1)) + 1
+            taken += len(probes)
+            total += int(probes.sum())
+            most = max(most, int(probes.max(initial=0)))
+        return MapStats(rows, self.bytes, taken / slots.size, most, total / taken if taken else 0.0, chain)
+
+    def _longest_chain(self, index: int) -> int:
+        """Return how many rows the longest chain of an index has: each row asks ever further ones how far it is."""
+        rows = self.rows()
+        if not self._word(shapes.LIVE):
+            return 0
+        link = rows[:, self._shape.link(index) // 8]
+        following = np.zeros(len(rows) + 1, dtype=np.int64)
+        following[1:] = np.where(self._there(rows), link & ((1 << 32) - 1), 0)
+        length = (following > 0).astype(np.int64)
+        while following.any():
+            length += length[following]
+            following = following[following]
+        return int(length.max()) + 1
+
+    def _there(self, rows: Any) -> Any:
+        """Return which rows are there."""
+        shape = self._shape
+        return rows[:, shape.keys : shape.keys + shape.values].any(axis=1)
+
+    def _table(self, table: int) -> Any:
+        """Return the slots of a table, a segment each; not a copy."""
+        at = self._record + table
+        segments, mask = _word(at + tables.SEGMENTS), _word(at + tables.MASK)
+        return _seen(_word(at + tables.SLOTS), segments * (mask + 1), np.uint64).reshape(segments, mask + 1)
 
     def problems(self) -> list[str]:
         """Return what does not hold; nothing if the map is sound."""
         shape = self._shape
         if not shape.keys:
             return []
-        rows = self._rows()
-        there = rows[:, shape.keys : shape.keys + shape.values].any(axis=1)
+        rows = self.rows()
+        there = self._there(rows)
         live = {number + 1: tuple(map(int, rows[number])) for number in map(int, np.flatnonzero(there))}
         found = []
         if len(live) != self._word(shapes.LIVE):
@@ -75,7 +138,7 @@ class MapView:
 
     def _check_index(self, index: int, live: dict[int, Words], found: list[str]) -> None:
         shape = self._shape
-        seen: list[int] = []
+        seen: dict[int, None] = {}
         parts: list[Words] = []
         place = shape.keys + shape.values + index
         for first in self._slots(shape.table(index), found).values():
@@ -91,7 +154,7 @@ class MapView:
                 link = live[row][place] & ((1 << 64) - 1)
                 if link >> 32 != before:
                     found.append(f"index {index}: row {row} does not know who is before it")
-                seen.append(row)
+                seen[row] = None
                 before, row = row, link & ((1 << 32) - 1)
         if sorted(seen) != sorted(live):
             found.append(f"index {index}: its chains do not hold all rows")
@@ -163,21 +226,21 @@ class MapView:
         return height, flags, sums
 
     def _free_rows(self, rows: Any) -> list[int]:
-        found: list[int] = []
+        found: dict[int, None] = {}
         row = self._word(shapes.FREE)
         while row and row not in found:
-            found.append(row)
+            found[row] = None
             row = int(rows[row - 1][0])
-        return found
+        return [*found]
 
     def _slots(self, table: int, found: list[str]) -> dict[tuple[int, int], int]:
         """Return where the slots of a table are, with their rows, after checking the segments."""
         at = self._record + table
         shift, mask = _word(at + tables.SHIFT), _word(at + tables.MASK)
         segments = _word(at + tables.SEGMENTS)
-        words = _array(_word(at + tables.SLOTS), segments * (mask + 1), np.uint64).reshape(segments, mask + 1)
-        directory = _array(_word(at + tables.DIRECTORY), 1 << (32 - shift), np.uint32)
-        counts = _array(_word(at + tables.COUNTS), 2 * segments, np.uint32).reshape(segments, 2)
+        words = self._table(table)
+        directory = _seen(_word(at + tables.DIRECTORY), 1 << (32 - shift), np.uint32)
+        counts = _seen(_word(at + tables.COUNTS), 2 * segments, np.uint32).reshape(segments, 2)
         slots: dict[tuple[int, int], int] = {}
         for segment in range(segments):
             taken = [int(place) for place in np.flatnonzero(words[segment])]
@@ -197,10 +260,11 @@ class MapView:
                     probed = (probed + 1) & mask
         return slots
 
-    def _rows(self) -> Any:
+    def rows(self) -> Any:
+        """Return the words of all rows that ever were, a row each; not a copy, and gone when a row is put."""
         last, size = self._word(shapes.LAST), self._shape.row_size
         start = self._word(shapes.ROWS) + size
-        return _array(start, last * size // 8, np.int64).reshape(last, size // 8)
+        return _seen(start, last * size // 8, np.int64).reshape(last, size // 8)
 
     def _word(self, offset: int) -> int:
         return _word(self._record + offset)
@@ -238,7 +302,7 @@ def _word(address: int) -> int:
     return int(ctypes.c_int64.from_address(address).value)
 
 
-def _array(address: int, count: int, kind: Any) -> Any:
-    """Return a copy of an array in memory."""
+def _seen(address: int, count: int, kind: Any) -> Any:
+    """Return an array in memory as it is there."""
     size = count * np.dtype(kind).itemsize
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype=kind).copy()
+    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype=kind)

@@ -6,7 +6,7 @@ looking through the maps, now and then, when no transaction is open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from enum import IntEnum
 
@@ -14,6 +14,8 @@ from cumulus.catalog.types import EXACT
 from cumulus.engine.native.lanes import joined
 
 _FEW = 10_000
+_BYTES = 120
+"""Of a box with a number of some digits."""
 
 
 class BoxOp(IntEnum):
@@ -47,6 +49,21 @@ class Boxes:
         value = self._values[number]
         assert value is not None, f"box {number} was emptied"
         return value
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the numbers take."""
+        return _BYTES * (len(self._values) - len(self._free))
+
+    def dump(self) -> list[Decimal | None]:
+        """Return the numbers by their boxes, None in a free one; `replace` takes them."""
+        return list(self._values)
+
+    def replace(self, values: Sequence[Decimal | None]) -> None:
+        """Make these numbers the contents."""
+        self._values = list(values)
+        self._free = [number for number, value in enumerate(self._values) if value is None]
+        self._many = max(_FEW, 2 * (len(self._values) - len(self._free)))
 
     @property
     def are_many(self) -> bool:

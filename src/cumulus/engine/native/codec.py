@@ -7,13 +7,20 @@ import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from cumulus.algebra.scalar_code import NAN
 from cumulus.catalog.types import EXACT, Kind, SqlType
-from cumulus.engine.native.dictionary import Dictionary
+from cumulus.engine.native.boxes import Boxes
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words, joined, split
 from cumulus.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.dictionary import Dictionary
 
 _TOO_WIDE = "Open the warehouse with engine='interpreter', whose numbers have no bound."
 
@@ -93,7 +100,27 @@ def _text_of(words: Sequence[int]) -> str | None:
     return None if words[1] < 0 else ctypes.string_at(words[0], words[1]).decode("utf-8", "surrogatepass")
 
 
-def decoder(lane: Lane, dictionary: Dictionary) -> Callable[[Sequence[int]], Any]:
+class Numbered(Protocol):
+    """What numbers stand for: a dictionary, or what was saved of one."""
+
+    boxes: Boxes
+
+    @property
+    def values_of(self) -> ByNumber:
+        """Number → text or interval."""
+
+    def array(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
+
+
+class ByNumber(Protocol):
+    """Values by their numbers."""
+
+    def __getitem__(self, number: int, /) -> Any:
+        """Return the value with a number."""
+
+
+def decoder(lane: Lane, dictionary: Numbered) -> Callable[[Sequence[int]], Any]:
     """Return the function from the words of a lane to the value."""
     if lane.is_text:
         return _text_of

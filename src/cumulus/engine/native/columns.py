@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
 from cumulus.engine.native.codec import encoder
-from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words
 from cumulus.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.dictionary import Dictionary
 
 Column: TypeAlias = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.types import Interval
+from cumulus.engine.limits import told
 from cumulus.engine.native.boxes import Boxes
 from cumulus.engine.native.lanes import NULL_WORD
-from cumulus.engine.native.machine import Loaded, huge_pages
-from cumulus.engine.native.memory import ADVISE, BUDGET, UNLIMITED, USED
+from cumulus.engine.native.machine import Loaded, system_functions
+from cumulus.engine.native.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
 from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.texts import (
     COPIED,
@@ -31,6 +32,7 @@ from cumulus.engine.native.texts import (
     TEXTS_FREE,
     TEXTS_NEW,
 )
+from cumulus.errors import MemoryLimitError
 
 Words = npt.NDArray[np.int64]
 _I64, _PTR = ctypes.c_int64, ctypes.c_void_p
@@ -62,19 +64,23 @@ class Dictionary:
 
     def __init__(self, code: Loaded) -> None:
         self.boxes = Boxes()
+        self.widen: Callable[[], bool] = lambda: False
+        """Asked for more memory than was granted: whether there is more now."""
         self._known: dict[Any, int] = {}
         buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.texts = self._memory + _MEMORY_SIZE
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
-        _I64.from_address(self._memory + ADVISE).value = huge_pages()
+        _I64.from_address(self._memory + SYSTEM).value = system_functions()
         _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
+        self._new = code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)
+        self._free = code.function(TEXTS_FREE.name, None, _PTR)
         free = code.function(TEXTS_FREE.name, None, _PTR)
         weakref.finalize(self.values_of, _free, free, self.texts, buffer, code).atexit = False
-        if not code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)(self._memory, self.texts):
+        if not self._new(self._memory, self.texts):
             raise MemoryError
 
     def use(self, code: Loaded) -> None:
@@ -86,9 +92,37 @@ class Dictionary:
         self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
     @property
-    def size(self) -> int:
-        """How many bytes the texts take."""
-        return int(_I64.from_address(self._memory + USED).value)
+    def bytes(self) -> int:
+        """How many bytes the texts and intervals take; of the numbers of any length about how many."""
+        return int(_I64.from_address(self._memory + USED).value) + self.boxes.bytes
+
+    def grant(self, count: int | None) -> None:
+        """Say how many bytes texts may take from now on; None if nobody limits them."""
+        _I64.from_address(self._memory + BUDGET).value = UNLIMITED if count is None else count
+
+    @property
+    def refused(self) -> int:
+        """How many bytes texts would have taken when they were refused memory the last time; 0 if never."""
+        return int(_I64.from_address(self._memory + REFUSED).value)
+
+    def forgive(self) -> None:
+        """Forget what was refused."""
+        _I64.from_address(self._memory + REFUSED).value = 0
+
+    def replace(self, values: Iterable[Any]) -> None:
+        """Make values, of which the first is the empty text, those with the numbers from 0 on.
+
+        Nobody may use a number that was given before.
+        """
+        seed = _I64.from_address(self.texts + SEED).value
+        self._known.clear()
+        self._free(self.texts)
+        ctypes.memset(self.texts, 0, RECORD_SIZE)
+        _I64.from_address(self.texts + SEED).value = seed
+        if not self._new(self._memory, self.texts):
+            raise MemoryError
+        for number, value in enumerate(values):
+            assert self[value] == number, "each value is there once"
 
     def known(self, value: Any) -> int:
         """Return the number that a value has; KeyError if it has none."""
@@ -101,12 +135,13 @@ class Dictionary:
         return found
 
     def __getitem__(self, value: Any) -> int:
-        found = self._known.get(value)
+        found: int | None = self._known.get(value)
         if found is None:
             data = _data_of(value)
             found = self._number(self.texts, data, len(data))
-            if found < 0:
-                raise MemoryError("the texts do not fit into memory")
+            while found < 0:
+                self._ask()
+                found = self._number(self.texts, data, len(data))
             if len(data) <= _SHORT:
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
@@ -117,9 +152,18 @@ class Dictionary:
         """Return the numbers of texts in memory, NULL's word where the length is below 0."""
         found = np.empty(len(lengths), dtype=np.int64)
         where = (each.ctypes.data for each in (addresses, lengths))
-        if not self._numbers(self.texts, *where, len(lengths), found.ctypes.data):
-            raise MemoryError("the texts do not fit into memory")
+        given = (self.texts, *where, len(lengths), found.ctypes.data)
+        while not self._numbers(*given):
+            self._ask()
         return found
+
+    def _ask(self) -> None:
+        if not self.widen():
+            raise MemoryLimitError(
+                f"the texts ({len(self.values_of):,}, {told(self.bytes)}) do not fit into memory",
+                hint="They are kept for ever. Save the warehouse with format='portable' and load it, which keeps those "
+                "in use, or load it with a greater memory_limit.",
+            )
 
     def array(self, numbers: Words) -> pa.Array:
         """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
@@ -12,20 +13,21 @@ from cumulus.engine.assignments import sources
 from cumulus.engine.bulk import Bulk, Upserts
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
-from cumulus.engine.floats import NOT_FINITE
-from cumulus.engine.interpreter import initial_entries
+from cumulus.engine.initial import initial_entries
+from cumulus.engine.limits import Budget
 from cumulus.engine.native.building import built
-from cumulus.engine.native.calls import QUIET, READY, REPORTED, SINGLE, open_word
+from cumulus.engine.native.called import TOO_LARGE, Called
+from cumulus.engine.native.calls import QUIET, READY, SINGLE, open_word
 from cumulus.engine.native.checks import DOUBTFUL, SETTLED, WAITS
 from cumulus.engine.native.codec import decoder, encoder, text_words
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.entry import Entry
-from cumulus.engine.native.holder import Holder
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.journal import NOTES, TOUCHED, UNDO
 from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.native.layout import CULPRIT, JOURNAL_USED, STATUS, Reason, Status, event_words
+from cumulus.engine.native.layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status, event_words
 from cumulus.engine.native.machine import Load
+from cumulus.engine.native.memory import SMALL
 from cumulus.engine.native.patterns import bytes_of
 from cumulus.engine.native.runs import run_of
 from cumulus.engine.native.stored import I64, PTR, StoredMap
@@ -33,13 +35,14 @@ from cumulus.engine.native.stream import MOST_RELATIONS
 from cumulus.engine.native.tiers import Tier
 from cumulus.engine.native.upserts import upserted_word
 from cumulus.engine.protocol import Changes, Indexes, Run, Stored, Values
-from cumulus.errors import EvaluationError
+from cumulus.errors import EvaluationError, MemoryLimitError
 from cumulus.m3.program import On, Program
 
-_TOO_LARGE = EvaluationError("a number has grown beyond 128 bits", hint="Divide before you add, or use DOUBLE.")
+_LARGE_JOURNAL = 1 << 26
+"""A journal that has grown to so many bytes is given back: the next transaction may be small."""
 
 
-class NativeEngine(Holder):
+class NativeEngine(Called):
     """An `Engine` over machine code.
 
     Parameters
@@ -80,6 +83,7 @@ class NativeEngine(Holder):
             raise NotNativeError("a function without a signature")
         self._functions = {name: each for name, each in given.items() if isinstance(each, UserFunction)}
         self._level, self._load = level, load
+        self._budget = Budget()
         self._failures = Failures(program)
         self._watched: dict[str, None] = {}
         self._is_open = False
@@ -112,6 +116,7 @@ class NativeEngine(Holder):
         made, code = built(self.program, self._functions, self._indexes, self._level or 0, self._load)
         if before is None:
             self._dictionary = Dictionary(code)
+            self._dictionary.widen = lambda: self._widen()
         self._failures.locate(made.places)
         image = Image(made, code, self._dictionary, self._call, self._report, self._box)
         for relation in self._shut:
@@ -222,7 +227,9 @@ class NativeEngine(Holder):
             for name in bulk.names:
                 self.take_upserted(name)  # of a transaction that failed
         self._image.set_word(DOUBTFUL, 0)
+        self._begin_anew()
         run = run_of(self._image, bulk, self._dictionary)
+        self._grant()
 
         def fire(start: int) -> int:
             assert each != self._is_open, "events are transactions, or in one"
@@ -241,68 +248,13 @@ class NativeEngine(Holder):
 
         return fire
 
-    # --- what code calls --------------------------------------------------------------------------------------------
-
-    def _call(self, number: int, frame: int) -> int:
-        implement, args, result = self._outside[number]
-        words = (I64 * 64).from_address(frame)
-        values = []
-        at = 0
-        try:
-            for decode, count in args:
-                values.append(decode(words[at : at + count]))
-                at += count
-            value = implement(*values)
-            if value is None:
-                return 1
-            for place, word in enumerate(encoder(result, self._dictionary)(value)):
-                words[place] = word
-        except Exception as problem:  # noqa: BLE001 - whatever a user's function raises is the view's error
-            self._raised = problem
-            return 2
-        except BaseException as problem:  # noqa: BLE001 - Ctrl-C: nothing may be raised through machine code
-            self._stopped = problem
-            return 2
-        return 0
-
-    def _stop_if_told(self) -> None:
-        """Raise what came while machine code ran."""
-        if self._stopped is not None:
-            problem, self._stopped = self._stopped, None
-            raise problem
-
-    def _report(self, site: int, reason: int, row: int) -> int:
-        if self._image.get_word(QUIET):
-            self._image.set_word(REPORTED, 1)
-            return 0
-        problem: Exception = {
-            Reason.RAISED.value: self._raised or _TOO_LARGE,
-            Reason.NOT_FINITE.value: NOT_FINITE,
-            Reason.OVERFLOW.value: _TOO_LARGE,
-        }[reason]
-        self._raised = None
-        self._failures.failed(site, problem, self._batch_row(row) if row else None)
-        return 0
-
-    def _box(self, op: int, left: int, right: int, more: int) -> int:
-        boxes = self._dictionary.boxes
-        if boxes.are_many:  # let the next event come through Python, which sweeps
-            self._image.set_word(READY, 0)
-        return boxes.run(op, left, right, more)
-
-    def _batch_row(self, row: int) -> Row | None:
-        if self._batch is None:
-            return None
-        return self._batch.key_of(self._batch.row(row & 0xFFFFFFFF))
-
-    _batch: StoredMap | None = None
-
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open a transaction."""
         assert not self._is_open, "transactions do not nest"
         self._is_open = True
+        self._begin_anew()
 
     def commit(self) -> Changes:
         """Run the `:=` statements and close the transaction; see `Engine.commit`."""
@@ -319,13 +271,9 @@ class NativeEngine(Holder):
         for target, function in self._assigns.items():
             if target not in self._stale and self._sources[target].isdisjoint(self.touched()):
                 continue
-            function(self._image.at)
-            self._stop_if_told()
+            self._fire(partial(function, self._image.at))
             if self._failures.pending:
                 self._failures.blame(0, "", None)
-            status = self._image.get(STATUS)
-            if status:
-                self._useless(status)
             self._computed.add(target)
         self._stale -= self._computed
 
@@ -348,11 +296,10 @@ class NativeEngine(Holder):
     def rollback(self) -> None:
         """Close the transaction and put every entry back."""
         assert self._is_open, "no transaction is open"
-        if not self._undo(self._image.at, 0):
-            raise MemoryError
-        for store in self._image.maps.values():
-            if store.store.is_scratch:
-                store.clear()
+        self._take_back(0)
+        if self._image.get(JOURNAL_SIZE) > SMALL:  # it may be what there was no room beside
+            self._image.set(JOURNAL_USED, 0)
+            self._image.free_journal()
         self._stale |= self._computed
         self._close()
         self._failures.rollback()
@@ -362,6 +309,8 @@ class NativeEngine(Holder):
         self._dictionary.boxes.sweep(lambda: (box for each in self._named.values() for box in each.boxes()))
         self._image.set(JOURNAL_USED, 0)
         self._image.set(STATUS, 0)
+        if self._image.get(JOURNAL_SIZE) > _LARGE_JOURNAL:
+            self._image.free_journal()
         self._is_open = False
 
     def _changes(self) -> Changes:
@@ -417,12 +366,42 @@ class NativeEngine(Holder):
                 words += text_words(looked_at[-1])
             elif column.is_used:
                 words += encode(value)
-        status = trigger(self._image.at, *words)
-        self._stop_if_told()
-        if status:
-            self._useless(status)
+        self._fire(partial(trigger, self._image.at, *words))
         if self._failures.pending:
             self._failures.blame(sign, relation, row)
+
+    def _fire(self, code: Callable[[], object]) -> None:
+        """Run code of the open transaction; where memory is refused and may be granted, take it back and run it again.
+
+        Raises
+        ------
+        MemoryLimitError, EvaluationError
+            If the transaction must end.
+        """
+        before = self._image.get(JOURNAL_USED)
+        while True:
+            code()
+            self._stop_if_told()
+            status = self._image.get(STATUS)
+            if not status:
+                return
+            self._image.set(STATUS, 0)
+            culprit = self._image.get(CULPRIT)
+            if status != Status.NO_MEMORY.value:
+                raise self._overflow(self._image.maps[culprit].store.name)
+            problem = self._no_memory(self._image.maps.get(culprit))
+            if not self._widen():
+                raise problem
+            self._failures.pending.clear()
+            self._take_back(before)
+
+    def _take_back(self, before: int) -> None:
+        """Undo what the journal has from some byte on."""
+        if not self._undo(self._image.at, before):
+            raise MemoryError("a transaction cannot be undone for want of memory; the warehouse is lost")
+        for store in self._image.maps.values():
+            if store.store.is_scratch and store is not self._batch:
+                store.clear()
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
         if (On.BATCH, relation) in self._triggers:
@@ -431,15 +410,11 @@ class NativeEngine(Holder):
             raise missing_trigger(sign, relation)
         # A relation without any trigger is one that no map depends on.
 
-    def _useless(self, status: int) -> None:
-        """Raise what makes a transaction impossible."""
-        self._image.set(STATUS, 0)
-        if status == Status.NO_MEMORY.value:
-            raise MemoryError("the maps do not fit into memory")
-        store = self._image.maps[self._image.get(CULPRIT)].store
-        raise EvaluationError(
-            f"map {store.name}: {_TOO_LARGE.message}",
-            view=store.name,
+    def _overflow(self, name: str) -> EvaluationError:
+        """Return the error that a number of a map has grown too large."""
+        return EvaluationError(
+            f"map {name}: {TOO_LARGE.message}",
+            view=name,
             hint="Open the warehouse with engine='interpreter', whose numbers have no bound.",
         )
 
@@ -455,16 +430,16 @@ class NativeEngine(Holder):
         batch = self._image.maps[self._image.made.batches[relation][1]]
         batch.clear()
         fill, encoders = self._fill[relation], self._encoders[relation]
-        for row, count in changes.items():
-            fill(self._image.at, *[w for encode, v in zip(encoders, row, strict=True) for w in encode(v)], count)
         self._batch = batch
-        status = trigger(self._image.at)
-        self._stop_if_told()
-        if self._failures.pending:
-            self._failures.blame_batch(relation, canonical_rows(changes))
-        self._batch = None
-        if status:
-            self._useless(status)
+        try:
+            for row, count in changes.items():
+                words = [word for encode, value in zip(encoders, row, strict=True) for word in encode(value)]
+                self._fire(partial(fill, self._image.at, *words, count))
+            self._fire(partial(trigger, self._image.at))
+            if self._failures.pending:
+                self._failures.blame_batch(relation, canonical_rows(changes))
+        finally:
+            self._batch = None
 
     # --- indexes and subscriptions ----------------------------------------------------------------------------------
 
@@ -479,8 +454,12 @@ class NativeEngine(Holder):
         if not 0 < len(positions) < len(store.store.keys) or positions in store.store.indexes:
             return
         assert not self._is_open, "an index is added outside transactions"
-        before, self._indexes = self._image, {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
-        self._image = self._build(before)
-        for number in range(len(self.program.maps)):
-            if not self._image.maps[number].adopt(before.maps[number]):
-                raise MemoryError("the maps do not fit into memory")
+        before = self._image, self._named, self._tier, self._indexes
+        self._indexes = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
+        self._image = self._build(before[0])
+        for number, store in self._image.maps.items():
+            if not store.store.is_scratch and not store.adopt(before[0].maps[number]):
+                self._image, self._named, self._tier, self._indexes = before
+                self._bind(self._image)
+                raise MemoryLimitError(f"an index of map {map} does not fit into memory", hint="Delete rows.")
+        self._grant()

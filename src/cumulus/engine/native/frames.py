@@ -7,6 +7,7 @@ beyond their type) is left to it: these functions return None then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +15,21 @@ import pyarrow as pa
 
 from cumulus.catalog.arrow import typed
 from cumulus.catalog.types import VARCHAR, Kind, SqlType, arrow_type
-from cumulus.engine.native.codec import decoder
+from cumulus.engine.native.codec import Numbered, decoder
 from cumulus.engine.native.columns import Column, column_words
-from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.lanes import NULL_WORD, Lane
-from cumulus.engine.native.layout import Held, ValueLane
-from cumulus.engine.native.stored import StoredMap
+from cumulus.engine.native.layout import Held, Store, ValueLane
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.dictionary import Dictionary
+
+Matrix: TypeAlias = npt.NDArray[np.int64]
+"""A row of key words and value words for each row of a map."""
 
 
-def frame(stored: StoredMap, dictionary: Dictionary) -> list[pa.Array] | None:
-    """Return key columns, then value columns (three for a sum of floats), of all rows that are there."""
-    rows = stored.matrix()
+def frame(store: Store, rows: Matrix, dictionary: Numbered) -> list[pa.Array] | None:
+    """Return key columns, then value columns (three for a sum of floats), of rows."""
     columns: list[pa.Array] = []
-    store = stored.store
     for place, lane in enumerate(store.keys):
         made = _key_array([rows[:, word] for word in store.words_of(place)], lane, dictionary)
         if made is None:
@@ -42,7 +45,7 @@ def frame(stored: StoredMap, dictionary: Dictionary) -> list[pa.Array] | None:
     return columns
 
 
-def _key_array(words: list[Column], lane: Lane, dictionary: Dictionary) -> pa.Array | None:
+def _key_array(words: list[Column], lane: Lane, dictionary: Numbered) -> pa.Array | None:
     kind = lane.type.kind
     is_null = words[-1] == (NULL_WORD if lane.is_wide else lane.null) if lane.nullable else None
     if lane.is_wide and is_null is not None:
@@ -66,7 +69,7 @@ def _key_array(words: list[Column], lane: Lane, dictionary: Dictionary) -> pa.Ar
         return None
 
 
-def _texts(words: Column, dictionary: Dictionary) -> pa.Array | None:
+def _texts(words: Column, dictionary: Numbered) -> pa.Array | None:
     """Return texts; None if one has no UTF-8, or there are too many bytes."""
     try:
         made = dictionary.array(words)
@@ -76,7 +79,7 @@ def _texts(words: Column, dictionary: Dictionary) -> pa.Array | None:
         return None
 
 
-def _spans(words: Column, lane: Lane, dictionary: Dictionary) -> pa.Array:
+def _spans(words: Column, lane: Lane, dictionary: Numbered) -> pa.Array:
     """Return intervals: each different one is looked up once."""
     numbers, places = np.unique(words, return_inverse=True)
     decode = decoder(lane, dictionary)
@@ -119,15 +122,8 @@ def _words(column: Column) -> Column:
     return np.ascontiguousarray(column)
 
 
-def fill(stored: StoredMap, columns: Sequence[pa.ChunkedArray], dictionary: Dictionary) -> bool | None:
-    """Make columns as `frame` gives them the contents of an empty map; None if they must be looked at one by one.
-
-    Returns
-    -------
-    bool or None
-        False if there is no memory.
-    """
-    store = stored.store
+def words_of(store: Store, columns: Sequence[pa.ChunkedArray], dictionary: Dictionary) -> Matrix | None:
+    """Return columns as `frame` gives them as rows; None if they must be looked at one by one."""
     count = len(columns[0]) if columns else 0
     words: list[Column] = []
     given = iter(columns)
@@ -144,7 +140,7 @@ def fill(stored: StoredMap, columns: Sequence[pa.ChunkedArray], dictionary: Dict
                 return None
             words += made
     matrix = np.stack(words, axis=1) if words else np.zeros((count, 0), dtype=np.int64)
-    return stored.adopt_words(np.ascontiguousarray(matrix))
+    return np.ascontiguousarray(matrix)
 
 
 def _value_words(column: pa.ChunkedArray, value: ValueLane, dictionary: Dictionary) -> list[Column] | None:

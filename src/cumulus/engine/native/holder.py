@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from cumulus.algebra.order import end_of, order_key
 from cumulus.algebra.scalar_code import canonical
+from cumulus.engine.limits import Budget, told
+from cumulus.engine.native import raw
 from cumulus.engine.native.dictionary import Dictionary
-from cumulus.engine.native.frames import fill, frame
+from cumulus.engine.native.frames import Matrix, frame, words_of
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.layout import MEMORY, First
-from cumulus.engine.native.memory import USED
+from cumulus.engine.native.maps import MOST_ROWS
+from cumulus.engine.native.memory import BUDGET, REFUSED, UNLIMITED, USED
+from cumulus.engine.native.raw import RawMaps
 from cumulus.engine.native.shapes import LEFT, RIGHT
 from cumulus.engine.native.stored import StoredMap
-from cumulus.engine.protocol import Key, Stored, Values
-from cumulus.errors import EvaluationError, UnknownNameError
+from cumulus.engine.protocol import Key, MapStats, Stored, Values
+from cumulus.errors import EvaluationError, MemoryLimitError, UnknownNameError
+from cumulus.m3.program import Program
 
 
 class Holder(ABC):
@@ -30,6 +35,8 @@ class Holder(ABC):
     _sources: Mapping[str, frozenset[str]]
     _stale: set[str]
     _is_open: bool
+    _budget: Budget
+    program: Program
 
     @abstractmethod
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:
@@ -105,14 +112,69 @@ class Holder(ABC):
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
         store = self.store(map)
-        if store.store.count is None:
-            return store.live
-        word = store.store.values[store.store.count].word
-        return sum(1 for _, words in store.rows() if words[word])
+        return store.live if store.store.count is None else store.counted()
+
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        store = self.store(map)
+        return 0 if store.store.count is None else store.negative()
 
     def memory(self) -> int:
-        """Return how many bytes the maps and their texts take."""
-        return self._image.get(MEMORY + USED) + self._dictionary.size
+        """Return how many bytes the maps take, with what a transaction needs, texts and boxes."""
+        return self._image.get(MEMORY + USED) + self._dictionary.bytes
+
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes; see `Engine.measure`."""
+        return self.store(map).view.stats()
+
+    # --- the budget -------------------------------------------------------------------------------------------------
+
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more; see `Engine.limit`."""
+        self._budget = budget
+        self._grant()
+
+    def _grant(self) -> None:
+        """Tell code how many bytes maps may take, and texts: what is granted, less what the others have."""
+        granted, maps = self._budget.granted, self._image.get(MEMORY + USED)
+        self._image.set(MEMORY + BUDGET, UNLIMITED if granted is None else granted - self._dictionary.bytes)
+        self._dictionary.grant(None if granted is None else granted - maps)
+
+    def _begin_anew(self) -> None:
+        """Forget what was refused, and grant what may be."""
+        self._image.set(MEMORY + REFUSED, 0)
+        self._dictionary.forgive()
+        self._grant()
+
+    def _widen(self) -> bool:
+        """Grant more where something was refused; False if that may not be, or if it was not the budget."""
+        done = self._budget.widen(self._wanted())
+        self._grant()
+        return done
+
+    def _wanted(self) -> int:
+        """Return how many bytes everything would take with what was refused."""
+        maps, texts = self._image.get(MEMORY + REFUSED), self._dictionary.refused
+        return max(maps + self._dictionary.bytes, texts + self._image.get(MEMORY + USED))
+
+    def _no_memory(self, store: StoredMap | None) -> MemoryLimitError:
+        """Return the error that a map, or the journal, was refused memory."""
+        if store is not None and store.last >= MOST_ROWS:
+            return MemoryLimitError(
+                f"map {store.store.name} has {store.last:,} rows, and no map of the native engine has more",
+                hint="Group by less, or open the warehouse with engine='interpreter'.",
+            )
+        if self._dictionary.refused:
+            what = f"the table of texts ({len(self._dictionary.values_of):,}, {told(self._dictionary.bytes)})"
+        elif store is None:
+            what = "the journal of the transaction"
+        elif store.store.is_scratch:
+            what = "what a trigger computes for a moment"
+        else:
+            what = f"map {store.store.name} ({store.live:,} rows, {told(store.view.bytes)})"
+        return self._budget.refusal(what, self.memory(), self._wanted())
+
+    # --- loading ----------------------------------------------------------------------------------------------------
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""
@@ -132,8 +194,10 @@ class Holder(ABC):
         words = store.new_key_words(key)
         if words is None:
             raise EvaluationError(f"{key} is no key of {store.store.name}", hint="Check the types of its columns.")
-        if not store.put(words, store.words_of(stored)):
-            raise MemoryError("the maps do not fit into memory")
+        found = store.words_of(stored)
+        while not store.put(words, found):
+            if not self._widen():
+                raise self._no_memory(store)
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored; see `Engine.stored`."""
@@ -152,20 +216,57 @@ class Holder(ABC):
 
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return everything that is stored as columns; see `Engine.stored_columns`."""
-        return frame(self.store(map), self._dictionary)
+        store = self.store(map)
+        return frame(store.store, store.matrix(), self._dictionary)
 
     def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
         """Replace the map's contents by columns; see `Engine.restore_columns`."""
         assert not self._is_open, "a map is restored outside transactions"
         self._stale |= {target for target, reads in self._sources.items() if map in reads}
-        self.store(map).clear()
-        done = fill(self.store(map), columns, self._dictionary)
-        if done is None:
-            self.store(map).clear()
+        store = self.store(map)
+        store.clear()
+        matrix = words_of(store.store, columns, self._dictionary)
+        if matrix is None:
             return False
-        if not done:
-            raise MemoryError("the maps do not fit into memory")
+        self._adopt_words(store, matrix)
         return True
+
+    def _adopt_words(self, store: StoredMap, matrix: Matrix) -> None:
+        """Make rows of words the contents of an empty map."""
+        self._grant()
+        while not store.adopt_words(matrix):
+            if not self._widen():
+                store.clear()
+                raise self._no_memory(store)
+
+    def save_raw(self, file: BinaryIO) -> dict[str, Any]:
+        """Write the maps as they lie in memory; see `Engine.save_raw`."""
+        assert not self._is_open, "maps are saved outside transactions"
+        maps = {definition.name: (definition, self._named[definition.name]) for definition in self.program.maps}
+        return raw.write(file, maps, self._dictionary)
+
+    def take_raw(self, saved: RawMaps) -> set[str]:
+        """Take maps from a file as they lie there, or row by row; see `Engine.take_raw`."""
+        assert not self._is_open, "maps are restored outside transactions"
+        if not saved.has_our_words:
+            return set()
+        saved.fill(self._dictionary)
+        self._image.forget_numbers()
+        self._grant()
+        taken: set[str] = set()
+        for number, (name, store) in enumerate(self._named.items()):
+            found = saved.maps[name]
+            if not found.has_words_of(store.store):
+                continue
+            taken.add(name)
+            if not (saved.is_ours and found.has_blocks_of(store.store)):
+                store.clear()
+                self._adopt_words(store, found.matrix())
+                continue
+            while not self._image.take_blocks(number, found.record, found.blocks()):
+                if not self._widen():
+                    raise self._no_memory(store)
+        return taken
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
         """Iterate over the keys of existing entries that have `values` at `positions`."""

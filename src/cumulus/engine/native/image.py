@@ -7,14 +7,18 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from cumulus.engine.native.calls import NUMBERS, OBJECTS, Converter, fired_word, is_converted, open_word, rows_word
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.kernel import Signature
 from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
-from cumulus.engine.native.machine import Loaded, huge_pages
-from cumulus.engine.native.memory import ADVISE, BUDGET, RELEASE, UNLIMITED
+from cumulus.engine.native.machine import Loaded, system_functions
+from cumulus.engine.native.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import Plan
+from cumulus.engine.native.shapes import MEMORY as MAP_MEMORY
 from cumulus.engine.native.stored import I64, PTR, StoredMap
+from cumulus.engine.native.tables import Block
 
 
 class Image:
@@ -47,7 +51,7 @@ class Image:
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.set(MEMORY + BUDGET, UNLIMITED)
         self.set(TEXTS, dictionary.texts)
-        self.set(MEMORY + ADVISE, huge_pages())
+        self.set(MEMORY + SYSTEM, system_functions())
         self._callbacks = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(call),
             ctypes.CFUNCTYPE(I64, I64, I64, I64)(report),
@@ -55,8 +59,8 @@ class Image:
         )
         for offset, callback in zip((CALL, REPORT, BOX), self._callbacks, strict=True):
             self.set(offset, ctypes.cast(callback, PTR).value or 0)
-        for (_, value), place in made.context.literals.items():
-            self.set(LITERALS + 8 * place, dictionary[value])
+        self._dictionary = dictionary
+        self._set_literals()
         records = [
             (store.shape.free, store.shape.new, self.at + made.context.record(store))
             for store in made.context.stores.values()
@@ -90,6 +94,42 @@ class Image:
                     self.set_word(("memo", relation, place), id(converter.memo))
                     self.set_word(("word", relation, place), id(converter))
 
+    def _set_literals(self) -> None:
+        for (_, value), place in self.made.context.literals.items():
+            self.set(LITERALS + 8 * place, self._dictionary[value])
+
+    def forget_numbers(self) -> None:
+        """Let nobody use numbers that the dictionary has given before it was replaced; maps are not looked at."""
+        self._set_literals()
+        for each in self._alive:
+            if isinstance(each, Converter):
+                each.memo.clear()
+        for store in self.maps.values():
+            if store.store.is_scratch:
+                store.clear()
+
+    def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[Block, Any]]) -> bool:
+        """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
+        store = self.maps[number].store
+        memory, at = self.at + MEMORY, self.at + self.made.context.record(store)
+        grow = self.code.function(GROW.name, PTR, PTR, PTR, I64, I64)
+        taken: list[tuple[Block, int]] = []
+        for block, data in blocks:
+            address = grow(memory, None, 0, block.size)
+            if not address:
+                release = self.code.function(RELEASE.name, None, PTR, PTR, I64)
+                for each, place in taken:
+                    release(memory, place, each.size)
+                return False
+            ctypes.memmove(address, np.frombuffer(data, dtype=np.uint8).ctypes.data, block.used)
+            taken.append((block, address))
+        self.function(store.shape.free)(at)
+        for offset, word in zip(range(0, store.shape.record_size, 8), record, strict=True):
+            I64.from_address(at + offset).value = word
+        for place, address in ((MAP_MEMORY, memory), *((block.place, address) for block, address in taken)):
+            I64.from_address(at + place).value = address
+        return True
+
     def use(self, code: Loaded) -> None:
         """Go on with other code of the same plan; what runs the old one may end."""
         self.code = code
@@ -110,6 +150,13 @@ class Image:
         make = ctypes.PYFUNCTYPE if holding else ctypes.CFUNCTYPE
         found: Callable[..., Any] = make(result, *parameters)(self.code.address(name))
         return found
+
+    def free_journal(self) -> None:
+        """Give back the memory of the journal, which must be empty."""
+        size = self.get(JOURNAL_SIZE)
+        self.code.function(RELEASE.name, None, PTR, PTR, I64)(self.at + MEMORY, self.get(JOURNAL), size)
+        for offset in (JOURNAL, JOURNAL_SIZE):
+            self.set(offset, 0)
 
     # --- the context ------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING
 
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
-from cumulus.engine.native.layout import JOURNAL, JOURNAL_SIZE, JOURNAL_USED, MEMORY, STATUS, Status, Store
-from cumulus.engine.native.memory import GROW, MEMCPY
+from cumulus.engine.native.layout import (
+    CULPRIT,
+    JOURNAL,
+    JOURNAL_SIZE,
+    JOURNAL_USED,
+    MEMORY,
+    STATUS,
+    THE_JOURNAL,
+    Status,
+    Store,
+)
+from cumulus.engine.native.memory import BUDGET, GROW, MEMCPY
 from cumulus.engine.native.orders import tell_before, tell_changed
 from cumulus.engine.native.shapes import ROWS, Shape
 
@@ -21,12 +31,17 @@ if TYPE_CHECKING:
 
 UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12
+_RESERVED = 4
+"""The journal may have so many halvings of the budget beyond it: full maps can still be changed, and emptied."""
 _ROW = _NUMBER = (1 << 32) - 1
 
 
 def note(shape: Shape) -> Signature:
-    """Return the function `(context, number of the map, address of a row)` that writes a row into the journal."""
-    return Signature(f"cu_{shape.name}_note", (PTR, I64, PTR))
+    """Return the function `(context, number of the map, address of a row)` that writes a row into the journal.
+
+    It gives 1; or 0 where there is no memory: then the firing is useless, and the row must stay as it is.
+    """
+    return Signature(f"cu_{shape.name}_note", (PTR, I64, PTR), I64)
 
 
 def note_words(shape: Shape) -> int:
@@ -45,18 +60,22 @@ def journal_functions(shape: Shape) -> tuple[Function, Function]:
 
 
 def _note_function(shape: Shape) -> Function:
-    """Return the function of `note`; without memory it makes the firing useless."""
-    with define(note(shape).name, [("context", PTR), ("number", I64), ("place", PTR)], inline=False) as body:
+    parameters = [("context", PTR), ("number", I64), ("place", PTR)]
+    with define(note(shape).name, parameters, I64, inline=False) as body:
         context, number, place = body.function.parameters
         used = body.load(I64, context, JOURNAL_USED, "used")
         size = body.load(I64, context, JOURNAL_SIZE, "size")
         after = body.let(used + 8 * note_words(shape), "after")
         with body.when(after > size, likely=False):
             larger = body.let(select(size.eq(0), i64(_START), size * 2), "larger")
+            budget = body.load(I64, context, MEMORY + BUDGET, "budget")
+            body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
             moved = body.call(GROW, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
+            body.store(I64, context, MEMORY + BUDGET, budget)
             with body.when(moved.eq(NOWHERE), likely=False):
                 body.store(I64, context, STATUS, Status.NO_MEMORY.value)
-                body.leave()
+                body.store(I64, context, CULPRIT, THE_JOURNAL)
+                body.leave(0)
             body.store(PTR, context, JOURNAL, moved)
             body.store(I64, context, JOURNAL_SIZE, larger)
         to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
@@ -65,6 +84,7 @@ def _note_function(shape: Shape) -> Function:
             body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
         body.store(I64, to, 8 * (note_words(shape) - 1), number | _trailer(shape))
         body.store(I64, context, JOURNAL_USED, after)
+        body.leave(1)
     return body.function
 
 

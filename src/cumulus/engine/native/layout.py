@@ -24,7 +24,8 @@ MEMORY = 0
 STATUS = 32
 """What made the firing useless: a `Status`."""
 CULPRIT = 40
-"""The number of the map that it is about."""
+"""The number of the map that it is about, or `THE_JOURNAL`."""
+THE_JOURNAL = -1
 JOURNAL = 48
 """The block of the journal: for every change of a row the map's number, its key words and its value words before."""
 JOURNAL_USED = 56

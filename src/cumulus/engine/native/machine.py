@@ -20,6 +20,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from cumulus.engine.native.kernel import Module
+from cumulus.engine.native.memory import SYSTEM_FUNCTIONS
 
 LEVELS = (0, 2)
 """How far code may be optimised: at once, or well."""
@@ -131,15 +132,19 @@ def identity(*parts: str) -> str:
     return hashlib.sha256("\0".join(told).encode()).hexdigest()
 
 
-def symbol(name: str) -> int:
-    """Return the address of a function of the process, 0 if it has none of the name."""
-    found: int | None = llvm.address_of_symbol(name)
-    return found or 0
+@cache
+def _system_functions() -> Any:
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in SYSTEM_FUNCTIONS]
+    return (ctypes.c_int64 * len(found))(*found)
 
 
-def huge_pages() -> int:
-    """Return the address of what asks for huge pages, 0 where there are none."""
-    return symbol("madvise") if sys.platform == "linux" else 0
+def system_functions() -> int:
+    """Return the address of the addresses of `SYSTEM_FUNCTIONS`; 0 where they are not all there."""
+    found = _system_functions()
+    return 0 if found is None else ctypes.addressof(found)
 
 
 class Loaded(Protocol):

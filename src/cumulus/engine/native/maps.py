@@ -78,13 +78,6 @@ def _names(shape: Shape) -> list[str]:
     return ["map", *(f"k{word}" for word in range(shape.keys))]
 
 
-def _tables(shape: Shape) -> list[int]:
-    if not shape.keys:
-        return []
-    trees = [shape.tree(number) for number, order in enumerate(shape.orders) if order.group]
-    return [PRIMARY, *(shape.table(index) for index in range(len(shape.indexes))), *trees]
-
-
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
     return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
 
@@ -102,7 +95,7 @@ def _new(shape: Shape) -> Function:
     body.store(I64, map_, CAPACITY, capacity)
     if not shape.keys:
         body.store(I64, map_, LAST, 1)
-    for table in _tables(shape):
+    for table in shape.tables:
         with body.when(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), likely=False):
             body.leave(0)
     body.leave(1)
@@ -114,7 +107,7 @@ def _free(shape: Shape) -> Function:
     (map_,) = body.function.parameters
     memory = body.load(PTR, map_, MEMORY, "memory")
     body.run(RELEASE, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
-    for table in _tables(shape):
+    for table in shape.tables:
         body.run(TABLE_FREE, memory, map_.at(table))
     return body.function
 
@@ -131,7 +124,7 @@ def _clear(shape: Shape) -> Function:
     else:
         body.store(I64, map_, LAST, 0)
         body.store(I64, map_, FREE, 0)
-        for table in _tables(shape):
+        for table in shape.tables:
             with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
                 body.leave(0)
         for number, order in enumerate(shape.orders):
@@ -250,17 +243,7 @@ def _created(shape: Shape) -> Function:
         is_new = body.let(row.eq(0), "is_new")
         with body.when(is_new):
             body.set(row, body.load(I64, map_, LAST) + 1)
-            capacity = body.load(I64, map_, CAPACITY, "capacity")
-            with body.when(row >= capacity, likely=False):
-                with body.when(row > MOST_ROWS, likely=False):
-                    body.leave(0)
-                after = body.let(capacity + (capacity >> 1), "after")
-                size = shape.row_size
-                moved = body.call(GROW, memory, body.load(PTR, map_, ROWS), capacity * size, after * size, hint="moved")
-                with body.when(moved.eq(NOWHERE), likely=False):
-                    body.leave(0)
-                body.store(PTR, map_, ROWS, moved)
-                body.store(I64, map_, CAPACITY, after)
+            _make_room(body, shape, row)
         with body.when(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), likely=False):
             body.leave(0)
         place = body.let(address(body, shape, map_, row), "place")
@@ -310,6 +293,27 @@ def _created(shape: Shape) -> Function:
         body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
         body.leave(row + CREATED)
     return body.function
+
+
+def _make_room(body: Body, shape: Shape, row: Expr) -> None:
+    """Write the making of room for a new row; 0 is returned if there is none."""
+    map_ = body.function.parameters[0]
+    memory = body.load(PTR, map_, MEMORY, "memory")
+    capacity = body.load(I64, map_, CAPACITY, "capacity")
+    with body.when(row >= capacity, likely=False):
+        with body.when(row > MOST_ROWS, likely=False):
+            body.leave(0)
+        after = body.let(capacity + (capacity >> 1), "after")
+        size = shape.row_size
+        rows = body.load(PTR, map_, ROWS, "rows")
+        moved = body.call(GROW, memory, rows, capacity * size, after * size, hint="moved")
+        with body.when(moved.eq(NOWHERE), likely=False):
+            body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
+            body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
+        with body.when(moved.eq(NOWHERE), likely=False):
+            body.leave(0)
+        body.store(PTR, map_, ROWS, moved)
+        body.store(I64, map_, CAPACITY, after)
 
 
 def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:

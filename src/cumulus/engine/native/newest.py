@@ -22,11 +22,11 @@ from cumulus.engine.native.body import define
 from cumulus.engine.native.building import code_of
 from cumulus.engine.native.columns import column_words
 from cumulus.engine.native.dictionary import Dictionary
-from cumulus.engine.native.frames import fill, frame
+from cumulus.engine.native.frames import frame, words_of
 from cumulus.engine.native.kernel import I64, PTR, U8, Function, Module, Signature
 from cumulus.engine.native.layout import Store, lanes_of, value_lanes
-from cumulus.engine.native.machine import LEVELS, Code
-from cumulus.engine.native.memory import BUDGET, UNLIMITED
+from cumulus.engine.native.machine import LEVELS, Code, system_functions
+from cumulus.engine.native.memory import BUDGET, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.shapes import CREATED, Shape, address
 from cumulus.engine.native.stored import StoredMap
@@ -88,6 +88,7 @@ class Newest:
         self._memory = ctypes.create_string_buffer(_RECORD + self._shape.record_size + 8)
         at = (ctypes.addressof(self._memory) + 7) // 8 * 8
         ctypes.c_int64.from_address(at + BUDGET).value = UNLIMITED
+        ctypes.c_int64.from_address(at + SYSTEM).value = system_functions()
         self._at = at + _RECORD
         new = self._code.function(self._shape.new.name, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
         if not new(at, self._at):
@@ -133,7 +134,7 @@ class Newest:
 
     def dump(self) -> pa.Table:
         """Return all keys with their positions: the key columns, and a last one."""
-        columns = frame(self._map, self._dictionary)
+        columns = frame(self._map.store, self._map.matrix(), self._dictionary)
         assert columns is not None, "keys of a table have its columns' types"
         return pa.table(columns[:-1], names=[*(each.name for each in self._keys), POSITION])
 
@@ -141,7 +142,9 @@ class Newest:
         """Remember what `dump` has given, and nothing else."""
         self._map.clear()
         ones = pa.chunked_array([np.ones(table.num_rows, dtype=np.int64)])
-        if not fill(self._map, [*table.columns, ones], self._dictionary):
+        matrix = words_of(self._map.store, [*table.columns, ones], self._dictionary)
+        assert matrix is not None, "`dump` has given it"
+        if not self._map.adopt_words(matrix):
             raise MemoryError("the positions do not fit into memory")
 
 

@@ -37,7 +37,7 @@ from cumulus.engine.native.kernel import I64, PTR, Function, Module
 from cumulus.engine.native.lanes import NotNativeError, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
 from cumulus.engine.native.maps import map_functions
-from cumulus.engine.native.memory import GROW, RELEASE
+from cumulus.engine.native.memory import MEMORY_FUNCTIONS
 from cumulus.engine.native.numbers import Env
 from cumulus.engine.native.outside import Outside
 from cumulus.engine.native.shapes import Shape
@@ -96,7 +96,7 @@ class Plan:
         return list(self.events).index(relation)
 
 
-BASE = Module([GROW, RELEASE, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function()])
+BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function()])
 
 
 @cache

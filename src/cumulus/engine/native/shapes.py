@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, PTR, Expr, Local, Signature, Type
-from cumulus.engine.native.tables import TABLE_SIZE
+from cumulus.engine.native.tables import TABLE_SIZE, Block, Record, table_blocks
 
 # The record of a map, as offsets in bytes.
 ROWS = 0
@@ -163,6 +163,29 @@ class Shape:
     def tree(self, order: int) -> int:
         """Return where the slot table of an order stands in the record; without a group, the root itself."""
         return self.table(len(self.indexes) + order)
+
+    @property
+    def tables(self) -> list[int]:
+        """Where slot tables stand in the record, the one of whole keys first; none without keys."""
+        if not self.keys:
+            return []
+        trees = [self.tree(number) for number, order in enumerate(self.orders) if order.group]
+        return [PRIMARY, *(self.table(index) for index in range(len(self.indexes))), *trees]
+
+    def blocks(self, record: Record) -> list[Block]:
+        """Return the blocks of a map: rows, then what belongs to its slot tables.
+
+        Parameters
+        ----------
+        record
+            Gives the word at an offset of the map's record.
+        """
+        size = self.row_size
+        used = (record(LAST) + 1) * size if self.keys else 2 * size
+        found = [Block(ROWS, record(CAPACITY) * size, used)]
+        for table in self.tables:
+            found += table_blocks(record, table)
+        return found
 
     @property
     def path(self) -> int:

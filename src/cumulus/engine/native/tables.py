@@ -13,8 +13,9 @@ Row numbers begin at 1. Comparing keys is the business of `cumulus.engine.native
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, i64, select
@@ -41,6 +42,39 @@ SEGMENT = 1024
 SMALLEST = 16
 DEEPEST = 22
 """Bits of the tag that tell segments apart; the ten others place a slot."""
+
+
+Record: TypeAlias = Callable[[int], int]
+"""The word at an offset of a record."""
+
+
+class Block(NamedTuple):
+    """A piece of memory that a record leads to.
+
+    Parameters
+    ----------
+    place
+        Where its address stands in the record.
+    size
+        Bytes.
+    used
+        How many of them, from the first on, mean something.
+    """
+
+    place: int
+    size: int
+    used: int
+
+
+def table_blocks(record: Record, table: int) -> list[Block]:
+    """Return the blocks of the table that stands at an offset of a record."""
+    capacity, segments = record(table + CAPACITY), record(table + SEGMENTS)
+    segment, directory = (record(table + MASK) + 1) * 8, (1 << (32 - record(table + SHIFT))) * 4
+    return [
+        Block(table + SLOTS, capacity * segment, segments * segment),
+        Block(table + DIRECTORY, directory, directory),
+        Block(table + COUNTS, capacity * 8, segments * 8),
+    ]
 
 
 def entrance(body: Body, table: Expr, tag: Expr) -> tuple[Local, Local, Local]:
@@ -165,18 +199,22 @@ def _room() -> Function:
         with body.when(body.load(I64, table, SEGMENTS) < capacity):
             body.leave(1)
         after = body.let(capacity + (capacity >> 2) + 1, "after")
-        counts = body.call(GROW, memory, body.load(PTR, table, COUNTS), capacity << 3, after << 3, hint="counts")
-        with body.when(counts.eq(NOWHERE), likely=False):
-            body.leave(0)
-        body.store(PTR, table, COUNTS, counts)
         size = 8 * SEGMENT
-        slots = body.call(GROW, memory, body.load(PTR, table, SLOTS), capacity * size, after * size, hint="slots")
+        old = body.load(PTR, table, SLOTS, "old")
+        slots = body.call(GROW, memory, old, capacity * size, after * size, hint="slots")
         with body.when(slots.eq(NOWHERE), likely=False):
-            back = body.call(GROW, memory, counts, after << 3, capacity << 3, hint="back")
-            with body.when(back.ne(NOWHERE)):
-                body.store(PTR, table, COUNTS, back)
+            body.set(after, capacity + 1)  # near the end of the budget, step by step
+            body.set(slots, body.call(GROW, memory, old, capacity * size, after * size))
+        with body.when(slots.eq(NOWHERE), likely=False):
             body.leave(0)
         body.store(PTR, table, SLOTS, slots)
+        counts = body.call(GROW, memory, body.load(PTR, table, COUNTS), capacity << 3, after << 3, hint="counts")
+        with body.when(counts.eq(NOWHERE), likely=False):
+            back = body.call(GROW, memory, slots, after * size, capacity * size, hint="back")
+            with body.when(back.ne(NOWHERE)):
+                body.store(PTR, table, SLOTS, back)
+            body.leave(0)
+        body.store(PTR, table, COUNTS, counts)
         body.store(I64, table, CAPACITY, after)
         body.leave(1)
     return body.function

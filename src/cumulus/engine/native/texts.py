@@ -12,7 +12,7 @@ from __future__ import annotations
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.lanes import NULL_WORD
-from cumulus.engine.native.memory import GROW, MEMCPY, RELEASE
+from cumulus.engine.native.memory import BUDGET, GROW, MEMCPY, RELEASE, USED
 from cumulus.engine.native.tables import TABLE_FREE, TABLE_INSERT, TABLE_NEW, TABLE_SIZE, entrance, slot
 
 # The record, as offsets in bytes.
@@ -149,6 +149,12 @@ def _room() -> Function:
         body.set(wanted, select(wanted < _SMALLEST_BLOCK, i64(_SMALLEST_BLOCK), wanted))
         body.set(wanted, select(wanted < needed + _HEAD, needed + _HEAD, wanted))
         block = body.call(GROW, memory, NOWHERE, 0, wanted, hint="block")
+        with body.when(block.eq(NOWHERE), likely=False):  # near the end of the budget, a small one
+            least = i64(_SMALLEST_BLOCK)
+            body.set(wanted, select(needed + _HEAD > least, needed + _HEAD, least))
+            with body.when(body.load(I64, memory, USED) + wanted > body.load(I64, memory, BUDGET)):
+                body.leave(0)
+            body.set(block, body.call(GROW, memory, NOWHERE, 0, wanted))
         with body.when(block.eq(NOWHERE), likely=False):
             body.leave(0)
         body.store(PTR, block, 0, body.load(PTR, texts, _BLOCK))

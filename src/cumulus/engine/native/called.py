@@ -1,0 +1,87 @@
+"""What machine code calls: functions of Python, reports of failures, boxes."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cumulus.catalog.events import Row
+from cumulus.engine.failures import Failures
+from cumulus.engine.floats import NOT_FINITE
+from cumulus.engine.native.calls import QUIET, READY, REPORTED
+from cumulus.engine.native.codec import encoder
+from cumulus.engine.native.holder import Holder
+from cumulus.engine.native.lanes import Lane
+from cumulus.engine.native.layout import Reason
+from cumulus.engine.native.stored import I64, StoredMap
+from cumulus.errors import EvaluationError
+
+TOO_LARGE = EvaluationError("a number has grown beyond 128 bits", hint="Divide before you add, or use DOUBLE.")
+
+
+class Called(Holder, ABC):
+    """The part of `cumulus.engine.native.engine.NativeEngine` that machine code calls; nothing may be raised in it."""
+
+    _failures: Failures
+    _outside: list[tuple[Callable[..., Any], list[tuple[Callable[[Sequence[int]], Any], int]], Lane]]
+    """By their numbers the functions of Python that code calls, how their arguments are read, and the result's lane."""
+    _raised: Exception | None = None
+    _stopped: BaseException | None = None
+    _batch: StoredMap | None = None
+    """The rows of the batch that a trigger is fired with."""
+
+    def _call(self, number: int, frame: int) -> int:
+        implement, args, result = self._outside[number]
+        words = (I64 * 64).from_address(frame)
+        values = []
+        at = 0
+        try:
+            for decode, count in args:
+                values.append(decode(words[at : at + count]))
+                at += count
+            value = implement(*values)
+            if value is None:
+                return 1
+            for place, word in enumerate(encoder(result, self._dictionary)(value)):
+                words[place] = word
+        except MemoryError as problem:  # not the view's
+            self._stopped = problem
+            return 2
+        except Exception as problem:  # noqa: BLE001 - whatever a user's function raises is the view's error
+            self._raised = problem
+            return 2
+        except BaseException as problem:  # noqa: BLE001 - Ctrl-C: nothing may be raised through machine code
+            self._stopped = problem
+            return 2
+        return 0
+
+    def _stop_if_told(self) -> None:
+        """Raise what came while machine code ran."""
+        if self._stopped is not None:
+            problem, self._stopped = self._stopped, None
+            raise problem
+
+    def _report(self, site: int, reason: int, row: int) -> int:
+        if self._image.get_word(QUIET):
+            self._image.set_word(REPORTED, 1)
+            return 0
+        problem: Exception = {
+            Reason.RAISED.value: self._raised or TOO_LARGE,
+            Reason.NOT_FINITE.value: NOT_FINITE,
+            Reason.OVERFLOW.value: TOO_LARGE,
+        }[reason]
+        self._raised = None
+        self._failures.failed(site, problem, self._batch_row(row) if row else None)
+        return 0
+
+    def _box(self, op: int, left: int, right: int, more: int) -> int:
+        boxes = self._dictionary.boxes
+        if boxes.are_many:  # let the next event come through Python, which sweeps
+            self._image.set_word(READY, 0)
+        return boxes.run(op, left, right, more)
+
+    def _batch_row(self, row: int) -> Row | None:
+        if self._batch is None:
+            return None
+        return self._batch.key_of(self._batch.row(row & 0xFFFFFFFF))

@@ -1,0 +1,146 @@
+"""Keys and values of a map as words, and back: what a row means, without the memory that it lies in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from cumulus.catalog.types import EXACT, Kind
+from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
+from cumulus.engine.native.codec import Numbered, decoder, encoder
+from cumulus.engine.native.lanes import Words, joined, split
+from cumulus.engine.native.layout import Held, Store, ValueLane
+from cumulus.engine.protocol import Key, Stored, Values
+from cumulus.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.dictionary import Dictionary
+
+
+class RowReader:
+    """The rows of a map.
+
+    Parameters
+    ----------
+    store
+        Its layout.
+    numbered
+        What numbers of texts, intervals and boxes stand for.
+    """
+
+    def __init__(self, store: Store, numbered: Numbered) -> None:
+        self.store = store
+        self._boxes = numbered.boxes
+        self._decode = [decoder(lane, numbered) for lane in store.keys]
+        self._places = [store.words_of(place) for place in range(len(store.keys))]
+
+    def key_of(self, words: Sequence[int]) -> Key:
+        """Return the key with these words."""
+        return tuple(
+            decode([words[word] for word in places]) for decode, places in zip(self._decode, self._places, strict=True)
+        )
+
+    def stored_of(self, words: Sequence[int]) -> Stored:
+        """Return value words as they are kept: numbers, and cells of floats."""
+        return tuple(self._number(lane, words) for lane in self.store.values)
+
+    def _number(self, lane: ValueLane, words: Sequence[int]) -> Any:
+        match lane.held:
+            case Held.COUNT:
+                return words[lane.word]
+            case Held.WIDE:
+                whole = joined(words[lane.word], words[lane.word + 1])
+                if lane.type is not None and lane.type.kind is Kind.DECIMAL:
+                    return Decimal(whole).scaleb(-lane.scale, EXACT)
+                return whole
+            case Held.BOXED:
+                return self._boxes[words[lane.word]]
+            case _:
+                return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
+
+
+class RowCodec(RowReader):
+    """The rows of a map in memory.
+
+    Parameters
+    ----------
+    store
+        Its layout.
+    dictionary
+        Numbers of texts and intervals, and boxes.
+    """
+
+    def __init__(self, store: Store, dictionary: Dictionary) -> None:
+        super().__init__(store, dictionary)
+        self._encode = [encoder(lane, dictionary) for lane in store.keys]
+        self._look_up = [encoder(lane, dictionary, adds=False) for lane in store.keys]
+
+    def new_key_words(self, key: Key) -> tuple[int, ...] | None:
+        """Return the words of a key that will be put; None if no entry can have it."""
+        return _key_words(self._encode, key)
+
+    def key_words(self, key: Key) -> tuple[int, ...] | None:
+        """Return the words of a key; None if no entry has it."""
+        return _key_words(self._look_up, key)
+
+    def part_words(self, places: Sequence[int], values: Key) -> tuple[int, ...] | None:
+        """Return the words of some columns of a key; None if no entry has these values there."""
+        return _key_words([self._look_up[place] for place in places], values)
+
+    def words_of(self, stored: Stored) -> list[int]:
+        """Return what is kept as value words."""
+        found: list[int] = []
+        for lane, number in zip(self.store.values, stored, strict=True):
+            if lane.held is Held.CELL:
+                found += struct.unpack("<qqq", struct.pack("<ddd", *number))
+            elif lane.held is Held.COUNT:
+                found.append(int(number))
+            elif lane.held is Held.BOXED:
+                found.append(self._boxes.put(Decimal(number)))
+            else:
+                found += _wide(number, lane.scale)
+        return found
+
+    def values_of(self, stored: Stored) -> Values | None:
+        """Return the values that readers see, None if the entry does not exist for them."""
+        count = self.store.count
+        if count is not None and not stored[count]:
+            return None
+        if count is None and not any(stored):
+            return None
+        return tuple(
+            read_cell(number) if lane.held is Held.CELL else number
+            for lane, number in zip(self.store.values, stored, strict=True)
+        )
+
+    def stored_values(self, values: Values) -> Stored | None:
+        """Return plain values as they are kept; None if nothing is."""
+        stored: list[Any] = []
+        gone = self.store.count is None or not values[self.store.count]
+        for lane, number in zip(self.store.values, values, strict=True):
+            stored.append(_cell(number) if lane.held is Held.CELL else number)
+            gone = gone and (is_rest(stored[-1]) if lane.held is Held.CELL else not number)
+        return None if gone else tuple(stored)
+
+
+def _key_words(encoders: Sequence[Callable[[Any], Words]], values: Key) -> tuple[int, ...] | None:
+    try:
+        return tuple(word for encode, value in zip(encoders, values, strict=True) for word in encode(value))
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, EvaluationError):
+        return None
+
+
+def _cell(number: Any) -> Cell:
+    return add_to_cell(ZERO_CELL, finite(number))
+
+
+def _wide(number: Any, scale: int) -> tuple[int, ...]:
+    """Return a sum as two words."""
+    value = int(Decimal(number).scaleb(scale, EXACT))
+    if not -(1 << 127) <= value < 1 << 127:
+        raise EvaluationError(
+            f"{value} does not fit 128 bits", hint="Open the warehouse with engine='interpreter', which has no bound."
+        )
+    return split(value)
