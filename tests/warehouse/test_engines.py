@@ -86,3 +86,22 @@ def test_what_the_native_engine_cannot_run_is_refused_with_the_way_out() -> None
     assert Warehouse(SQL).stats().engine == "native"
     with pytest.raises(UsageError, match="no engine 'fast'"):
         Warehouse(SQL, engine="fast")
+
+
+def test_the_word_for_null_is_no_key() -> None:
+    """-2**63 of a column that is never NULL would be NULL in the key of a map: an error, not another group."""
+    wh = Warehouse(
+        """
+        CREATE TABLE t (a BIGINT NOT NULL, b BIGINT NOT NULL);
+        CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM t GROUP BY a;
+        CREATE VIEW w AS SELECT a - 1 AS k, SUM(b) AS s FROM t GROUP BY a - 1;
+        """,
+        engine="native",
+    )
+    wh.insert("t", [(-(2**63), 1), (5, 2), (-(2**63) + 1, 4)])
+    with pytest.warns(EvaluationWarning, match="stands for NULL"):
+        assert sorted(wh.view("v").rows()) == [(-(2**63) + 1, 1), (5, 1)]
+    with pytest.warns(EvaluationWarning):
+        assert wh.view("w").rows() == [(4, 2)]
+    wh.delete("t", [(-(2**63), 1)])
+    assert wh.stats().errors["v"] == 2

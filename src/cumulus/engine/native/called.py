@@ -17,7 +17,10 @@ from cumulus.engine.native.layout import Reason
 from cumulus.engine.native.stored import I64, StoredMap
 from cumulus.errors import EvaluationError
 
-TOO_LARGE = EvaluationError("a number has grown beyond 128 bits", hint="Divide before you add, or use DOUBLE.")
+TOO_LARGE = EvaluationError(
+    "a number is beyond what the native engine keeps: 128 bits, and -2**63 in a key stands for NULL",
+    hint="Divide before you add, use DOUBLE, or open the warehouse with engine='interpreter'.",
+)
 
 
 class Called(Holder, ABC):

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from cumulus.algebra.terms import Range, Term, Var
-from cumulus.catalog.types import Kind
+from cumulus.catalog.types import BIGINT, HUGEINT, Kind
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
 from cumulus.engine.native.kernel import Const as Literal
-from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, from_words, kernel_type
+from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, bits_of, from_words, kernel_type
 from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.numbers import Env, Evaluator, Then
 from cumulus.engine.native.scalars import ScalarCoder
@@ -305,4 +305,8 @@ class Scanner(Evaluator):
             if scalar.null is not None:
                 fits = fits | scalar.null
             possible = fits if possible is None else possible & fits
-        return Scalar(lane.type, self.body.let(value.to(kernel), "part"), scalar.null, bits), possible
+        part = self.body.let(value.to(kernel), "part")
+        if lane.nullable and bits >= bits_of(HUGEINT if lane.is_wide else BIGINT):
+            is_number = part.ne(lane.null) if scalar.null is None else part.ne(lane.null) | scalar.null
+            possible = is_number if possible is None else possible & is_number
+        return Scalar(lane.type, part, scalar.null, bits), possible
