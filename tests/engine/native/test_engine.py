@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from cumulus import Warehouse
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.lanes import NotNativeError
+from cumulus.engine.native.stored import I64
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError
 from cumulus.m3 import parse
@@ -104,6 +106,29 @@ def test_maps_of_random_views_are_the_interpreters(seed: int) -> None:
             raise
         compared += 1
     assert compared or not case.views
+
+
+def test_a_debug_mode_looks_at_every_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ways in are checked transaction by transaction, and damage is told."""
+    monkeypatch.setenv("CUMULUS_DEBUG", "1")
+    wh = Warehouse(
+        "CREATE TABLE r (a BIGINT NOT NULL, b BIGINT NOT NULL);"
+        "CREATE VIEW v AS SELECT a, SUM(b) AS s, MIN(b) AS low FROM r GROUP BY a;"
+        "CREATE VIEW w AS SELECT x.a, COUNT(*) AS n FROM r x, r y WHERE x.b > y.b GROUP BY x.a;",
+        engine="native",
+    )
+    on = wh.trigger("r")
+    for number in range(20):
+        on(1, number % 3, number)
+    wh.insert("r", [(5, 1), (6, 2)])
+    wh.apply([(-1, "r", (5, 1)), (1, "r", (7, 2))])
+    assert len(wh.view("v").rows()) == 5
+    native = wh._applier.engine
+    stored = next(each for each in native._named.values() if each.store.orders)
+    row = stored.row_address(3) + stored.store.shape.node(0)
+    I64.from_address(row).value ^= 1
+    with pytest.raises(AssertionError, match=f"map {stored.store.name} is damaged: order 0"):
+        on(1, 1, 30)
 
 
 PROGRAM = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -87,6 +88,8 @@ class NativeEngine(Called):
         self._failures = Failures(program)
         self._watched: dict[str, None] = {}
         self._is_open = False
+        self._is_checked = os.environ.get("CUMULUS_DEBUG", "0") not in ("", "0")
+        """Whether every link of a map is looked at whenever it was changed."""
         self._raised: Exception | None = None
         self._stopped: BaseException | None = None
         self._fired = 0
@@ -208,7 +211,8 @@ class NativeEngine(Called):
 
     def rest(self, value: bool) -> None:
         """Say whether builtins may fire triggers: no transaction is open, nobody else is at work, or wants to know."""
-        self._image.set_word(READY, int(value and not self._watched and not self._assigns))
+        free = not (self._watched or self._assigns or self._is_checked)
+        self._image.set_word(READY, int(value and free))
 
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have fired since the last call, and how many more rows there are."""
@@ -219,7 +223,8 @@ class NativeEngine(Called):
 
     def runner(self, bulk: Bulk, each: bool) -> Run | None:
         """Return what fires events of a bulk by code; see `Engine.runner`."""
-        if (each and (self._watched or self._assigns)) or len(self.program.relations) > MOST_RELATIONS:
+        by_python = each and (self._watched or self._assigns or self._is_checked)
+        if by_python or len(self.program.relations) > MOST_RELATIONS:
             return None
         if isinstance(bulk, Upserts):
             if not self._image.made.upserted.issuperset(bulk.names):
@@ -260,11 +265,18 @@ class NativeEngine(Called):
         """Run the `:=` statements and close the transaction; see `Engine.commit`."""
         assert self._is_open, "no transaction is open"
         self._assign()
+        if self._is_checked:
+            self._check_links()
         changes = self._changes() if self._watched else {}
         self._close()
         self._failures.commit()
         self._work_done()
         return changes
+
+    def _check_links(self) -> None:
+        for name in self.touched():
+            problems = self._named[name].view.problems()
+            assert not problems, f"map {name} is damaged: {'; '.join(problems)}"
 
     def _assign(self) -> None:
         """Compute the `:=` maps whose sources have changed."""
