@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cumulus.algebra.terms import MapRead, Range, Var
 from cumulus.engine.intervals import Condition, Interval
@@ -56,6 +56,10 @@ class Kept:
     def lane(self) -> ValueLane:
         """The value column."""
         return self.store.values[self.column]
+
+
+KeptSums: TypeAlias = tuple[Kept, list[tuple[MapRead, Kept]]]
+"""What an interval adds up, and the running sums that its conditions read, by the reads."""
 
 
 class Intervals:
@@ -258,7 +262,7 @@ def _read(kept: Kept, body: Body, place: Expr) -> Number:
     return read_value(body, kept.store, kept.column, place)
 
 
-def kept_sums(coder: TermCoder, interval: Interval) -> tuple[Kept, list[tuple[MapRead, Kept]]] | None:
+def kept_sums(coder: TermCoder, interval: Interval) -> KeptSums | None:
     """Return where the sums are kept that an interval and its conditions need; None if one is not."""
     own = _kept(coder, interval.read, interval.axis)
     guards = []

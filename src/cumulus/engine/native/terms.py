@@ -33,7 +33,7 @@ from cumulus.algebra.terms import (
     factors_of,
 )
 from cumulus.catalog.types import SqlType
-from cumulus.engine.intervals import groups_of, interval_of
+from cumulus.engine.intervals import Interval, groups_of, interval_of
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.ends import write_end, write_map_end
@@ -42,7 +42,7 @@ from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.layout import Held, Reason, Store
 from cumulus.engine.native.numbers import ONE, Env, Then, number_lane, read_number, read_value
-from cumulus.engine.native.ranges import Intervals, kept_sums, roots_of
+from cumulus.engine.native.ranges import Intervals, KeptSums, kept_sums, roots_of
 from cumulus.engine.native.scalars import ScalarCoder
 from cumulus.engine.native.scans import Scanner, Source
 from cumulus.engine.order import is_shareable, next_factor
@@ -83,15 +83,21 @@ class TermCoder(Scanner):
             with self.summand(numbers, lane) as number:
                 self.increase(total, number)
 
-        interval = interval_of(term, env)
-        sums = None if interval is None else kept_sums(self, interval)
-        if interval is None or sums is None:
+        kept_interval = self._kept_interval(term, env)
+        if kept_interval is None:
             self.run([term], env, add)
             return read_number(lane, total)
+        interval, sums = kept_interval
         found = Intervals(self, interval, env).write(*sums, lambda number: add(env, [number]))
         with self.body.when(~found, likely=False):
             self.run([term.term if isinstance(term, AggSum) else term], env, add)
         return read_number(lane, total)
+
+    def _kept_interval(self, term: Term, env: Env) -> tuple[Interval, KeptSums] | None:
+        """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
+        interval = interval_of(term, env)
+        sums = None if interval is None else kept_sums(self, interval)
+        return None if interval is None or sums is None else (interval, sums)
 
     def attempt(self, env: Env) -> ScalarCoder:
         """Return a coder of scalars whose failures are for the caller to look at."""
@@ -167,7 +173,7 @@ class TermCoder(Scanner):
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
         free = tuple(name for name in outputs(term) if name not in env)
-        if interval_of(term, env) is not None:
+        if not free and self._kept_interval(term, env) is not None:
             number = self.closed(term, env)
             self._unless_zero(number, lambda: then(env, [number]))
         elif free and self._by_group(term, free, env, then):
