@@ -105,6 +105,8 @@ def interval_of(term: Term, bound: Collection[str]) -> Interval | None:
     (read,) = reads
     if len(factors) == 1:
         return _of_range(read, bound)
+    if any(isinstance(key, Range) for key in read.keys):
+        return None
     free = [place for place, key in enumerate(read.keys) if not _has_value(key, bound)]
     if len(free) != 1 or not isinstance(read.keys[free[0]], Var):
         return None

@@ -47,6 +47,10 @@ TEXTS = """
     CREATE VIEW outer_joined AS SELECT q.broker FROM bids p FULL JOIN bids q ON p.t = q.broker AND q.price >= 'f'
     GROUP BY q.broker;
 """
+BOXES = """
+    CREATE VIEW boxes AS SELECT COUNT(*) AS n FROM bids b
+    WHERE NOT EXISTS (SELECT 1 FROM bids a WHERE a.price > b.price AND a.volume <= b.volume);
+"""
 RUNNING = """
     CREATE VIEW running AS SELECT a.t, (SELECT SUM(b.volume) FROM bids b WHERE b.t <= a.t AND b.broker = a.broker) AS s
     FROM bids a;
@@ -80,6 +84,7 @@ CASES = {
     "ends of floats": (ENDS, "TIMESTAMP", "DOUBLE", "DOUBLE"),
     "ends of texts": (ENDS, "DATE", "HUGEINT", "VARCHAR"),
     "bands of texts": (TEXTS, "BIGINT", "BIGINT", "VARCHAR"),
+    "boxes": (BOXES, "BIGINT", "BIGINT", "BIGINT"),
     "running": (RUNNING, "BIGINT NOT NULL", "BIGINT", "BIGINT"),
 }
 
@@ -145,7 +150,8 @@ def test_orders_give_what_visiting_gives(case: str, negative: bool) -> None:
     if "DOUBLE" in kinds[1]:  # a sum that is not a number is wrong in both, and says so
         stream = [(sign, row) for sign, row in stream if row[2] == row[2]]
     oracle, native = Interpreter(program), NativeEngine(program)
-    assert "texts" in case or any(native.store(each.name).store.orders for each in program.maps)
+    visited = "texts" in case or case == "boxes"  # texts have no order, and two ranges at once no tree
+    assert visited or any(native.store(each.name).store.orders for each in program.maps)
     for number, (sign, row) in enumerate(stream):
         for engine in (oracle, native):
             engine.begin()
