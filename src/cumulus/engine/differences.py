@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from cumulus.algebra.scope import inputs, outputs, variables_of
 from cumulus.algebra.terms import Compare, Const, Lift, MapRead, Range, Term, Var, factors_of, rebuild
@@ -76,20 +77,20 @@ def differences(
     """
     found: dict[int, Difference] = {}
     gone: set[int] = set()
+    alike: dict[object, list[Statement]] = {}
     for statement in statements:
-        for other in statements:
-            if id(other) in gone or id(other) in found or id(statement) in gone or id(statement) in found:
-                continue
-            pair = _pair(statement, other, bound)
-            if pair is not None and may(pair):
-                found[id(statement)] = pair
-                gone.add(id(other))
+        alike.setdefault((statement.map, statement.column, statement.keys, statement.op), []).append(statement)
+    for group in alike.values():
+        for new, old in permutations(group, 2):
+            if not {id(new), id(old)} & (found.keys() | gone):
+                pair = _pair(new, old, bound)
+                if pair is not None and may(pair):
+                    found[id(new)] = pair
+                    gone.add(id(old))
     return found, [statement for statement in statements if id(statement) not in gone]
 
 
 def _pair(new: Statement, old: Statement, bound: Collection[str]) -> Difference | None:
-    if (new.map, new.column, new.keys, new.op) != (old.map, old.column, old.keys, old.op):
-        return None
     mine, theirs = factors_of(new.term), factors_of(old.term)
     if not _is_minus(theirs[0]) or _is_minus(mine[0]) or len(mine) != len(theirs) - 1:
         return None
