@@ -162,8 +162,21 @@ class Scanner(Evaluator):
         visit: Callable[[Expr, Expr], None],
     ) -> None:
         """Write a loop over the rows of a map that have some key words."""
-        with self.looping():
-            self._loop_over(store, bound, words, visit)
+        body, record = self.body, self._record(store)
+        if not bound:
+            with self.looping():
+                for place, row in self.rows_of(store):
+                    visit(row, place)
+            return
+        index = store.index(tuple(sorted(bound)))
+        row = body.call(store.shape.first(index), record, *words, hint="row")
+        with body.loop(), self.looping():
+            with body.when(row.eq(0)):
+                body.stop()
+            place = body.let(self._address(store, row), "place")
+            following = body.load(U32, place, store.shape.link(index), "following")
+            visit(row, place)
+            body.set(row, following)
 
     @contextmanager
     def looping(self) -> Iterator[None]:
@@ -171,28 +184,6 @@ class Scanner(Evaluator):
         self._loops += 1
         yield
         self._loops -= 1
-
-    def _loop_over(
-        self,
-        store: Store,
-        bound: Mapping[int, Any],
-        words: Sequence[Expr],
-        visit: Callable[[Expr, Expr], None],
-    ) -> None:
-        body, record = self.body, self._record(store)
-        if bound:
-            index = store.index(tuple(sorted(bound)))
-            row = body.call(store.shape.first(index), record, *words, hint="row")
-            with body.loop():
-                with body.when(row.eq(0)):
-                    body.stop()
-                place = body.let(self._address(store, row), "place")
-                following = body.load(U32, place, store.shape.link(index), "following")
-                visit(row, place)
-                body.set(row, following)
-        else:
-            for place, row in self.rows_of(store):
-                visit(row, place)
 
     def rows_of(self, store: Store) -> Iterator[tuple[Local, Local]]:
         """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
