@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 import pytest
 
 from cumulus.errors import UnknownNameError, UnsupportedError, UsageError
-from cumulus.workloads import BENCHMARKS, benchmark, checks, queries
+from cumulus.workloads import BENCHMARKS, benchmark, checks, queries, ssb
 from support.benchmarks import NOT_YET, differential, select_of, small_tables
 
 EVERY = [(workload, query) for workload in BENCHMARKS for query in benchmark(workload).queries]
@@ -77,3 +78,35 @@ def test_queries_lists_whole_scripts() -> None:
         queries("tpcds")
     with pytest.raises(UnknownNameError, match=r"q9_9"):
         benchmark("ssb").sql("q9_9")
+
+
+def test_the_star_at_its_own_scale_keeps_its_keys() -> None:
+    made = ssb.generate(0.001, seed=2)
+    assert made == ssb.generate.__wrapped__(0.001, seed=2)
+    assert made["lineorder"] != ssb.generate(0.001, seed=3)["lineorder"]
+    for name, relation in ssb.TABLES.items():
+        assert made[name].schema == ssb.BENCHMARK.schema(name)
+        assert made[name].group_by(list(relation.key)).aggregate([]).num_rows == made[name].num_rows
+    lines = made["lineorder"]
+    for key in ssb.TABLES["lineorder"].foreign_keys:
+        (child,), (parent,) = key.columns, key.parent_columns
+        assert set(lines[child].to_pylist()) <= set(made[key.parent][parent].to_pylist())
+    one = lines.filter(pc.equal(lines["lo_orderkey"], 7)).to_pylist()
+    assert [row["lo_linenumber"] for row in one] == list(range(1, len(one) + 1))
+    wanted = sum(row["lo_extendedprice"] * (100 - row["lo_discount"]) * (100 + row["lo_tax"]) for row in one) // 10_000
+    assert {row["lo_ordtotalprice"] for row in one} == {wanted}
+    for problem in ({"sf": 0.0}, {"sf": 0.001, "deletes": 2.0}):
+        with pytest.raises(UsageError):
+            ssb.stream(query="q1_1", **problem)
+
+
+@pytest.mark.parametrize("deletes", [0.0, 0.3, 1.0])
+def test_the_stream_of_the_star_ends_with_what_is_left(deletes: float) -> None:
+    static, events = ssb.stream(query="q3_1", sf=0.0005, deletes=deletes)
+    assert list(static) == ["dates"]
+    assert list(events.tables) == ["customer", "supplier", "lineorder"]
+    final = events.final()
+    assert len(events.kinds) == sum(table.num_rows for table in events.tables.values())
+    gone = sum(kind & 1 == 0 for kind in events.kinds.tolist())
+    assert final["lineorder"].num_rows == 3000 - gone
+    assert abs(gone - 3000 * deletes) < 150

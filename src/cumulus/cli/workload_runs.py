@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.cli.agreeing import check
 from cumulus.cli.engine_runs import columns_of, optimised, parts
 from cumulus.compiler import compile_sql
 from cumulus.engine.bulk import rows_of
@@ -24,8 +25,14 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3.program import Program
 from cumulus.warehouse.applying import Applier
 from cumulus.workloads.orders import Interleaved
+from cumulus.workloads.ssb import streams as ssb
 
-STATIC = {"tpch": ("nation", "region"), "orderbook": ()}
+STATIC = {"tpch": ("region", "nation"), "ssb": ssb.STATIC, "orderbook": ()}
+"""Tables that are loaded before a stream, parents first: keys are trusted."""
+
+DELETES = {"tpch": (0.0, 0.1), "ssb": (0.0, 0.1), "orderbook": (0.5,)}
+"""Shares of deletions with which each workload is taken; the book of orders has its own."""
+
 DBTOASTER = {
     "q1": 4.4e6,
     "q3": 5.3e6,
@@ -73,10 +80,12 @@ def stream_of(
     Parameters
     ----------
     sf
-        Of TPC-H; for the order book, millions of events.
+        Of TPC-H and the star; for the order book, millions of events.
     """
     if workload == "orderbook":
         return {}, _of_events(query, round(sf * 1e6), seed)
+    if workload == "ssb":
+        return ssb.stream(query=query, sf=sf, deletes=deletes, seed=seed)
     from cumulus.workloads import tpch
 
     folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
@@ -116,9 +125,17 @@ def interleave(epoch: Mapping[str, pa.Table]) -> Interleaved:
 
 
 def measure(
-    script: str, static: Mapping[str, pa.Table], stream: Interleaved, batch: int, seconds: float, repetitions: int
+    query: str,
+    script: str,
+    static: Mapping[str, pa.Table],
+    stream: Interleaved,
+    batch: int,
+    seconds: float,
+    repetitions: int,
 ) -> dict[str, Any]:
     """Feed a stream in batches; return events a second of CPU time, and what stands beside them.
+
+    The view of the last run is compared with DuckDB's answer over the events that went in.
 
     Parameters
     ----------
@@ -126,6 +143,11 @@ def measure(
         Events in a transaction; 1 fires them one by one, from columns, too.
     seconds
         Of CPU time, after which a run ends: what is slow would take hours.
+
+    Raises
+    ------
+    CumulusError
+        The view is wrong.
     """
     program = compile_sql(script)
     rates, events, took = [], 0, 0.0
@@ -133,6 +155,7 @@ def measure(
         applier = _opened(program, static)
         events, took = _feed(applier, stream, batch, seconds)
         rates.append(events / took)
+    check(applier, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
     live = sum(max(count, 0) for count in applier.row_counts.values())
     return {
         "events": events,

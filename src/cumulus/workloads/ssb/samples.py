@@ -13,8 +13,8 @@ from cumulus.workloads import words
 from cumulus.workloads.ssb.schema import BENCHMARK, TABLES
 from cumulus.workloads.words import drawn
 
-_FIRST = dt.date(1992, 1, 1)
-_LAST = dt.date(1998, 12, 31)
+FIRST_DAY = dt.date(1992, 1, 1)
+LAST_DAY = dt.date(1998, 12, 31)
 _SEASONS = ("Winter", "Winter", *["Spring"] * 3, *["Summer"] * 3, *["Fall"] * 3, "Christmas")  # by month
 
 # What the queries ask for: nation and city, brand, and the days around which orders gather.
@@ -51,24 +51,29 @@ def sample(*, lines: int = 400, focus: float = 0.7, seed: int = 0) -> dict[str, 
     8
     """
     choose = random.Random(seed)
-    customers, parts, suppliers = (max(lines // share, 5) for share in (10, 10, 16))
-    made: dict[str, list[Row]] = {
-        "customer": [_customer(choose, focus, key) for key in range(1, customers + 1)],
-        "supplier": [_supplier(choose, focus, key) for key in range(1, suppliers + 1)],
-        "part": [_part(choose, focus, key) for key in range(1, parts + 1)],
-        "lineorder": [],
-    }
+    sizes = (max(lines // 10, 5), max(lines // 10, 5), max(lines // 16, 5))
+    made = {**dimensions(choose, focus, *sizes), "lineorder": []}
     order = 0
     while len(made["lineorder"]) < lines:
         order += 1
-        sizes = (customers, parts, suppliers)
         made["lineorder"].extend(_order(choose, focus, order, sizes)[: lines - len(made["lineorder"])])
     days = sorted({row[place] for row in made["lineorder"] for place in (5, 15)})
-    made["dates"] = [_day(dt.datetime.strptime(str(day), "%Y%m%d").date()) for day in days]
+    made["dates"] = [day_row(dt.datetime.strptime(str(day), "%Y%m%d").date()) for day in days]
+    return {name: as_table(name, made[name]) for name in TABLES}
+
+
+def dimensions(choose: random.Random, focus: float, customers: int, parts: int, suppliers: int) -> dict[str, list[Row]]:
+    """Return so many rows of customer, supplier and part, their keys from 1; `focus` as for `sample`."""
     return {
-        name: pa.table([list(column) for column in zip(*made[name], strict=True)], schema=BENCHMARK.schema(name))
-        for name in TABLES
+        "customer": [_customer(choose, focus, key) for key in range(1, customers + 1)],
+        "supplier": [_supplier(choose, focus, key) for key in range(1, suppliers + 1)],
+        "part": [_part(choose, focus, key) for key in range(1, parts + 1)],
     }
+
+
+def as_table(name: str, rows: list[Row]) -> pa.Table:
+    """Return rows, at least one, of a table."""
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=BENCHMARK.schema(name))
 
 
 def _place(choose: random.Random, focus: float, key: int) -> tuple[int, str, str, str]:
@@ -108,7 +113,7 @@ def _order(choose: random.Random, focus: float, key: int, sizes: tuple[int, int,
     if choose.random() < focus:
         day = choose.choice(_DAYS) + dt.timedelta(days=choose.randint(-_NEAR, _NEAR))
     else:
-        day = _FIRST + dt.timedelta(days=choose.randrange((_LAST - _FIRST).days - 90))
+        day = FIRST_DAY + dt.timedelta(days=choose.randrange((LAST_DAY - FIRST_DAY).days - 90))
     priority = choose.choice(words.PRIORITIES)
     lines = []
     for _ in range(choose.randint(1, 7)):
@@ -121,25 +126,28 @@ def _order(choose: random.Random, focus: float, key: int, sizes: tuple[int, int,
     promised = [day + dt.timedelta(days=choose.randint(30, 90)) for _ in lines]
     return [
         (
-            *(key, number, customer, part, supplier, _key(day), priority, "0", quantity, quantity * price, total),
-            *(discount, quantity * price * (100 - discount) // 100, price * 6 // 10, tax, _key(promised[number - 1])),
+            *(key, number, customer, part, supplier, day_key(day), priority, "0", quantity, quantity * price, total),
+            *(discount, quantity * price * (100 - discount) // 100, price * 6 // 10, tax),
+            day_key(promised[number - 1]),
             choose.choice(words.MODES),
         )
         for number, (part, supplier, quantity, price, discount, tax) in enumerate(lines, 1)
     ]
 
 
-def _key(day: dt.date) -> int:
+def day_key(day: dt.date) -> int:
+    """Return a day as the benchmark counts days: 19940128."""
     return day.year * 10_000 + day.month * 100 + day.day
 
 
-def _day(day: dt.date) -> Row:
+def day_row(day: dt.date) -> Row:
+    """Return the row of a day in `dates`."""
     of_year = day.timetuple().tm_yday
     of_week = day.isoweekday() % 7 + 1  # weeks begin on Sunday
     last = calendar.monthrange(day.year, day.month)[1]
     month = calendar.month_name[day.month]
     return (
-        *(_key(day), day, calendar.day_name[day.weekday()], month, day.year, day.year * 100 + day.month),
+        *(day_key(day), day, calendar.day_name[day.weekday()], month, day.year, day.year * 100 + day.month),
         *(f"{month[:3]}{day.year}", of_week, day.day, of_year, day.month, (of_year - 1) // 7 + 1),
         *(_SEASONS[day.month - 1], int(of_week == 7), int(day.day == last)),
         *(int((day.month, day.day) in ((1, 1), (12, 25), (7, 4))), int(day.weekday() < 5)),

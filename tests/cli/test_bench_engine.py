@@ -1,0 +1,98 @@
+"""`cumulus bench engine` as a user calls it, at sizes at which nothing it measures means anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from cumulus.cli import workload_runs
+from cumulus.cli.agreeing import check, compare
+from cumulus.cli.engine_runs import columns_of
+from cumulus.cli.main import app
+from cumulus.compiler import compile_sql
+from cumulus.errors import CumulusError
+from cumulus.warehouse.applying import Applier
+from cumulus.workloads import orders, queries
+
+
+def bench(*arguments: str) -> list[dict[str, Any]]:
+    """Return the rows; the last is the summary."""
+    told = CliRunner().invoke(app, ["bench", "engine", *arguments, "--json"], catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    return [json.loads(line) for line in told.output.splitlines()]
+
+
+def test_a_stream_through_every_engine() -> None:
+    *rows, last = bench("--scale", "0.001", "--repetitions", "1")
+    names = [row["engine"] for row in rows]
+    assert names[:4] == ["native-batch", "native-single", "native-tuples", "interpreter"]
+    assert names[-1] == "duckdb-recompute"
+    assert all(row["events"] > 0 for row in rows[:-1])
+    assert last["summary"]["program"] == "example-2.1"
+
+
+@pytest.mark.parametrize(
+    ("workload", "query", "shares"),
+    [("ssb", "q2_1", [0.0, 0.1]), ("orderbook", "bsv", [0.5]), ("tpch", "q5", [0.0, 0.1])],
+)
+def test_each_query_with_and_without_deletions_by_batch(
+    workload: str, query: str, shares: list[float], tmp_path: Path
+) -> None:
+    sizes = ["--sf", "0.001", "--batch", "1", "--batch", "500", "--repetitions", "1", "--cache", str(tmp_path)]
+    *rows, last = bench("--workload", workload, "--query", query, *sizes)
+    assert [(row["query"], row["deletes"], row["batch"]) for row in rows] == [
+        (query, share, batch) for share in shares for batch in (1, 500)
+    ]
+    for row in rows:
+        assert row["whole_stream"]
+        assert row["events"] > 0
+        assert row["least"] <= row["events_per_s"] <= row["most"]
+        assert row["recompute_ms"] > 0
+        assert row["recompute_events"] >= 0
+        assert (row["dbtoaster"] is None) == (workload != "tpch")
+    assert last["summary"]["batch"] == [1, 500]
+
+
+def test_a_run_that_ends_early_is_compared_as_far_as_it_went() -> None:
+    limits = ["--batch", "100", "--seconds", "0.000001", "--repetitions", "1"]
+    row, *_ = bench("--workload", "ssb", "--query", "q4_1", "--sf", "0.001", *limits)
+    assert row["events"] == 100
+    assert not row["whole_stream"]
+
+
+def test_parents_are_loaded_before_their_children() -> None:
+    for workload, static in workload_runs.STATIC.items():
+        for script in queries(workload, keys="rely", static=static).values():
+            names = [each.name for each in compile_sql(script).relations if each.static]
+            assert names == [name for name in static if name in names]
+
+
+def test_a_view_that_is_wrong_is_an_error() -> None:
+    stream = orders.stream(scale=0.0005)
+    applier = Applier(compile_sql(orders.SQL), {})
+    final = stream.final()
+    with pytest.raises(CumulusError, match="revenue by nobody is wrong: missing: "):
+        check(applier, "revenue", orders.SQL, final, "nobody")
+    applier.commit_bulk(columns_of(applier.program, stream))
+    check(applier, "revenue", orders.SQL, final, "nobody")
+    compare(pa.table({"x": [0.1 + 0.2]}), pa.table({"x": [0.3]}), "a sum")
+    with pytest.raises(CumulusError, match=r"a sum is wrong: differs: expected \(x=0.4\), got \(x=0.3\)"):
+        compare(pa.table({"x": [0.4, 0.5]}), pa.table({"x": [0.3, 0.5]}), "a sum")
+
+
+def test_which_of_equal_rows_a_limit_takes_is_open() -> None:
+    script = (
+        "CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM r GROUP BY a ORDER BY s LIMIT 1;"
+    )
+    applier = Applier(compile_sql(script), {})
+    rows = [(1, 7), (2, 7), (3, 7)]
+    applier.commit([(1, "r", row) for row in rows])
+    table = pa.table({"a": pa.array([1, 2, 3], pa.int32()), "b": pa.array([7, 7, 7], pa.int32())})
+    check(applier, "v", script, {"r": table}, "it")
+    with pytest.raises(CumulusError, match="a=3"):
+        check(applier, "v", script, {"r": table.slice(0, 2)}, "it")
