@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -14,8 +15,9 @@ from cumulus.cli import workload_runs
 from cumulus.cli.agreeing import check, compare
 from cumulus.cli.engine_runs import columns_of
 from cumulus.cli.main import app
+from cumulus.cli.state_runs import programs
 from cumulus.compiler import compile_sql
-from cumulus.errors import CumulusError
+from cumulus.errors import CumulusError, UsageError
 from cumulus.warehouse.applying import Applier
 from cumulus.workloads import orders, queries
 
@@ -96,3 +98,35 @@ def test_which_of_equal_rows_a_limit_takes_is_open() -> None:
     check(applier, "v", script, {"r": table}, "it")
     with pytest.raises(CumulusError, match="a=3"):
         check(applier, "v", script, {"r": table.slice(0, 2)}, "it")
+
+
+def test_what_an_event_costs_by_the_size_of_the_state() -> None:
+    sizes = ["--states", "200", "--states", "50", "--repetitions", "2"]
+    *rows, last = bench(*sizes)
+    assert [(row["program"], row["rows"]) for row in rows] == [
+        (name, size) for name in programs() for size in (50, 200)
+    ]
+    assert all(0 < row["least"] <= row["ns_per_event"] <= row["most"] for row in rows)
+    assert all(row["of_smallest"] == 1 for row in rows[::2])
+    assert all(row["bytes"] > 0 for row in rows)
+    assert last["summary"]["states"] == [200, 50]
+    told = CliRunner().invoke(app, ["bench", "engine", *sizes], catch_exceptions=False).output
+    assert "  200 rows  █" in told
+
+
+@pytest.mark.parametrize("name", programs())
+def test_events_leave_the_state_as_large_as_it_was(name: str) -> None:
+    choose = np.random.default_rng(1)
+    each = programs()[name]
+    standing = {table: set(zip(*columns.values(), strict=True)) for table, columns in each.fill(500, choose).items()}
+    assert sum(len(rows) for rows in standing.values()) == 500
+    for table, columns in each.more(500, 300, choose).items():
+        rows = [*zip(*columns.values(), strict=True)]
+        assert len(rows) == 300
+        assert standing[table].isdisjoint(rows)
+
+
+def test_two_measurements_at_once_are_refused() -> None:
+    told = CliRunner().invoke(app, ["bench", "engine", "--states", "10", "--latency"])
+    assert isinstance(told.exception, UsageError)
+    assert "--states and --latency" in str(told.exception)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +25,7 @@ def engine_bench(
     scale: float = typer.Option(1.0, help="Of example-2.1; 1: 2.55 million rows, a tenth of which go again."),
     batch: list[int] = typer.Option([100_000], min=1, help="Events in a transaction; more sizes for a workload."),
     seconds: float = typer.Option(5.0, help="CPU time after which the run of a query ends."),
+    states: list[int] = typer.Option([], min=1, help="Rows of the state: time an event at each size, instead."),
     latency: bool = typer.Option(False, "--latency", help="Time single events when the maps are full, instead."),
     seed: int = typer.Option(0, min=0, help="Of the stream and of the order in which a repetition takes the engines."),
     repetitions: int = typer.Option(7, min=1, help="Runs of each engine; the median counts."),
@@ -36,7 +38,15 @@ def engine_bench(
     """
     load = load_average()
     what: dict[str, Any]
-    if workload:
+    picture = ""
+    _check_one({"--workload": bool(workload), "--states": bool(states), "--latency": latency})
+    if states:
+        from cumulus.cli import state_runs
+
+        what = {}
+        rows = [*state_runs.measure(states, repetitions, seed)]
+        picture = state_runs.chart(rows)
+    elif workload:
         what = {"workload": workload, "sf": sf, "seconds": seconds}
         rows = _workload_rows(workload, query, sf, batch, seconds, seed, repetitions, cache)
     else:
@@ -46,7 +56,7 @@ def engine_bench(
         rows = _latency_rows(scale, seed) if latency else _rows(scale, batch[0], seed, repetitions)
     summary = {
         **what,
-        "batch": batch,
+        **({"states": states} if states else {"batch": batch}),
         "seed": seed,
         "repetitions": repetitions,
         "load_average_before": load,
@@ -59,6 +69,15 @@ def engine_bench(
         print(json.dumps({"summary": summary}))
     else:
         tell(rows, summary)
+        if picture:
+            print(picture)
+
+
+def _check_one(given: Mapping[str, bool]) -> None:
+    """Check that at most one of several options is given."""
+    found = [name for name, is_given in given.items() if is_given]
+    if len(found) > 1:
+        raise UsageError(f"{' and '.join(found)} measure different things", hint="Give one of them.")
 
 
 def _workload_rows(

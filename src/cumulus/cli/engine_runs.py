@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from cumulus.engine.bulk import Changes, Columns
+from cumulus.engine.bulk import Changes, Columns, rows_of
 from cumulus.engine.collecting import uncollected
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.c import CompiledC
@@ -24,6 +24,7 @@ from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
 
 _FRESH = 1_000
+_BULK = 100_000
 Feed: TypeAlias = Callable[[Applier, Interleaved], float]
 """Apply all events; return the seconds of CPU time that applying took."""
 
@@ -37,6 +38,14 @@ def parts(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
     """Yield a stream in pieces of `batch` events."""
     for start in range(0, len(stream.kinds), batch):
         yield stream.part(start, min(start + batch, len(stream.kinds)))
+
+
+def fill(applier: Applier, tables: Mapping[str, pa.Table]) -> None:
+    """Insert the rows of tables, one table after the other."""
+    for name, table in tables.items():
+        relation = applier.relation(name)
+        for start in range(0, table.num_rows, _BULK):
+            applier.commit_bulk(rows_of(1, relation, table.slice(start, _BULK), relation.checked))
 
 
 def feed_columns(batch: int) -> Feed:
@@ -138,7 +147,7 @@ class Contestant:
         cut = round(count * (1 - abs(self.share)))
         timed = stream.part(0, count - cut) if self.share < 0 else stream.part(cut, count)
         if self.share > 0 and cut:
-            feed_columns(100_000)(applier, stream.part(0, cut))
+            feed_columns(_BULK)(applier, stream.part(0, cut))
         self.events = len(timed.kinds)
         self.rates.append(self.events / self.feed(applier, timed))
         self.bytes = applier.engine.memory()
@@ -182,7 +191,7 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
     """Return how long single events take when the maps are full, in microseconds of the thread's CPU time."""
     applier = Applier(program, {}, optimised(program))
     count = len(stream.kinds)
-    feed_columns(100_000)(applier, stream.part(0, count - singles))
+    feed_columns(_BULK)(applier, stream.part(0, count - singles))
     entrances = {name: applier.builtin(name, _never) for name in stream.tables}
     last = columns_of(program, stream.part(count - singles, count))
     calls = [(entrances[name], (sign, *row)) for sign, name, row in last]

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.cli.agreeing import check
-from cumulus.cli.engine_runs import columns_of, optimised, parts
+from cumulus.cli.engine_runs import columns_of, fill, optimised, parts
 from cumulus.compiler import compile_sql
-from cumulus.engine.bulk import rows_of
 from cumulus.engine.collecting import uncollected
 from cumulus.engine.native.building import forget
 from cumulus.engine.native.engine import NativeEngine
@@ -169,9 +168,7 @@ def measure(
 
 def _opened(program: Program, static: Mapping[str, pa.Table]) -> Applier:
     applier = Applier(program, {}, optimised(program))
-    for name, table in static.items():
-        relation = program.relation(name)
-        applier.commit_bulk(rows_of(1, relation, table, relation.checked))
+    fill(applier, static)
     return applier
 
 
