@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from cumulus.cli import workload_runs
 from cumulus.cli.agreeing import check, compare
+from cumulus.cli.bulk_runs import WAYS
 from cumulus.cli.engine_runs import columns_of
 from cumulus.cli.main import app
 from cumulus.cli.state_runs import programs
@@ -126,7 +127,45 @@ def test_events_leave_the_state_as_large_as_it_was(name: str) -> None:
         assert standing[table].isdisjoint(rows)
 
 
-def test_two_measurements_at_once_are_refused() -> None:
-    told = CliRunner().invoke(app, ["bench", "engine", "--states", "10", "--latency"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--states", "10", "--latency"], "--states and --latency"),
+        (["--workload", "tpch", "--threads", "2"], "--workload and --threads"),
+        (["--bulk", "--states", "10"], "--bulk and --states"),
+        (["--bulk", "--workload", "orderbook"], "orderbook has no stream without deletions"),
+        (["--bulk", "--workload", "tpcds"], "unknown workload 'tpcds'"),
+        (["--program", "q1"], "there is no program 'q1'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments: list[str], words: str) -> None:
+    told = CliRunner().invoke(app, ["bench", "engine", *arguments])
     assert isinstance(told.exception, UsageError)
-    assert "--states and --latency" in str(told.exception)
+    assert words in str(told.exception)
+
+
+@pytest.mark.parametrize(
+    "of", [["--scale", "0.0004"], ["--workload", "ssb", "--query", "q4_2", "--sf", "0.0005"]], ids=["example", "ssb"]
+)
+def test_rows_that_are_there_by_sql_and_as_events(of: list[str]) -> None:
+    *rows, last = bench("--bulk", *of, "--repetitions", "1")
+    (row,) = rows
+    for way in WAYS:
+        assert row[f"{way}_s"] > 0
+        assert row[f"{way}_peak_mb"] > row["rows_mb"]
+    assert 0 < row["interpreter_events"] < row["rows"] / 10
+    assert row["replay_by_bulk"] == pytest.approx(row["replay_s"] / row["bulk_s"], rel=0.1, abs=0.01)
+    assert last["summary"]["repetitions"] == 1
+
+
+def test_threads_at_once() -> None:
+    *rows, _ = bench("--threads", "2", "--scale", "0.001", "--batch", "500", "--repetitions", "1")
+    assert [(row["threads"], row["programs"]) for row in rows] == [
+        (1, "revenue"),
+        (1, "items"),
+        (2, "revenue, items"),
+    ]
+    assert rows[2]["events"] == rows[0]["events"] + rows[1]["events"]
+    assert all(row["events_per_s"] > 0 and row["scaling"] > 0 for row in rows)
+    assert [row["at_most"] for row in rows[:2]] == [1, 1]
+    assert 1 <= rows[2]["at_most"] <= 2

@@ -26,6 +26,8 @@ def engine_bench(
     batch: list[int] = typer.Option([100_000], min=1, help="Events in a transaction; more sizes for a workload."),
     seconds: float = typer.Option(5.0, help="CPU time after which the run of a query ends."),
     states: list[int] = typer.Option([], min=1, help="Rows of the state: time an event at each size, instead."),
+    bulk: bool = typer.Option(False, "--bulk", help="Rows that are there already, by SQL and as events, instead."),
+    threads: int = typer.Option(0, min=0, help="Threads at once, each with a warehouse of its own, instead."),
     latency: bool = typer.Option(False, "--latency", help="Time single events when the maps are full, instead."),
     seed: int = typer.Option(0, min=0, help="Of the stream and of the order in which a repetition takes the engines."),
     repetitions: int = typer.Option(7, min=1, help="Runs of each engine; the median counts."),
@@ -39,8 +41,20 @@ def engine_bench(
     load = load_average()
     what: dict[str, Any]
     picture = ""
-    _check_one({"--workload": bool(workload), "--states": bool(states), "--latency": latency})
-    if states:
+    others = {"--states": bool(states), "--threads": bool(threads), "--latency": latency}
+    _check_one({"--workload": bool(workload), **others})
+    _check_one({"--bulk": bulk, **others})
+    if program != "example-2.1":
+        raise UsageError(f"there is no program {program!r}", hint="There is example-2.1.")
+    if threads:
+        from cumulus.cli import thread_runs
+
+        what = {"scale": scale}
+        rows = [*thread_runs.measure(threads, scale, batch[0], repetitions, seed)]
+    elif bulk:
+        what = {"workload": workload, "sf": sf} if workload else {"program": program, "scale": scale}
+        rows = _bulk_rows(workload, query, sf, scale, seed, repetitions, cache)
+    elif states:
         from cumulus.cli import state_runs
 
         what = {}
@@ -50,8 +64,6 @@ def engine_bench(
         what = {"workload": workload, "sf": sf, "seconds": seconds}
         rows = _workload_rows(workload, query, sf, batch, seconds, seed, repetitions, cache)
     else:
-        if program != "example-2.1":
-            raise UsageError(f"there is no program {program!r}", hint="There is example-2.1.")
         what = {"program": program, "scale": scale}
         rows = _latency_rows(scale, seed) if latency else _rows(scale, batch[0], seed, repetitions)
     summary = {
@@ -94,10 +106,8 @@ def _workload_rows(
     from cumulus.cli import workload_runs as runs
     from cumulus.cli.engine_runs import recomputed
 
-    if workload not in runs.STATIC:
-        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(runs.STATIC)}.")
     rows = []
-    for name, script in runs.scripts_of(workload, query).items():
+    for name, script in _scripts(workload, query).items():
         cold, loaded = runs.compile_ms(script)
         for deletes in runs.DELETES[workload]:
             static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
@@ -120,6 +130,35 @@ def _workload_rows(
                     }
                 )
     return rows
+
+
+def _bulk_rows(
+    workload: str, query: str, sf: float, scale: float, seed: int, repetitions: int, cache: Path | None
+) -> list[dict[str, Any]]:
+    """Measure rows that are there already: those of example 2.1, or of the queries of a workload."""
+    from cumulus.cli import bulk_runs
+    from cumulus.cli import workload_runs as runs
+    from cumulus.workloads import orders
+
+    if not workload:
+        made = orders.stream(scale=scale, deletes=0, seed=seed)
+        return [bulk_runs.measure("revenue", orders.SQL, {}, made, repetitions)]
+    if 0.0 not in runs.DELETES.get(workload, (0.0,)):
+        raise UsageError(f"{workload} has no stream without deletions", hint="--bulk takes tpch or ssb.")
+    rows = []
+    for name, script in _scripts(workload, query).items():
+        static, stream = runs.stream_of(workload, name, sf=sf, deletes=0.0, seed=seed, cache=cache)
+        rows.append(bulk_runs.measure(name, script, static, stream, repetitions))
+    return rows
+
+
+def _scripts(workload: str, query: str) -> dict[str, str]:
+    """Return the scripts of a workload's queries; UsageError if there is no such workload."""
+    from cumulus.cli import workload_runs as runs
+
+    if workload not in runs.STATIC:
+        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(runs.STATIC)}.")
+    return runs.scripts_of(workload, query)
 
 
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import resource
 from typing import Any
 
 from cumulus.version import VERSION
@@ -18,6 +19,20 @@ def memory() -> tuple[int, int]:
         return tuple(int(told[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]
     except (OSError, KeyError, ValueError):
         return 0, 0
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had in memory.
+
+    What Linux counts for a process begins anew when it runs a program; what `getrusage` counts, with the parent's.
+    """
+    try:
+        with open("/proc/self/status") as file:
+            told = dict(line.split(":", 1) for line in file)
+        return int(told["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if platform.system() == "Darwin" else most * 1024
 
 
 def processor() -> str:

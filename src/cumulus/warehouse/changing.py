@@ -57,15 +57,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
         else:
             missing.append(definition)
     needed = {relation for each in missing for term in each.definitions for relation in relations_of(term)}
-    tables = {name: _rows(old, name) for name in sorted(needed)}
-    fallible: list[str] = []
-    for definition in missing:
-        if any(tables[name].num_rows for term in definition.definitions for name in relations_of(term)):
-            if not any(may_raise(term) for term in definition.definitions):
-                _load(new.engine, definition, tables, functions)
-            else:
-                fallible.append(definition.name)
-    errors = _replay(new, fallible, tables) if fallible else ErrorLog()
+    errors = compute(new, missing, {name: _rows(old, name) for name in sorted(needed)}, functions)
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
     new.stepped_count = old.stepped_count
     new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
@@ -76,6 +68,33 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
     carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
     new.errors = old.errors.only(carried)
     new.errors.extend(errors.only(views - carried), new.transaction_count)
+
+
+def compute(
+    new: Applier, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
+) -> ErrorLog:
+    """Fill maps of `new` with what they are by definition; return what views could not take in.
+
+    Parameters
+    ----------
+    tables
+        The rows of all tables that the definitions name.
+    functions
+        The user's, which they may call.
+
+    Raises
+    ------
+    UsageError, EvaluationError
+        A map that cannot be computed.
+    """
+    fallible: list[str] = []
+    for definition in maps:
+        if any(tables[name].num_rows for term in definition.definitions for name in relations_of(term)):
+            if not any(may_raise(term) for term in definition.definitions):
+                _load(new.engine, definition, tables, functions)
+            else:
+                fallible.append(definition.name)
+    return _replay(new, fallible, tables) if fallible else ErrorLog()
 
 
 def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:

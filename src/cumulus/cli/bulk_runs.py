@@ -1,0 +1,148 @@
+"""Rows that are there already: maps computed by their SQL against the same rows as events (`--bulk`).
+
+Each way runs in a process of its own, so that its peak of memory is nobody else's.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cumulus.cli.agreeing import check
+from cumulus.cli.engine_runs import columns_of, fill, optimised, parts
+from cumulus.cli.machine import peak_memory
+from cumulus.compiler import compile_sql
+from cumulus.engine.interpreter import Interpreter
+from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.changing import carry_over, compute
+from cumulus.workloads import checks
+from cumulus.workloads.orders import Interleaved
+
+WAYS = ("bulk", "create_view", "replay", "interpreter")
+_BATCH = 100_000
+_SHARE = 0.05
+"""So much of the events the interpreter replays, the last ones; the rest is extrapolated."""
+
+_MB = 1 << 20
+
+
+def measure(
+    query: str, script: str, static: Mapping[str, pa.Table], stream: Interleaved, repetitions: int
+) -> dict[str, Any]:
+    """Return how long the same rows take on each way, in seconds that pass, and its peak of memory.
+
+    `bulk` is each map by its SQL, from Arrow tables; `create_view` does the same from the rows that a warehouse has
+    kept, as CREATE VIEW on a live one does; `replay` takes the rows as events in their order, in batches of Arrow
+    columns; `interpreter` a part of the events, on maps that bulk has filled.
+
+    Parameters
+    ----------
+    stream
+        Insertions only.
+
+    Raises
+    ------
+    CumulusError
+        A view is wrong.
+    """
+    assert bool(np.all(stream.kinds & 1)), "rows only come"
+    with tempfile.TemporaryDirectory(prefix="cumulus-bulk-") as folder:
+        _write(Path(folder), static, stream)
+        runs = {way: [_in_child(way, query, script, folder) for _ in range(repetitions)] for way in WAYS}
+    seconds = {way: median(run["seconds"] for run in found) for way, found in runs.items()}
+    rows = len(stream.kinds) + sum(table.num_rows for table in static.values())
+    nbytes = sum(table.nbytes for table in [*static.values(), *stream.tables.values()])
+    return {
+        "query": query,
+        "rows": rows,
+        **{f"{way}_s": round(took, 4) for way, took in seconds.items()},
+        "replay_by_bulk": round(seconds["replay"] / seconds["bulk"], 2),
+        "interpreter_by_bulk": round(seconds["interpreter"] / seconds["bulk"], 1),
+        "replay_events_per_s": round(rows / seconds["replay"]),
+        "interpreter_events": runs["interpreter"][0]["events"],
+        "rows_mb": round(nbytes / _MB, 1),
+        "start_mb": round(median(run["start"] for run in runs["bulk"]) / _MB),
+        **{f"{way}_peak_mb": round(median(run["peak"] for run in found) / _MB) for way, found in runs.items()},
+    }
+
+
+def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
+    """Take the rows of a folder in one of `WAYS`; return seconds, events, and the peak of memory before and after."""
+    static, stream = _read(Path(folder))
+    tables = {**static, **stream.tables}
+    applier, act, events = _prepared(way, script, static, stream)
+    start = peak_memory()
+    began = perf_counter()
+    act()
+    seconds = perf_counter() - began
+    peak = peak_memory()
+    check(applier, query, script, tables, way)
+    return {"seconds": seconds * len(stream.kinds) / events, "events": events, "start": start, "peak": peak}
+
+
+def _prepared(
+    way: str, script: str, static: Mapping[str, pa.Table], stream: Interleaved
+) -> tuple[Applier, Callable[[], object], int]:
+    """Return what will hold the rows, what puts them in, and how many of the events that are."""
+    tables, count = {**static, **stream.tables}, len(stream.kinds)
+    program = compile_sql(script, keep="all" if way == "create_view" else "auto")
+    applier = Applier(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
+
+    def computed(rows: Mapping[str, pa.Table]) -> None:
+        compute(applier, program.maps, rows, {})
+        applier.settle()
+
+    def replayed() -> None:
+        fill(applier, static)
+        for part in parts(stream, _BATCH):
+            applier.commit_bulk(columns_of(program, part))
+
+    match way:
+        case "bulk":
+            return applier, lambda: computed(tables), count
+        case "replay":
+            return applier, replayed, count
+        case "create_view":
+            bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
+            live = Applier(bare, {}, optimised(bare))
+            fill(live, tables)
+            return applier, lambda: carry_over(live, applier, {}), count
+        case _:
+            cut = count - max(1, round(count * _SHARE))
+            computed({**static, **stream.part(0, cut).tables})
+            events = [*columns_of(program, stream.part(cut, count))]
+            return applier, lambda: applier.commit(events), count - cut
+
+
+def _in_child(*task: str) -> dict[str, Any]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(run, *task).result()
+
+
+_KINDS = "kinds.npy"
+
+
+def _write(folder: Path, static: Mapping[str, pa.Table], stream: Interleaved) -> None:
+    for kind, tables in (("static", static), ("stream", stream.tables)):
+        (folder / kind).mkdir()
+        for place, (name, table) in enumerate(tables.items()):
+            pq.write_table(table, folder / kind / f"{place}.{name}.parquet")
+    np.save(folder / _KINDS, stream.kinds)
+
+
+def _read(folder: Path) -> tuple[dict[str, pa.Table], Interleaved]:
+    static, stream = (
+        {path.name.split(".")[1]: pq.read_table(path) for path in sorted((folder / kind).iterdir())}
+        for kind in ("static", "stream")
+    )
+    return static, Interleaved(stream, np.load(folder / _KINDS))
