@@ -18,7 +18,7 @@ from cumulus.algebra.user import Given
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType, coerce
-from cumulus.engine.batch import checked_rows
+from cumulus.engine.bulk import Columns, Rows, rows_of
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
@@ -53,7 +53,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
     for definition in new.program.maps:
         name = same.get(canonical_form(definition)) if definition.definitions else None
         if name is not None:
-            new.engine.restore(definition.name, old.engine.stored(name))
+            _take_over(old.engine, name, new.engine, definition.name)
         else:
             missing.append(definition)
     needed = {relation for each in missing for term in each.definitions for relation in relations_of(term)}
@@ -68,6 +68,13 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
     carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
     new.errors = old.errors.only(carried)
     new.errors.extend(errors.only(views - carried), new.transaction_count)
+
+
+def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
+    """Give a map the contents of one in another engine."""
+    columns = old.stored_columns(name)
+    if columns is None or not new.restore_columns(new_name, [pa.chunked_array([column]) for column in columns]):
+        new.restore(new_name, old.stored(name))
 
 
 def compute(
@@ -104,12 +111,24 @@ def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> E
         engine.begin()
         for relation in parents_first(new.program):
             if relation.name in tables:
-                rows = checked_rows(relation, tables[relation.name], new.checkers[relation.name])
-                engine.on_batch(relation.name, Counter(rows))
+                _fire(engine, rows_of(1, relation, tables[relation.name], new.checkers[relation.name]))
         engine.commit()
     for name in names:
-        new.engine.restore(name, engine.stored(name))
+        _take_over(engine, name, new.engine, name)
     return engine.take_errors()
+
+
+def _fire(engine: Engine, bulk: Rows | Columns) -> None:
+    """Insert rows in the open transaction: by code as far as it takes them, or as one batch."""
+    run = engine.runner(bulk, each=False)
+    if run is None:
+        for name in bulk.names:
+            engine.on_batch(name, Counter(row for _, _, row in bulk))
+        return
+    at = 0
+    while (reached := run(at)) < len(bulk):
+        engine.on_event(*bulk.event(reached))
+        at = reached + 1
 
 
 def _rows(old: Applier, name: str) -> pa.Table:
@@ -123,8 +142,14 @@ def _rows(old: Applier, name: str) -> pa.Table:
             f"the view needs the rows that {name} has now, and they were not kept",
             hint=f"Create the warehouse with keep='all' or {name} WITH (keep = all), or with the view in it.",
         )
-    rows = [row for row, (count,) in old.engine.items(kept) for _ in range(int(count))]
-    return _as_table(table, rows)
+    columns = old.engine.stored_columns(kept)
+    if columns is None or len(columns) != len(table.columns) + 1:
+        rows = [row for row, (count,) in old.engine.items(kept) for _ in range(int(count))]
+        return _as_table(table, rows)
+    counts = columns[-1].to_numpy().clip(0)
+    places = pa.array(np.repeat(np.arange(len(counts)), counts))
+    schema = _as_table(table, []).schema
+    return pa.table([column.take(places) for column in columns[:-1]], names=schema.names).cast(schema)
 
 
 def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:

@@ -10,9 +10,8 @@ from cumulus.catalog.events import Row
 from cumulus.engine.failures import Failures
 from cumulus.engine.floats import NOT_FINITE
 from cumulus.engine.native.calls import QUIET, READY, REPORTED
-from cumulus.engine.native.codec import encoder
 from cumulus.engine.native.holder import Holder
-from cumulus.engine.native.lanes import Lane
+from cumulus.engine.native.lanes import Words
 from cumulus.engine.native.layout import Reason
 from cumulus.engine.native.stored import I64, StoredMap
 from cumulus.errors import EvaluationError
@@ -27,15 +26,15 @@ class Called(Holder, ABC):
     """The part of `cumulus.engine.native.engine.NativeEngine` that machine code calls; nothing may be raised in it."""
 
     _failures: Failures
-    _outside: list[tuple[Callable[..., Any], list[tuple[Callable[[Sequence[int]], Any], int]], Lane]]
-    """By their numbers the functions of Python that code calls, how their arguments are read, and the result's lane."""
+    _outside: list[tuple[Callable[..., Any], list[tuple[Callable[[Sequence[int]], Any], int]], Callable[[Any], Words]]]
+    """The functions of Python that code calls, how arguments are read and how results are written, by their numbers."""
     _raised: Exception | None = None
     _stopped: BaseException | None = None
     _batch: StoredMap | None = None
     """The rows of the batch that a trigger is fired with."""
 
     def _call(self, number: int, frame: int) -> int:
-        implement, args, result = self._outside[number]
+        implement, args, encode = self._outside[number]
         words = (I64 * 64).from_address(frame)
         values = []
         at = 0
@@ -46,7 +45,7 @@ class Called(Holder, ABC):
             value = implement(*values)
             if value is None:
                 return 1
-            for place, word in enumerate(encoder(result, self._dictionary)(value)):
+            for place, word in enumerate(encode(value)):
                 words[place] = word
         except MemoryError as problem:  # not the view's
             self._stopped = problem

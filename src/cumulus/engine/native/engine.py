@@ -129,7 +129,7 @@ class NativeEngine(Called):
             (
                 each.callee.implement(self._functions),
                 [(decoder(lane, self._dictionary), lane.words) for lane in each.args],
-                each.result,
+                encoder(each.result, self._dictionary),
             )
             for each in made.outside
         ]
