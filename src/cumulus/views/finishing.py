@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from cumulus.algebra.order import order_key
-from cumulus.algebra.scalar_code import Code, Pool, ScalarCoder, canonical
+from cumulus.algebra.scalar_code import NAN, Code, Pool, ScalarCoder, canonical
 from cumulus.algebra.terms import Scalar, Term, Var
 from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.arrow import table_of
@@ -54,6 +54,9 @@ class Finisher:
     def __init__(self, program: Program, view: ViewDef, functions: Functions | None = None) -> None:
         self.view = view
         self.top = top_of(program, view)
+        self._floats = [
+            place for place, column in enumerate(view.columns) if column.type is None or column.type.is_float
+        ]
         self.maps = tuple(program.map(name) for name in view.maps)
         for other in self.maps[1:]:
             if len(other.keys) != len(self.maps[0].keys):
@@ -106,7 +109,12 @@ class Finisher:
             raise EvaluationError(
                 f"view {self.view.name} at {key!r}: {reason}", view=self.view.name, hint=hint
             ) from problem
-        return None if found is None or found[1] <= 0 else Finished(*found)
+        if found is None or found[1] <= 0:
+            return None
+        row, copies, order = found
+        if any(row[place] != row[place] for place in self._floats):  # one NaN, so that equal rows are equal
+            row = tuple(NAN if value != value else value for value in row)
+        return Finished(row, copies, order)
 
     def _compiled(self, pool: Pool) -> Callable[..., tuple[Row, int, tuple[Any, ...]] | None]:
         """Return the function from a key and the values of each map to a row."""
