@@ -108,9 +108,10 @@ def interval_of(term: Term, bound: Collection[str]) -> Interval | None:
     if any(isinstance(key, Range) for key in read.keys):
         return None
     free = [place for place, key in enumerate(read.keys) if not _has_value(key, bound)]
-    if len(free) != 1 or not isinstance(read.keys[free[0]], Var):
+    axis = read.keys[free[0]] if len(free) == 1 else None
+    if not isinstance(axis, Var):
         return None
-    variable = outputs(MapRead(read.map, read.column, (read.keys[free[0]],)))[0]
+    variable = axis.name
     conditions = _conditions([factor for factor in factors if factor is not read], variable, bound)
     return Interval(read, free[0], variable, conditions) if conditions else None
 
@@ -220,18 +221,10 @@ class _Inner:
         return None if single is None else [single]
 
     def _single(self, op: str, left: Term, right: Term) -> Condition | None:
-        directions = self._direction(left), self._direction(right)
-        if None in directions or directions == (0, 0):
+        direction = self._direction(Apply("sub", (left, right)))
+        if not direction:
             return None
-        one, other = (each or 0 for each in directions)
-        if op in ("<", "<="):
-            one, other = other, one
-        if one < 0 or other > 0:
-            if one > 0 or other < 0:
-                return None
-            is_up = False
-        else:
-            is_up = True
+        is_up = (direction > 0) is (op in (">", ">="))
         compare = Compare(op, left, right)
         names = variables_of(compare)
         return Condition(compare, tuple(lift for name, lift in self._sums.items() if name in names), is_up)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import decimal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -143,10 +143,8 @@ class Applier:
         with self._static_opened(bulk):
             run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
             if run is not None:
-                try:
+                with suppress(_UnsettledError):  # who takes the events one by one knows which is wrong
                     return self._commit_by(run, bulk)
-                except _UnsettledError:
-                    pass  # who takes the events one by one knows which is wrong
             return self.commit(bulk)
 
     def _commit_by(self, run: Run, bulk: Bulk) -> Changes:

@@ -11,14 +11,14 @@ from cumulus.engine.native.journal import note
 from cumulus.engine.native.kernel import F64, I64, PTR, Expr, Function, Local, i64, select
 from cumulus.engine.native.layout import Held, Reason, Status, Store, ValueLane
 from cumulus.engine.native.orders import tell_before, tell_changed
-from cumulus.engine.native.shapes import CREATED, ROWS, Shape
+from cumulus.engine.native.shapes import CREATED, Shape, address
+from cumulus.engine.native.tables import ROW
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
 
 _NEGLIGIBLE = 1e-12
 """`cumulus.engine.floats.NEGLIGIBLE`."""
-_ROW = (1 << 32) - 1
 
 
 def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
@@ -28,13 +28,13 @@ def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) ->
     row, place = _put(host, body, store, shape, record, keys)
     if not store.is_scratch:
         _note(host, body, store, row, place)
-    tell_before(body, shape, record, row & _ROW)
+    tell_before(body, shape, record, row & ROW)
     for column, number in zip(columns, numbers, strict=True):
         _add(host, body, store, column, place, number)
     with body.when(~_stays(body, store, place)):
-        body.run(shape.remove, record, row & _ROW)
+        body.run(shape.remove, record, row & ROW)
     with body.otherwise():
-        tell_changed(body, shape, record, row & _ROW)
+        tell_changed(body, shape, record, row & ROW)
     return body.function
 
 
@@ -46,7 +46,7 @@ def ahead_adder(host: ProgramHost, store: Store, columns: Sequence[int], name: s
     row, place = _put(host, body, store, shape, record, keys)
     with body.when(row >= CREATED):
         own = body.call(store.shape.find, host.record(store), *keys, hint="own")
-        before = body.let(body.load(PTR, host.record(store), ROWS).at(own * store.shape.row_size), "before")
+        before = body.let(address(body, store.shape, host.record(store), own), "before")
         for word in range(store.value_words):
             body.store(I64, place, shape.value(word), body.load(I64, before, shape.value(word)))
         body.store(I64, place, shape.value(store.value_words), 1)
@@ -82,20 +82,20 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
             body.set(row, body.call(shape.find, record, *keys, hint="found"))
             with body.when(row.eq(0)):
                 body.leave()
-        place = body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+        place = body.let(address(body, shape, record, row & ROW), "place")
         differs = body.let(i64(0), "differs")
         for word, value in enumerate(values):
             body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
         with body.when(differs.eq(0)):
             body.leave()
         _note(host, body, store, row, place)
-        tell_before(body, shape, record, row & _ROW)
+        tell_before(body, shape, record, row & ROW)
         for word, value in enumerate(values):
             body.store(I64, place, shape.value(word), value)
         with body.when(~some):
-            body.run(shape.remove, record, row & _ROW)
+            body.run(shape.remove, record, row & ROW)
         with body.otherwise():
-            tell_changed(body, shape, record, row & _ROW)
+            tell_changed(body, shape, record, row & ROW)
     return body.function
 
 
@@ -115,7 +115,7 @@ def _put(
     with body.when(row.eq(0), likely=False):
         host.no_memory(body, store)
         body.leave()
-    return row, body.let(body.load(PTR, record, ROWS).at((row & _ROW) * shape.row_size), "place")
+    return row, body.let(address(body, shape, record, row & ROW), "place")
 
 
 def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -> None:
@@ -123,7 +123,7 @@ def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -
     noted = body.call(note(store.shape), body.parameter("context"), i64(store.number), place, hint="noted")
     with body.when(noted.eq(0), likely=False):
         with body.when(row >= CREATED):
-            body.run(store.shape.remove, host.record(store), row & _ROW)
+            body.run(store.shape.remove, host.record(store), row & ROW)
         body.leave()
 
 

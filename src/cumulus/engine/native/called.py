@@ -14,6 +14,7 @@ from cumulus.engine.native.holder import Holder
 from cumulus.engine.native.lanes import Words
 from cumulus.engine.native.layout import Reason
 from cumulus.engine.native.stored import I64, StoredMap
+from cumulus.engine.native.tables import ROW
 from cumulus.errors import EvaluationError
 
 TOO_LARGE = EvaluationError(
@@ -86,4 +87,4 @@ class Called(Holder, ABC):
     def _batch_row(self, row: int) -> Row | None:
         if self._batch is None:
             return None
-        return self._batch.key_of(self._batch.row(row & 0xFFFFFFFF))
+        return self._batch.key_of(self._batch.row(row & ROW))

@@ -25,7 +25,7 @@ from cumulus.engine.native.journal import noted
 from cumulus.engine.native.kernel import FALSE, I64, PTR, Expr, Function, i64
 from cumulus.engine.native.lanes import Lane, split
 from cumulus.engine.native.layout import JOURNAL, JOURNAL_USED, EventLane, Held, Store, event_words, words_of
-from cumulus.engine.native.shapes import ROWS
+from cumulus.engine.native.shapes import address
 
 SETTLED = "settled"
 WAITS = ("references", "wait")
@@ -205,7 +205,7 @@ class Checks:
 
     def _leave_none(self, body: Body, store: Store, row: Expr, leave: Callable[[], None]) -> None:
         """Write that a row must be there at least once."""
-        place = body.load(PTR, self._host.record(store), ROWS, "rows").at(row * store.shape.row_size)
+        place = address(body, store.shape, self._host.record(store), row)
         with body.when(body.load(I64, place, store.shape.value(0), "count") < 1, likely=False):
             leave()
 

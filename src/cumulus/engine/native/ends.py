@@ -15,7 +15,7 @@ from cumulus.engine.native.lanes import Number, Scalar, bits_of, kernel_type
 from cumulus.engine.native.layout import Store
 from cumulus.engine.native.numbers import Env
 from cumulus.engine.native.scans import Source
-from cumulus.engine.native.shapes import LEFT, RIGHT, address
+from cumulus.engine.native.shapes import LEFT, RIGHT
 from cumulus.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -115,12 +115,11 @@ def _walk(
     """
     body, store = coder.body, source.store
     shape, record = store.shape, coder.host.record(store)
-    words = [word for place in sorted(bound) for word in bound[place]]
-    row = body.call(shape.root(order), record, *words, hint="row")
+    row = body.let(coder.root(store, order, bound), "row")
     with body.when(row.ne(0)):
         body.set(row, body.call(shape.edge(order), record, row, side))
     with body.loop_while(row.ne(0)):
-        place = body.let(address(body, shape, record, row), "place")
+        place = body.let(coder.place_of(store, row), "place")
         here = coder.key_at(store, axis, place)
         counts = source.value(body, place).value
         there = body.let(counts.ne(0.0 if counts.type is F64 else 0), "there")

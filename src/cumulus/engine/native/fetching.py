@@ -15,11 +15,9 @@ from cumulus.engine.native.checks import Lookup
 from cumulus.engine.native.host import ProgramHost
 from cumulus.engine.native.kernel import I64, PTR, Expr, Function
 from cumulus.engine.native.layout import EventLane, Store, event_words, words_of
-from cumulus.engine.native.shapes import PRIMARY, ROWS, tag_of
-from cumulus.engine.native.tables import entrance, slot
+from cumulus.engine.native.shapes import PRIMARY, address, tag_of
+from cumulus.engine.native.tables import ROW, entrance, slot
 from cumulus.m3.program import Statement, Trigger
-
-_ROW = (1 << 32) - 1
 
 
 def fetch_functions(
@@ -94,5 +92,5 @@ def _fetch_slot(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[
 
 def _fetch_row(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
     store, base, at = _slot_of(host, body, place, columns)
-    row = slot(body, base, at) & _ROW
-    body.prefetch(body.load(PTR, host.record(store), ROWS).at(row * store.shape.row_size))
+    row = slot(body, base, at) & ROW
+    body.prefetch(address(body, store.shape, host.record(store), row))

@@ -24,7 +24,8 @@ from cumulus.engine.native.layout import (
 )
 from cumulus.engine.native.memory import BUDGET, GROW, MEMCPY
 from cumulus.engine.native.orders import tell_before, tell_changed
-from cumulus.engine.native.shapes import ROWS, Shape
+from cumulus.engine.native.shapes import Shape, address
+from cumulus.engine.native.tables import ROW
 
 if TYPE_CHECKING:
     from cumulus.engine.native.host import ProgramHost
@@ -33,7 +34,7 @@ UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12
 _RESERVED = 4
 """The journal may have so many halvings of the budget beyond it: full maps can still be changed, and emptied."""
-_ROW = _NUMBER = (1 << 32) - 1
+_NUMBER = (1 << 32) - 1
 
 
 def note(shape: Shape) -> Signature:
@@ -96,16 +97,16 @@ def _restore_function(shape: Shape) -> Function:
         row = body.call(shape.put, map_, *keys, hint="row")
         with body.when(row.eq(0), likely=False):
             body.leave(0)
-        at = body.let(body.load(PTR, map_, ROWS).at((row & _ROW) * shape.row_size), "at")
+        at = body.let(address(body, shape, map_, row & ROW), "at")
         some = values[0]
-        tell_before(body, shape, map_, row & _ROW)
+        tell_before(body, shape, map_, row & ROW)
         for word, value in enumerate(values):
             body.store(I64, at, shape.value(word), value)
             some = body.let(some | value, "some") if word else some
         with body.when(some.eq(0)):
-            body.run(shape.remove, map_, row & _ROW)
+            body.run(shape.remove, map_, row & ROW)
         with body.otherwise():
-            tell_changed(body, shape, map_, row & _ROW)
+            tell_changed(body, shape, map_, row & ROW)
         body.leave(1)
     return body.function
 

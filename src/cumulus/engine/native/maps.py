@@ -39,6 +39,7 @@ from cumulus.engine.native.shapes import (
     tag_of,
 )
 from cumulus.engine.native.tables import (
+    ROW,
     TABLE_CLEAR,
     TABLE_FREE,
     TABLE_INSERT,
@@ -51,7 +52,6 @@ from cumulus.engine.native.tables import (
 
 MOST_ROWS = (1 << 31) - 1
 _FEWEST = 16
-_LOW = (1 << 32) - 1
 
 
 @cache
@@ -163,11 +163,11 @@ def _adopt(shape: Shape) -> Function:
             row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
             with body.when(row.eq(0), likely=False):
                 body.leave(0)
-            at = body.let(address(body, shape, map_, row & _LOW), "at")
-            tell_before(body, shape, map_, row & _LOW)
+            at = body.let(address(body, shape, map_, row & ROW), "at")
+            tell_before(body, shape, map_, row & ROW)
             for word, value in enumerate(values):
                 body.store(I64, at, shape.value(word), value)
-            tell_changed(body, shape, map_, row & _LOW)
+            tell_changed(body, shape, map_, row & ROW)
     body.leave(1)
     return body.function
 
@@ -183,7 +183,7 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
         with body.when(word.eq(0)):
             body.stop()
         with body.when((word >> 32).eq(tag)):
-            row = body.let(word & _LOW, "row")
+            row = body.let(word & ROW, "row")
             place = body.let(rows.at(row * shape.row_size), "place")
             same = None
             for one, key in zip(_row_keys(body, place, words), keys, strict=True):
@@ -268,7 +268,7 @@ def _created(shape: Shape) -> Function:
             body.store(U32, place, shape.link(index), first)
             body.store(U32, place, shape.link(index) + 4, 0)
             with body.when(first.ne(0)):
-                before = body.let(body.load(PTR, map_, ROWS).at(first * shape.row_size), "before")
+                before = body.let(address(body, shape, map_, first), "before")
                 body.store(U32, before, shape.link(index) + 4, row)
                 body.run(TABLE_RENAME, map_.at(shape.table(index)), mine, first, row)
             with (

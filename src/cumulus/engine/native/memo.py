@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import I64, PTR, Expr, i64
+from cumulus.engine.native.kernel import I64, Expr, i64
 from cumulus.engine.native.layout import Store
-from cumulus.engine.native.shapes import LIVE, ROWS
+from cumulus.engine.native.shapes import LIVE, address
+from cumulus.engine.native.tables import ROW
 
 _MOST = 1 << 16
 """So many values are remembered before all are forgotten."""
-_ROW = (1 << 32) - 1
 _FAILED = 2
 
 
@@ -31,7 +31,7 @@ def remembered(
     found = [body.local(I64, "known") for _ in range(store.marks)]
     row = body.call(shape.find, record, *keys, hint="row")
     with body.when(row.ne(0), likely=True):
-        place = body.let(body.load(PTR, record, ROWS).at(row * shape.row_size), "place")
+        place = body.let(address(body, shape, record, row), "place")
         for word, target in enumerate(found):
             body.set(target, body.load(I64, place, shape.value(word)) - (0 if word else 1))
     with body.otherwise():
@@ -40,9 +40,9 @@ def remembered(
         with body.when(found[0].ne(_FAILED)):
             with body.when(body.load(I64, record, LIVE) >= i64(_MOST), likely=False):
                 body.call(shape.clear, record)
-            new = body.let(body.call(shape.put, record, *keys, hint="new") & _ROW, "new")
+            new = body.let(body.call(shape.put, record, *keys, hint="new") & ROW, "new")
             with body.when(new.ne(0), likely=True):  # without memory nothing is remembered
-                at = body.let(body.load(PTR, record, ROWS).at(new * shape.row_size), "at")
+                at = body.let(address(body, shape, record, new), "at")
                 for word, value in enumerate(found):
                     body.store(I64, at, shape.value(word), value + (0 if word else 1))
     return [*found]

@@ -30,9 +30,9 @@ from cumulus.engine.native.memory import BUDGET, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.shapes import CREATED, Shape, address
 from cumulus.engine.native.stored import StoredMap
+from cumulus.engine.native.tables import ROW
 
 Words: TypeAlias = npt.NDArray[np.int64]
-_ROW = (1 << 32) - 1
 _RECORD = 64
 POSITION = "position of it"
 """The last column of `Newest.dump`; no column of SQL is called so without quotes."""
@@ -55,7 +55,7 @@ def _newest_function(shape: Shape) -> Function:
             row = body.call(shape.put, map_, *keys, hint="row")
             with body.when(row.eq(0), likely=False):
                 body.leave(0)
-            kept = body.let(address(body, shape, map_, row & _ROW), "kept")
+            kept = body.let(address(body, shape, map_, row & ROW), "kept")
             is_new = (row >= CREATED) | (position > body.load(I64, kept, shape.value(0)))
             with body.when(is_new):
                 body.store(I64, kept, shape.value(0), position)

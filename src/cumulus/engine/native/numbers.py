@@ -13,12 +13,12 @@ from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECI
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.host import ProgramHost
-from cumulus.engine.native.kernel import F64, I64, I128, PTR, Expr, Local, i64, select
+from cumulus.engine.native.kernel import F64, I64, I128, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import NotNativeError, Number, Scalar
 from cumulus.engine.native.layout import Held, Reason, Store, ValueLane, value_lanes
 from cumulus.engine.native.scalars import ScalarCoder
-from cumulus.engine.native.shapes import ROWS
+from cumulus.engine.native.shapes import address
 from cumulus.errors import ValidationError
 
 Env: TypeAlias = dict[str, Scalar]
@@ -135,7 +135,7 @@ class Evaluator(ABC):
     @contextmanager
     def evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Iterator[Found]:
         """Write an evaluation; what is written inside runs where it did not fail."""
-        coder = self._plain({})
+        coder = self.plain({})
         with coder.attempt() as outcome:
             found = compute(coder)
         failed = outcome()
@@ -147,7 +147,8 @@ class Evaluator(ABC):
         with self.body.otherwise():
             yield found
 
-    def _plain(self, env: Env) -> ScalarCoder:
+    def plain(self, env: Env) -> ScalarCoder:
+        """Return a coder of scalars over some variables, whose failures are for the caller to look at."""
         return self._coder(env, None)
 
     def _coder(self, env: Env, attempt: ScalarCoder | None) -> ScalarCoder:
@@ -169,7 +170,7 @@ class Evaluator(ABC):
 
     def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Write the comparison of two scalars that are written already."""
-        return self._plain({}).compare(op, left, right)
+        return self.plain({}).compare(op, left, right)
 
     def number_of(self, scalar: Scalar) -> Number:
         """Return the number that a scalar is in value context; NULL is 0."""
@@ -214,8 +215,9 @@ class Evaluator(ABC):
     def _record(self, store: Store) -> Expr:
         return self.host.record(store)
 
-    def _address(self, store: Store, row: Expr) -> Expr:
-        return self.body.load(PTR, self._record(store), ROWS, "rows").at(row * store.shape.row_size)
+    def place_of(self, store: Store, row: Expr) -> Expr:
+        """Write where a row of a map stands; it moves when any row is put."""
+        return address(self.body, store.shape, self._record(store), row)
 
 
 def number_lane(kept: SqlType) -> ValueLane:

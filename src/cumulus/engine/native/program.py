@@ -155,6 +155,7 @@ class _Writer:
         self._indexes = indexes
         self._host = ProgramHost(program, functions, context)
         self._numbered = frozenset(context.numbered)
+        self._lanes: dict[str, tuple[EventLane, ...]] = {}
 
     def write(self) -> tuple[Plan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
@@ -195,6 +196,11 @@ class _Writer:
 
     def _event_lanes(self, relation: Relation) -> tuple[EventLane, ...]:
         """Return the columns of a relation, and which of them its single triggers use."""
+        if relation.name not in self._lanes:
+            self._lanes[relation.name] = self._lanes_of(relation)
+        return self._lanes[relation.name]
+
+    def _lanes_of(self, relation: Relation) -> tuple[EventLane, ...]:
         used: set[int] = set()
         for trigger in self._program.triggers:
             if trigger.relation == relation.name and trigger.on is not On.BATCH:

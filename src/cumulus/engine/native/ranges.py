@@ -10,7 +10,7 @@ and where a condition fails, or a sum does not fit, all rows are visited instead
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +24,11 @@ from cumulus.engine.native.lanes import Number, Scalar
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.numbers import Env, read_value
 from cumulus.engine.native.scans import Source
-from cumulus.engine.native.shapes import FLAGS, LEFT, RIGHT, SPOILED, address
-from cumulus.engine.native.tables import slots_of
+from cumulus.engine.native.shapes import FLAGS, LEFT, RIGHT, SPOILED
+from cumulus.engine.native.tables import ROW, slots_of
 
 if TYPE_CHECKING:
     from cumulus.engine.native.terms import TermCoder
-
-_ROW = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class Intervals:
             self._guard(read, guard)
         keys = self._interval.read.keys
         with self._body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
-            root = self._root(kept, bound)
+            root = self._coder.root(kept.store, kept.order, bound)
             self._none(self._flags(kept, root), SPOILED)
             total = self._searched(kept, root)
             if self._interval.read.state == "NEW":
@@ -108,13 +106,8 @@ class Intervals:
     def _none(self, flags: Expr, mask: int) -> None:
         self._fails((flags & mask).ne(0))
 
-    def _root(self, kept: Kept, bound: Mapping[int, Sequence[Expr]]) -> Local:
-        words = [word for place in sorted(bound) for word in bound[place]]
-        signature = kept.store.shape.root(kept.order)
-        return self._body.call(signature, self._coder.host.record(kept.store), *words, hint="root")
-
     def _place(self, store: Store, row: Expr) -> Local:
-        return self._body.let(address(self._body, store.shape, self._coder.host.record(store), row), "place")
+        return self._body.let(self._coder.place_of(store, row), "place")
 
     def _flags(self, kept: Kept, row: Expr) -> Local:
         return self._body.load(U32, self._place(kept.store, row), kept.node + FLAGS, "flags")
@@ -122,7 +115,7 @@ class Intervals:
     def _guard(self, read: MapRead, kept: Kept) -> None:
         """Write the check that nothing that a running sum adds is negative."""
         with self._coder.bound(kept.store, read.keys, self._env) as bound:
-            self._none(self._flags(kept, self._root(kept, bound)), (1 << kept.sum) | SPOILED)
+            self._none(self._flags(kept, self._coder.root(kept.store, kept.order, bound)), (1 << kept.sum) | SPOILED)
         if read.state == "NEW":
             ahead = self._coder.host.ahead(kept.store)
             keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
@@ -202,9 +195,9 @@ class Intervals:
         for lift in condition.lifts:
             number = coder.closed(lift.term, env)
             env[lift.variable] = coder.scalar_of(number, coder.host.typing.number(lift.term, coder.types))
-        attempt = coder.attempt(env)
-        with attempt.attempt() as outcome:
-            found = attempt.code(condition.compare)
+        scalars = coder.plain(env)
+        with scalars.attempt() as outcome:
+            found = scalars.code(condition.compare)
         failed = outcome()
         if failed is not None:
             self._fails(failed)
@@ -291,4 +284,4 @@ def roots_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:
     body = coder.body
     table = coder.host.record(kept.store).at(kept.store.shape.tree(kept.order))
     with slots_of(body, table) as word:
-        yield body.let(address(body, kept.store.shape, coder.host.record(kept.store), word & _ROW), "root")
+        yield body.let(coder.place_of(kept.store, word & ROW), "root")

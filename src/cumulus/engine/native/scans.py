@@ -18,6 +18,7 @@ from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.numbers import Env, Evaluator, Then
 from cumulus.engine.native.scalars import ScalarCoder
 from cumulus.engine.native.shapes import LAST
+from cumulus.engine.native.tables import ROW
 from cumulus.errors import ValidationError
 
 
@@ -56,6 +57,10 @@ class Scanner(Evaluator):
             self._scan_bound(source, keys, bound, env, then)
             self._row = row
 
+    def root(self, store: Store, order: int, bound: Mapping[int, Sequence[Expr]]) -> Local:
+        """Write the finding of the root of the group that some keys name, in an order; 0 if there is none."""
+        return self.body.call(store.shape.root(order), self._record(store), *_words_in(bound), hint="root")
+
     @contextmanager
     def bound(self, store: Store, keys: tuple[Term | Range, ...], env: Env) -> Iterator[dict[int, list[Expr]]]:
         """Write the keys of an atom that have a value, as words by place; what is inside runs where they can be."""
@@ -82,7 +87,7 @@ class Scanner(Evaluator):
         then: Then,
     ) -> None:
         store = source.store
-        words = [word for place in sorted(bound) for word in bound[place]]
+        words = _words_in(bound)
         if len(bound) == len(store.keys):
             self._look_up(source, words, env, then)
             return
@@ -98,7 +103,7 @@ class Scanner(Evaluator):
             row = body.call(store.shape.find, self._record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 self._row = row if source.is_batch else self._row
-                number = source.value(body, self._address(store, row))
+                number = source.value(body, self.place_of(store, row))
                 self._unless_zero(number, lambda: then(env, [number]))
             return
         place = self._new_place(source.store, source.ahead, words)
@@ -115,11 +120,11 @@ class Scanner(Evaluator):
         place = body.let(Literal(PTR, 0), "place")
         changed = body.call(ahead.shape.find, self._record(ahead), *words, hint="changed")
         with body.when(changed.ne(0)):
-            body.set(place, self._address(ahead, changed))
+            body.set(place, self.place_of(ahead, changed))
         with body.otherwise():
             row = body.call(store.shape.find, self._record(store), *words, hint="row")
             with body.when(row.ne(0)):
-                body.set(place, self._address(store, row))
+                body.set(place, self.place_of(store, row))
         return place
 
     def _scan_ahead(
@@ -128,7 +133,7 @@ class Scanner(Evaluator):
         """Write a loop over a map as it will be, made from a list of rows, so that the inner code stands once."""
         body, store, ahead = self.body, source.store, source.ahead
         assert ahead is not None
-        words = [word for place in sorted(bound) for word in bound[place]]
+        words = _words_in(bound)
         picked = self.host.scratch(("picked", self.host.next_scratch()), store.key_names, store.keys, (), marks=1)
         record = self._record(picked)
         body.call(picked.shape.clear, record)
@@ -140,7 +145,7 @@ class Scanner(Evaluator):
             with body.when(chosen.eq(0), likely=False):
                 self.host.no_memory(body, store)
             with body.otherwise():
-                body.store(I64, self._address(picked, chosen & 0xFFFFFFFF), picked.shape.value(0), 1)
+                body.store(I64, self.place_of(picked, chosen & ROW), picked.shape.value(0), 1)
 
         self._loop(store, bound, words, pick)
         self._loop(ahead, bound, words, pick)
@@ -173,7 +178,7 @@ class Scanner(Evaluator):
         with body.loop(), self.looping():
             with body.when(row.eq(0)):
                 body.stop()
-            place = body.let(self._address(store, row), "place")
+            place = body.let(self.place_of(store, row), "place")
             following = body.load(U32, place, store.shape.link(index), "following")
             visit(row, place)
             body.set(row, following)
@@ -189,7 +194,7 @@ class Scanner(Evaluator):
         """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
         body, record = self.body, self._record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
-            place = body.let(self._address(store, row), "place")
+            place = body.let(self.place_of(store, row), "place")
             if not store.marks:
                 yield place, row
                 return
@@ -221,7 +226,7 @@ class Scanner(Evaluator):
                 elif isinstance(pattern, Var) and pattern.name not in env:
                     here = self.key_at(store, position, place)
                     if pattern.name in inner:
-                        holds = self._plain(inner).compare("=", inner[pattern.name], here)
+                        holds = self.plain(inner).compare("=", inner[pattern.name], here)
                         tests.enter_context(self.body.when(holds))
                     else:
                         inner[pattern.name] = here
@@ -301,3 +306,8 @@ class Scanner(Evaluator):
             is_number = part.ne(lane.null) if scalar.null is None else part.ne(lane.null) | scalar.null
             possible = is_number if possible is None else possible & is_number
         return Scalar(lane.type, part, scalar.null, bits), possible
+
+
+def _words_in(bound: Mapping[int, Sequence[Expr]]) -> list[Expr]:
+    """Return the words of keys in the order of their places."""
+    return [word for place in sorted(bound) for word in bound[place]]

@@ -13,6 +13,7 @@ from cumulus.engine.native.audit import MapView
 from cumulus.engine.native.layout import Held, Store
 from cumulus.engine.native.rows import RowCodec
 from cumulus.engine.native.shapes import IS_PARTIAL, LAST, LEFT, LIVE, RIGHT, ROWS
+from cumulus.engine.native.tables import ROW
 from cumulus.engine.protocol import Stored
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class StoredMap(RowCodec):
 
     def put(self, words: Sequence[int], values: Sequence[int]) -> bool:
         """Make value words those of a key, which is removed if they are all 0; False if there is no memory."""
-        row = self._put(self._record, *words) & 0xFFFFFFFF
+        row = self._put(self._record, *words) & ROW
         if not row:
             return False
         shape = self.store.shape

@@ -38,6 +38,8 @@ CAPACITY = 48
 """For how many there is room."""
 TABLE_SIZE = 56
 
+ROW = (1 << 32) - 1
+"""What of a slot is the number of a row; and of what `put` of a map gives."""
 SEGMENT = 1024
 SMALLEST = 16
 DEEPEST = 22

@@ -43,8 +43,8 @@ from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.layout import Held, Reason, Store
 from cumulus.engine.native.numbers import ONE, Env, Then, number_lane, read_number, read_value
 from cumulus.engine.native.ranges import Intervals, KeptSums, kept_sums, roots_of
-from cumulus.engine.native.scalars import ScalarCoder
 from cumulus.engine.native.scans import Scanner, Source
+from cumulus.engine.native.tables import ROW
 from cumulus.engine.order import is_shareable, next_factor
 from cumulus.errors import ValidationError
 
@@ -63,7 +63,7 @@ class TermCoder(Scanner):
 
     def own_number(self, term: Term, env: Env) -> Number:
         """Write a scalar that cannot fail, as a number."""
-        return self.number_of(self._plain(env).code(term))
+        return self.number_of(self.plain(env).code(term))
 
     @contextmanager
     def all_but_zero(self, numbers: Sequence[Number]) -> Iterator[None]:
@@ -98,10 +98,6 @@ class TermCoder(Scanner):
         interval = interval_of(term, env)
         sums = None if interval is None else kept_sums(self, interval)
         return None if interval is None or sums is None else (interval, sums)
-
-    def attempt(self, env: Env) -> ScalarCoder:
-        """Return a coder of scalars whose failures are for the caller to look at."""
-        return self._plain(env)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
@@ -225,7 +221,7 @@ class TermCoder(Scanner):
 
         def bind(bound: Env, value: Scalar) -> None:
             if variable in bound:
-                with self.body.when(self._plain(bound).compare("=", bound[variable], value)):
+                with self.body.when(self.plain(bound).compare("=", bound[variable], value)):
                     then(bound, [])
             else:
                 then(bound | {variable: self._canonical(value)}, [])
@@ -303,7 +299,7 @@ class TermCoder(Scanner):
         """Write whether an entry that the firing has written differs from what it was before."""
         body, shape = self.body, store.shape
         words = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
-        before = self._address(store, body.call(shape.find, self._record(store), *words, hint="before"))
+        before = self.place_of(store, body.call(shape.find, self._record(store), *words, hint="before"))
         differs = body.let(i64(0), "differs")
         # Where there was none, row 0 stands in, whose values are 0.
         for word in range(store.value_words):
@@ -349,7 +345,7 @@ class TermCoder(Scanner):
             with body.when(row.eq(0), likely=False):
                 self.host.no_memory(body, store)
             with body.otherwise():
-                place = body.let(self._address(store, row & 0xFFFFFFFF), "place")
+                place = body.let(self.place_of(store, row & ROW), "place")
                 if store.marks:
                     body.store(I64, place, store.shape.value(store.value_words), 1)
                 for column, number in numbers.items():

@@ -13,7 +13,7 @@ from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U8, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.lanes import NULL_WORD
 from cumulus.engine.native.memory import BUDGET, GROW, MEMCPY, RELEASE, USED
-from cumulus.engine.native.tables import TABLE_FREE, TABLE_INSERT, TABLE_NEW, TABLE_SIZE, entrance, slot
+from cumulus.engine.native.tables import ROW, TABLE_FREE, TABLE_INSERT, TABLE_NEW, TABLE_SIZE, entrance, slot
 
 # The record, as offsets in bytes.
 PLACES = 0
@@ -38,7 +38,6 @@ _LENGTH = 4
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 12, 1 << 20
 _LONGEST = 1 << 31
 _FEWEST = 16
-_ROW = (1 << 32) - 1
 _FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 _SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
 
@@ -203,7 +202,7 @@ def _search(body: Body) -> tuple[Local, Local]:
         with body.when(word.eq(0)):
             body.stop()
         with body.when((word >> 32).eq(tag)):
-            number = body.let((word & _ROW) - 1, "number")
+            number = body.let((word & ROW) - 1, "number")
             place = body.load(PTR, places.at(number << 3), 0, "place")
             with body.when(body.load(U32, place, 0).eq(length), likely=True):
                 same = _differs(body, place.at(_LENGTH), text, length).eq(0)

@@ -11,7 +11,7 @@ from cumulus.engine.differences import Difference
 from cumulus.engine.native.kernel import BOOL, FALSE, TRUE, U32, Expr, Local, i64, select
 from cumulus.engine.native.lanes import Number, Scalar
 from cumulus.engine.native.numbers import Env, Then
-from cumulus.engine.native.shapes import LEFT, RIGHT, address
+from cumulus.engine.native.shapes import LEFT, RIGHT
 
 if TYPE_CHECKING:
     from cumulus.engine.native.terms import TermCoder
@@ -55,11 +55,10 @@ class _Between:
             order = store.order(tuple(sorted(bound)), pair.axis)
             assert order is not None
             record, node = coder.host.record(store), store.shape.node(order)
-            words = [word for place in sorted(bound) for word in bound[place]]
-            row = body.call(store.shape.root(order), record, *words, hint="row")
+            row = body.let(coder.root(store, order, bound), "row")
             first = body.let(i64(0), "first")
             with body.loop_while(row.ne(0)):
-                place = body.let(address(body, store.shape, record, row), "place")
+                place = body.let(coder.place_of(store, row), "place")
                 new, old, is_before = self._at(place)
                 with body.when(new ^ old):
                     body.set(first, row)
@@ -67,7 +66,7 @@ class _Between:
                 body.set(row, body.load(U32, place.at(side), node, "following"))
             body.set(row, first)
             with body.loop_while(row.ne(0)), coder.looping():
-                place = body.let(address(body, store.shape, record, row), "place")
+                place = body.let(coder.place_of(store, row), "place")
                 new, old, _ = self._at(place)
                 with body.when(~(new ^ old)):
                     body.stop()

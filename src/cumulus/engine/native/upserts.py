@@ -11,7 +11,7 @@ from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import FALSE, I64, PTR, Expr, Function, Operand, Signature
 from cumulus.engine.native.lanes import NAN_BITS
 from cumulus.engine.native.layout import JOURNAL_USED, EventLane, event_words, words_of
-from cumulus.engine.native.shapes import ROWS
+from cumulus.engine.native.shapes import address
 from cumulus.engine.native.stream import FAR, values_at
 
 UPSERTS, UPSERT_ROWS = "upserts_", "upsert_rows_"
@@ -49,7 +49,7 @@ def upsert_function(
             done = body.call(takes[1], CONTEXT, *words, hint="done")
             _count(host, body, relation, 1, done)
             body.leave(done)
-        place = body.let(body.load(PTR, host.record(store), ROWS).at(row * store.shape.row_size), "place")
+        place = body.let(address(body, store.shape, host.record(store), row), "place")
         old = [body.load(I64, place, 8 * word, "old") for word in range(store.shape.keys)]
         differs: Expr = FALSE
         for before, after in zip(old, words, strict=True):
