@@ -15,6 +15,7 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.lanes import NotNativeError
+from cumulus.engine.native.shapes import MARKS
 from cumulus.engine.native.stored import I64
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError
@@ -108,7 +109,8 @@ def test_maps_of_random_views_are_the_interpreters(seed: int) -> None:
     assert compared or not case.views
 
 
-def test_a_debug_mode_looks_at_every_link(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [20, 200], ids=["chains", "trees"])
+def test_a_debug_mode_looks_at_every_link(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ways in are checked transaction by transaction, and damage is told."""
     monkeypatch.setenv("CUMULUS_DEBUG", "1")
     wh = Warehouse(
@@ -118,14 +120,14 @@ def test_a_debug_mode_looks_at_every_link(monkeypatch: pytest.MonkeyPatch) -> No
         engine="native",
     )
     on = wh.trigger("r")
-    for number in range(20):
+    for number in range(rows):
         on(1, number % 3, number)
     wh.insert("r", [(5, 1), (6, 2)])
     wh.apply([(-1, "r", (5, 1)), (1, "r", (7, 2))])
     assert len(wh.view("v").rows()) == 5
     native = wh._applier.engine
     stored = next(each for each in native._named.values() if each.store.orders)
-    row = stored.row_address(3) + stored.store.shape.node(0)
+    row = stored.row_address(3) + stored.store.shape.node(0) + MARKS
     I64.from_address(row).value ^= 1
     with pytest.raises(AssertionError, match=f"map {stored.store.name} is damaged: order 0"):
         on(1, 1, 30)

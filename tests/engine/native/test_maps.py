@@ -16,7 +16,7 @@ from cumulus.engine.native.kernel import Module
 from cumulus.engine.native.llvm import to_llvm
 from cumulus.engine.native.machine import LEVELS, Code, compiled, system_functions
 from cumulus.engine.native.maps import map_functions
-from cumulus.engine.native.shapes import LEFT, RIGHT, Order, Shape
+from cumulus.engine.native.shapes import FEW, LEFT, MOST_CHAINED, RIGHT, Order, Shape
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
 
 SHAPES = [
@@ -25,9 +25,14 @@ SHAPES = [
     Shape(2, 1, ((0,), (1,))),
     Shape(3, 2, ((0, 2),)),
     Shape(1, 1, (), (Order((), ((0, "s"),)),)),
-    Shape(2, 3, ((1,),), (Order((0,), ((1, "s"),), ((0, "i"), (1, "w"))), Order((), ((1, "s"), (0, "s"))))),
-    Shape(1, 2, (), (Order((), ((1, "s"), (0, "s")), (), 40), Order((), ((2, "s"), (1, "u"), (0, "s")), (), 5, LEFT))),
-    Shape(3, 1, (), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
+    Shape(2, 3, ((1,), (0,)), (Order((0,), ((1, "s"),), ((0, "i"), (1, "w"))), Order((), ((1, "s"), (0, "s"))))),
+    Shape(
+        1,
+        2,
+        (),
+        (Order((), ((1, "s"), (0, "s")), most=40), Order((), ((2, "s"), (1, "u"), (0, "s")), most=5, best=LEFT)),
+    ),
+    Shape(3, 1, ((0, 1), (1,)), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
 ]
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
@@ -66,9 +71,11 @@ class NativeMap:
         self._changed = function(shape.changed, PTR, I64, result=None) if shape.is_told else None
         self._leave = function(shape.leave, PTR, I64, result=None) if shape.has_moving else None
         orders = range(len(shape.orders))
-        self._root = [function(shape.root(each), PTR, *[I64] * len(shape.orders[each].group)) for each in orders]
         self._edge = [function(shape.edge(each), PTR, I64, I64) for each in orders]
-        self._beside = [function(shape.beside(each), PTR, I64, I64) for each in orders]
+        self._beside = [function(shape.beside(each), PTR, I64, I64, I64) for each in orders]
+        self._plant = {
+            each: function(shape.plant(each), PTR, I64, I64, result=None) for each in orders if shape.orders[each].group
+        }
         self.refill = {each: function(shape.refill(each), PTR, result=None) for each in orders if shape.moves(each)}
         assert function(shape.new, PTR, PTR)(ctypes.addressof(self.memory), self.at)
 
@@ -113,14 +120,27 @@ class NativeMap:
             row = ctypes.c_uint32.from_address(self._place(row) + self.shape.link(index)).value
         return found
 
+    def _group(self, order: int, group: tuple[int, ...]) -> int:
+        chain = self.shape.chain(order)
+        return 0 if chain is None else self._first[chain](self.at, *group)
+
+    def root(self, order: int, group: tuple[int, ...]) -> int:
+        """Return the root of a group, 0 if it is no tree."""
+        return self.view.root(order, self._group(order, group))
+
+    def plant(self, order: int, group: tuple[int, ...], most: int) -> None:
+        """Make a group of more rows a tree, as who reads it does."""
+        if not self.root(order, group):
+            self._plant[order](self.at, self._group(order, group), most)
+
     def in_order(self, order: int, group: tuple[int, ...], side: int) -> list[tuple[int, ...]]:
         """Return the keys of a group, beginning at one end."""
+        start = self.root(order, group) or self._group(order, group)
         found = []
-        row = self._root[order](self.at, *group)
-        row = row and self._edge[order](self.at, row, side)
+        row = start and self._edge[order](self.at, start, side)
         while row:
             found.append(tuple((I64 * self.shape.keys).from_address(self._place(row))))
-            row = self._beside[order](self.at, row, RIGHT - side)
+            row = self._beside[order](self.at, start, row, RIGHT - side)
         return found
 
     def clear(self) -> None:
@@ -185,6 +205,50 @@ def test_a_map_is_a_dict(code: Code, shape: Shape, seed: int) -> None:
             native.clear()
             model.clear()
     assert native.free() == 0
+
+
+@pytest.mark.parametrize("reads", [0, 0.02, 0.5], ids=["unread", "seldom read", "often read"])
+@pytest.mark.parametrize("sums", [(), ((0, "i"),)], ids=["no sums", "sums"])
+def test_a_group_is_a_chain_then_a_tree_then_nothing(reads: float, sums: tuple[tuple[int, str], ...]) -> None:
+    """Growing, shrinking at both ends of the chain and in its middle, emptying, growing again; looked at each time."""
+    shape = Shape(2, 1, ((0,),), (Order((0,), ((1, "s"),), sums),))
+    code = code_for([shape], 0)  # it goes when nobody names it
+    native = NativeMap(code, shape)
+    choose = random.Random(len(sums))
+    there: list[int] = []
+    rises, seen = True, set()
+    for _ in range(700):
+        rises = not there or (rises and len(there) < 2 * MOST_CHAINED)
+        if choose.random() < (0.9 if rises else 0.2):
+            there.append(choose.randrange(-(10**6), 10**6))
+            assert native.add((5, there[-1]), (1,))
+        elif there:
+            at = choose.choice([0, -1, choose.randrange(len(there))])
+            assert native.add((5, there.pop(at)), (-1,))
+        if there and choose.random() < reads:
+            native.plant(0, (5,), FEW)
+            assert native.root(0, (5,)) or len(there) <= FEW
+        assert native.view.problems() == []
+        assert native.in_order(0, (5,), LEFT) == [(5, x) for x in sorted(there)]
+        assert native.in_order(0, (5,), RIGHT) == [(5, x) for x in sorted(there, reverse=True)]
+        assert native.root(0, (5,)) or len(there) <= MOST_CHAINED
+        if there:
+            seen.add(bool(native.root(0, (5,))))
+    assert seen == {False, True}
+
+
+def test_a_chain_is_counted_before_it_becomes_a_tree() -> None:
+    """Many rows may come and go: what counts is how many are there."""
+    shape = Shape(2, 1, ((0,),), (Order((0,), ((1, "s"),)),))
+    code = code_for([shape], 0)
+    native = NativeMap(code, shape)
+    for number in range(5 * MOST_CHAINED):
+        assert native.add((5, number), (1,))
+        if number >= FEW:
+            assert native.add((5, number - FEW), (-1,))
+        native.plant(0, (5,), FEW)
+        assert native.view.problems() == []
+        assert not native.root(0, (5,))
 
 
 def test_a_table_splits_many_times(code: Code) -> None:

@@ -110,6 +110,33 @@ class MapView:
         segments, mask = _word(at + tables.SEGMENTS), _word(at + tables.MASK)
         return _seen(_word(at + tables.SLOTS), segments * (mask + 1), np.uint64).reshape(segments, mask + 1)
 
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def chain(self, index: int, first: int) -> list[int]:
+        """Return the rows of a chain, of which the first is given; none if that is 0."""
+        found = []
+        while first:
+            found.append(first)
+            first = self._half(first, self._shape.link(index))
+        return found
+
+    def root(self, order: int, first: int) -> int:
+        """Return the root of a group whose chain begins with a row, 0 if it is no tree; without groups `first` is 0."""
+        shape = self._shape
+        if shape.chain(order) is None:
+            return self._word(shape.tree(order) + shapes.ROOT)
+        node = shape.node(order)
+        return self._half(first, node + shapes.GROUP) if self._half(first, node + shapes.MARKS) else 0
+
+    def _sorting(self, order: int, words: Sequence[int]) -> list[int | float]:
+        return [_sortable(words[word:], kind) for word, kind in self._shape.orders[order].words]
+
+    def _half(self, row: int, offset: int) -> int:
+        """Return half a word of a row."""
+        return int(ctypes.c_uint32.from_address(self._word(shapes.ROWS) + self._shape.row_size * row + offset).value)
+
+    # --- what must hold ---------------------------------------------------------------------------------------------
+
     def problems(self) -> list[str]:
         """Return what does not hold; nothing if the map is sound."""
         shape = self._shape
@@ -132,7 +159,7 @@ class MapView:
             found.append("two rows have one key")
         for index in range(len(shape.indexes)):
             self._check_index(index, live, found)
-        for order in range(len(shape.orders)):
+        for order in () if found else range(len(shape.orders)):  # they stand on the chains
             self._check_order(order, live, found)
         return found
 
@@ -163,27 +190,30 @@ class MapView:
 
     def _check_order(self, number: int, live: dict[int, Words], found: list[str]) -> None:
         shape, order = self._shape, self._shape.orders[number]
-        at = shape.tree(number)
-        roots = list(self._slots(at, found).values()) if order.group else [self._word(at)] if live else []
-        seen: list[int] = []
-        groups: list[Words] = []
-        for root in roots:
-            rows: list[int] = []
-            self._check_tree(number, root, live, rows, found)
-            parts = {tuple(live[row][word] for word in order.group) for row in rows}
-            keys = [tuple(_sortable(live[row][word:], kind) for word, kind in order.words) for row in rows]
-            if len(parts) > 1:
-                found.append(f"order {number}: a tree has rows of several groups")
-            if keys != sorted(keys):
-                found.append(f"order {number}: a tree is not in order")
-            groups += parts
-            seen += rows
-        if order.most:
-            self._check_best(number, seen, live, found)
-        elif sorted(seen) != sorted(live):
-            found.append(f"order {number}: its trees do not hold all rows")
-        if len(set(groups)) != len(groups):
-            found.append(f"order {number}: two trees are for the same group")
+        index = shape.chain(number)
+        for first in [0] if index is None else self._slots(shape.table(index), found).values():
+            root, rows = self.root(number, first), list[int]()
+            if root or index is None:
+                self._check_tree(number, root, live, rows, found)
+                keys = [self._sorting(number, live[row]) for row in rows]
+                if keys != sorted(keys):
+                    found.append(f"order {number}: a tree is not in order")
+            if order.most:
+                self._check_best(number, rows, live, found)
+            else:
+                chain = [*live] if index is None else self.chain(index, first)
+                self._check_group(number, first, chain, rows, found)
+
+    def _check_group(self, number: int, first: int, chain: list[int], tree: list[int], found: list[str]) -> None:
+        """Check that all rows of a group are a tree, or none is and they are few."""
+        node = self._shape.node(number)
+        if tree and sorted(tree) != sorted(chain):
+            found.append(f"order {number}: the tree of row {first} does not hold all rows of the group")
+        if not tree and any(self._half(row, node + shapes.MARKS) for row in chain):
+            found.append(f"order {number}: a row of the chain of row {first} has the marks of a tree")
+        counted = self._half(first, node + shapes.GROUP) if first else 0
+        if not tree and not len(chain) <= counted <= shapes.MOST_CHAINED:
+            found.append(f"order {number}: the chain of row {first} counts {counted} rows and has {len(chain)}")
 
     def _check_best(self, number: int, held: list[int], live: dict[int, Words], found: list[str]) -> None:
         shape, order = self._shape, self._shape.orders[number]
@@ -192,7 +222,7 @@ class MapView:
             found.append(f"order {number}: it holds {len(held)} rows, counts {count}, and may have {order.most}")
         if not is_partial and sorted(held) != sorted(live):
             found.append(f"order {number}: it does not hold all rows")
-        keys = {row: [_sortable(words[word:], kind) for word, kind in order.words] for row, words in live.items()}
+        keys = {row: self._sorting(number, words) for row, words in live.items()}
         others = [keys[row] for row in live if row not in held]
         worst = [keys[row] for row in (held[-1:] if order.best == shapes.LEFT else held[:1])]
         if any((each > worst[0]) is (order.best == shapes.RIGHT) for each in others if worst):
@@ -214,6 +244,7 @@ class MapView:
         rows.append(row)
         right = self._check_tree(number, links[1], live, rows, found)
         height, flags, sums = 1 + max(left[0], right[0]), left[1] | right[1], []
+        told = marks[0] & shapes.HEIGHT, marks[0] >> shapes.FLAGS
         for place, (word, kind) in enumerate(order.sums):
             own = _number(words[shape.keys + word :], kind)
             flags |= (own < 0) << place
@@ -221,8 +252,8 @@ class MapView:
             kept = _number(words[(shape.node(number) + order.sum(place)) // 8 :], "t" if kind == "f" else "w")
             if kept != sums[-1] and not (kind == "f" and math.isclose(kept, sums[-1], rel_tol=1e-9, abs_tol=1e-9)):
                 found.append(f"order {number}: row {row} has the sum {kept}, not {sums[-1]}")
-        if abs(left[0] - right[0]) > 1 or marks != (height, flags):
-            found.append(f"order {number}: row {row} has height and flags {marks}, not {(height, flags)}")
+        if abs(left[0] - right[0]) > 1 or told != (height, flags):
+            found.append(f"order {number}: row {row} has height and flags {told}, not {(height, flags)}")
         return height, flags, sums
 
     def _free_rows(self, rows: Any) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cumulus.algebra.scope import outputs
@@ -14,7 +14,7 @@ from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, TRUE, Const, Exp
 from cumulus.engine.native.lanes import Number, Scalar, bits_of, kernel_type
 from cumulus.engine.native.layout import Store
 from cumulus.engine.native.numbers import Env
-from cumulus.engine.native.scans import Source
+from cumulus.engine.native.scans import Group, Source
 from cumulus.engine.native.shapes import LEFT, RIGHT
 from cumulus.errors import ValidationError
 
@@ -94,20 +94,15 @@ def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...],
         coder.scan(source, keys, env, visit)
     else:
         with coder.bound(source.store, keys, env) as bound:
-            _walk(LEFT if end == "MIN" else RIGHT, order, place, source, bound, take, coder)
+            group = coder.group(source.store, order, bound)
+            _walk(LEFT if end == "MIN" else RIGHT, group, order, place, source, take, coder)
         if source.ahead is not None:
             coder.scan(Source(source.ahead, source.value), keys, env, visit)
     return Scalar(sql_type, best, null, bits_of(sql_type))
 
 
 def _walk(
-    side: int,
-    order: int,
-    axis: int,
-    source: Source,
-    bound: Mapping[int, Sequence[Expr]],
-    take: Callable[[Scalar], None],
-    coder: TermCoder,
+    side: int, group: Group, order: int, axis: int, source: Source, take: Callable[[Scalar], None], coder: TermCoder
 ) -> None:
     """Write the way from an end of a group to the first row that counts: it has a number, a key, and is not changed.
 
@@ -115,9 +110,10 @@ def _walk(
     """
     body, store = coder.body, source.store
     shape, record = store.shape, coder.host.record(store)
-    row = body.let(coder.root(store, order, bound), "row")
+    start = body.let(group.start, "start")
+    row = body.let(start, "row")
     with body.when(row.ne(0)):
-        body.set(row, body.call(shape.edge(order), record, row, side))
+        body.set(row, body.call(shape.edge(order), record, start, side))
     with body.loop_while(row.ne(0)):
         place = body.let(coder.place_of(store, row), "place")
         here = coder.key_at(store, axis, place)
@@ -132,7 +128,7 @@ def _walk(
         with body.when(there):
             take(here)
             body.stop()
-        body.set(row, body.call(shape.beside(order), record, row, RIGHT - side))
+        body.set(row, body.call(shape.beside(order), record, start, row, RIGHT - side))
 
 
 def _nothing(sql_type: SqlType) -> Expr:

@@ -15,7 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.native.kernel import F64, I64, I128
 from cumulus.engine.native.lanes import Lane, NotNativeError, lane_of
-from cumulus.engine.native.shapes import LEFT, RIGHT, Order, Shape
+from cumulus.engine.native.shapes import FEW, LEFT, MOST_SUMS, RIGHT, Order, Shape
 from cumulus.m3.program import MapDef
 
 # The head of the context, as offsets in bytes.
@@ -159,6 +159,8 @@ class Store:
         Key columns, in the order in which code asked for them.
     orders
         Key columns that divide the rows, and the one by which these are sorted, with the value columns to be added up.
+    searched
+        Those of them where it costs much to look at a row: what an event reads is a tree.
     first_rows
         Of what orders only the best rows are wanted.
     marks
@@ -173,6 +175,7 @@ class Store:
     count: int | None = None
     indexes: list[tuple[int, ...]] = field(default_factory=list)
     orders: dict[Sorted, list[int]] = field(default_factory=dict)
+    searched: set[Sorted] = field(default_factory=set)
     first_rows: list[First] = field(default_factory=list)
     marks: int = 0
     _shape: Shape | None = None
@@ -214,6 +217,7 @@ class Store:
             tuple(word for place in places for word in self.words_of(place)),
             (*words, *((word, "s") for place in rest for word in self.words_of(place))),
             tuple((self.values[column].word, _SUM_KINDS[self.values[column].held]) for column in columns),
+            0 if (places, axis) in self.searched else FEW,
         )
 
     def _moving(self, first: First) -> Order:
@@ -224,7 +228,7 @@ class Store:
         keys = sum(lane.words for lane in self.keys)
         at = keys + value.word
         words = [(at + 1, "s"), (at, "u")] if value.held is Held.WIDE else [(at, _SORT_KINDS[value.held])]
-        return Order((), (*words, *((word, "s") for word in range(keys))), (), first.most, best)
+        return Order((), (*words, *((word, "s") for word in range(keys))), most=first.most, best=best)
 
     def words_of(self, place: int) -> range:
         """Return the key words of a key column."""
@@ -248,7 +252,16 @@ class Store:
         if (places, axis) not in self.orders:
             self.orders[places, axis] = []
             self._shape = None
+            if places:
+                self.index(places)  # small groups are chains
         return list(self.orders).index((places, axis))
+
+    def search(self, order: int) -> None:
+        """Let every group of an order that an event reads be a tree: looking at a row costs much."""
+        wanted = list(self.orders)[order]
+        if wanted[0] and wanted not in self.searched:
+            self.searched.add(wanted)
+            self._shape = None
 
     def want_first(self, axis: int, descends: bool, most: int) -> None:
         """Keep the first rows by a key column or a value column, if code knows its order."""
@@ -268,6 +281,8 @@ class Store:
             return None
         columns = list(self.orders.values())[order]
         if column not in columns:
+            if len(columns) == MOST_SUMS:
+                return None
             columns.append(column)
             self._shape = None
         return columns.index(column)

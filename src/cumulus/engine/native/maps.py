@@ -25,11 +25,11 @@ from cumulus.engine.native.shapes import (
     CAPACITY,
     CREATED,
     FREE,
-    HEIGHT,
     HELD,
     IS_PARTIAL,
     LAST,
     LIVE,
+    MARKS,
     MEMORY,
     PRIMARY,
     ROOT,
@@ -63,7 +63,6 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     found += [_find(shape), _created(shape)]
     found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
     found += [_first(shape, index) for index in range(len(shape.indexes))]
-    found += [_root(shape, order) for order in range(len(shape.orders))]
     return (*found, *order_functions(shape))
 
 
@@ -211,17 +210,6 @@ def _first(shape: Shape, index: int) -> Function:
     return body.function
 
 
-def _root(shape: Shape, order: int) -> Function:
-    words = shape.orders[order].group
-    body = _define(shape.root(order), ["map", *(f"k{word}" for word in words)])
-    map_, *keys = body.function.parameters
-    if words:
-        body.leave(_search(body, shape, shape.tree(order), words, keys, tag_of(body, keys)))
-    else:
-        body.leave(body.load(I64, map_, shape.tree(order)))
-    return body.function
-
-
 def _put(shape: Shape, create: Function) -> Function:
     body = _define(shape.put, _names(shape))
     map_, *keys = body.function.parameters
@@ -279,13 +267,9 @@ def _created(shape: Shape) -> Function:
             done.append((index, mine))
         for number in range(len(shape.orders)):
             if shape.moves(number):
-                body.store(I64, place, shape.node(number) + HEIGHT, 0)
-                continue
-            with body.when(body.call(shape.link_row(number), map_, row).eq(0), likely=False):
-                for earlier_order in range(number):
-                    if not shape.moves(earlier_order):
-                        body.run(shape.unlink_row(earlier_order), map_, row)
-                give_up()
+                body.store(U32, place, shape.node(number) + MARKS, 0)
+            else:
+                body.run(shape.link_row(number), map_, row)
         with body.when(is_new):
             body.store(I64, map_, LAST, row)
         with body.otherwise():
@@ -337,11 +321,11 @@ def _remove(shape: Shape) -> Function:
     map_, row = body.function.parameters
     place = body.let(address(body, shape, map_, row), "place")
     keys = _row_keys(body, place, range(shape.keys))
-    for index, words in enumerate(shape.indexes):
-        _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
     for order in range(len(shape.orders)):
         if not shape.moves(order):
             body.run(shape.unlink_row(order), map_, row)
+    for index, words in enumerate(shape.indexes):
+        _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
     body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)

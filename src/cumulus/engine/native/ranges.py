@@ -1,8 +1,9 @@
 """Sums over an interval of one key (`cumulus.engine.intervals`), from the sums that an order keeps.
 
-The rows of a group are a tree (`cumulus.engine.native.orders`). A condition that holds from some place on tells at each
-node on which side the place is; so an interval's ends are found on two paths, and what lies between them is added from
-the sums of whole trees. That takes O(log n) evaluations of the conditions, and as many additions.
+The rows of a large group are a tree (`cumulus.engine.native.orders`). A condition that holds from some place on tells
+at each node on which side the place is; so an interval's ends are found on two paths, and what lies between them is
+added from the sums of whole trees. That takes O(log n) evaluations of the conditions, and as many additions. The few
+rows of a small group are looked at one by one.
 
 A condition on a running sum turns only once if nothing that it adds is negative. A node knows that; where something is,
 and where a condition fails, or a sum does not fit, all rows are visited instead.
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from cumulus.algebra.terms import MapRead, Range, Var
 from cumulus.engine.intervals import Condition, Interval
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import F64, FALSE, I64, I128, TRUE, U32, Const, Expr, Local, i64, select
+from cumulus.engine.native.kernel import F64, FALSE, I64, I128, TRUE, U32, Const, Expr, Local, Type, i64, select
 from cumulus.engine.native.lanes import Number, Scalar
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.numbers import Env, read_value
-from cumulus.engine.native.scans import Source
-from cumulus.engine.native.shapes import FLAGS, LEFT, RIGHT, SPOILED
+from cumulus.engine.native.scans import Group, Source
+from cumulus.engine.native.shapes import FLAGS, LEFT, MARKS, RIGHT, SPOILED
 from cumulus.engine.native.tables import ROW, slots_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Kept:
     def total(self) -> int:
         """Where the sum of a tree stands in its root."""
         return self.node + self.store.shape.orders[self.order].sum(self.sum)
+
+    @property
+    def kind(self) -> Type:
+        """The type of the sum."""
+        return F64 if self.lane.held is Held.CELL else I128
 
     @property
     def lane(self) -> ValueLane:
@@ -85,11 +91,16 @@ class Intervals:
         """Write the sum, with what `then` makes of it; return whether it could be found."""
         for read, guard in guards:
             self._guard(read, guard)
-        keys = self._interval.read.keys
-        with self._body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
-            root = self._coder.root(kept.store, kept.order, bound)
-            self._none(self._flags(kept, root), SPOILED)
-            total = self._searched(kept, root)
+        keys, body = self._interval.read.keys, self._body
+        with body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
+            group = self._coder.group(kept.store, kept.order, bound)
+            total = body.let(Const(kept.kind, 0), "total")
+            with body.when(group.root.ne(0)):
+                self._none(self._flags(kept, group.root), SPOILED)
+                self._search(kept, group.root, total)
+            if group.chain is not None:
+                with body.otherwise():
+                    self._visit(kept, group, total)
             if self._interval.read.state == "NEW":
                 self._add_changes(kept, total)
             number = self._number(kept, total)
@@ -110,12 +121,19 @@ class Intervals:
         return self._body.let(self._coder.place_of(store, row), "place")
 
     def _flags(self, kept: Kept, row: Expr) -> Local:
-        return self._body.load(U32, self._place(kept.store, row), kept.node + FLAGS, "flags")
+        return self._body.let(self._body.load(U32, self._place(kept.store, row), kept.node + MARKS) >> FLAGS, "flags")
 
     def _guard(self, read: MapRead, kept: Kept) -> None:
         """Write the check that nothing that a running sum adds is negative."""
+        body = self._body
         with self._coder.bound(kept.store, read.keys, self._env) as bound:
-            self._none(self._flags(kept, self._coder.root(kept.store, kept.order, bound)), (1 << kept.sum) | SPOILED)
+            group = self._coder.group(kept.store, kept.order, bound)
+            self._none(self._flags(kept, group.root), (1 << kept.sum) | SPOILED)
+            if group.chain is not None:
+                with body.when(group.root.eq(0)):
+                    for place in self._rows_of(kept, group):
+                        own = _own(kept, body, place)
+                        self._fails(own < (0.0 if own.type is F64 else 0))
         if read.state == "NEW":
             ahead = self._coder.host.ahead(kept.store)
             keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
@@ -129,8 +147,26 @@ class Intervals:
 
     # --- searching --------------------------------------------------------------------------------------------------
 
-    def _searched(self, kept: Kept, root: Expr) -> Local:
-        """Write the search; return the sum of what lies in the interval.
+    def _rows_of(self, kept: Kept, group: Group) -> Iterator[Local]:
+        """Write a loop over where the rows of a chain stand; in it `again` would never end."""
+        assert group.chain is not None
+        row = self._body.let(group.first, "row")
+        with self._body.loop_while(row.ne(0)):
+            place = self._place(kept.store, row)
+            yield place
+            self._body.set(row, self._coder.next_of(kept.store, group.chain, place))
+
+    def _visit(self, kept: Kept, group: Group, total: Local) -> None:
+        """Write the adding of the rows of a chain that lie in the interval."""
+        for place in self._rows_of(kept, group):
+            here = self._coder.key_at(kept.store, self._interval.axis, place)
+            inside = self._body.let(TRUE, "inside")
+            self._all(inside, self._interval.conditions, here, here.null is not None)
+            with self._body.when(inside):
+                self._add(total, _own(kept, self._body, place))
+
+    def _search(self, kept: Kept, root: Expr, total: Local) -> None:
+        """Write the search in a tree, and the adding of what lies in the interval.
 
         It goes from the root to the first row that is inside, from there to where the interval begins, then to where it
         ends. Where one end is open, there is only one way.
@@ -142,8 +178,6 @@ class Intervals:
         nulls = (FALSE, FALSE)
         if lane.nullable:
             nulls = (FALSE, TRUE) if lane.type.is_float else (TRUE, FALSE)
-        kind = F64 if kept.lane.held is Held.CELL else I128
-        total = body.let(Const(kind, 0), "total")
         opened = not downs and nulls[1] is FALSE, not ups and nulls[0] is FALSE
         stage = body.let(i64(1 if opened[0] else 2 if opened[1] else 0), "stage")
         row, top = body.let(root, "row"), body.let(i64(0), "top")
@@ -174,11 +208,10 @@ class Intervals:
                 with body.otherwise():
                     other = select(stage.eq(1), i64(RIGHT), i64(LEFT))
                     tree = body.load(U32, place.at(other), kept.node, "tree")
-                    self._add(total, body.load(kind, self._place(store, tree), kept.total, "sum"))
+                    self._add(total, body.load(kept.kind, self._place(store, tree), kept.total, "sum"))
                     body.set(goes_left, stage.eq(1))
             following = select(goes_left, i64(LEFT), i64(RIGHT))
             body.set(row, body.load(U32, place.at(following), kept.node, "row"))
-        return total
 
     def _all(self, holds: Local, conditions: Sequence[Condition], here: Scalar, no_null: bool) -> None:
         """Write whether conditions hold at a place of the axis."""
@@ -267,6 +300,8 @@ def kept_sums(coder: TermCoder, interval: Interval) -> KeptSums | None:
             if kept is None:
                 return None
             guards.append((lift.term, kept))
+    if own is not None and guards:
+        own.store.search(own.order)
     return None if own is None else (own, list(dict(guards).items()))
 
 
@@ -279,9 +314,10 @@ def _kept(coder: TermCoder, read: MapRead, axis: int) -> Kept | None:
     return None if order is None or number is None else Kept(store, order, number, column)
 
 
-def roots_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:
-    """Write a loop over where the roots of all groups stand, in no particular order; in it `again` would never end."""
-    body = coder.body
-    table = coder.host.record(kept.store).at(kept.store.shape.tree(kept.order))
-    with slots_of(body, table) as word:
-        yield body.let(coder.place_of(kept.store, word & ROW), "root")
+def firsts_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:
+    """Write a loop over where a row of each group stands, in no particular order; in it `again` would never end."""
+    body, shape = coder.body, kept.store.shape
+    chain = shape.chain(kept.order)
+    assert chain is not None, "there is more than one group"
+    with slots_of(body, coder.host.record(kept.store).at(shape.table(chain))) as word:
+        yield body.let(coder.place_of(kept.store, word & ROW), "first")

@@ -11,13 +11,14 @@ from typing import Any
 from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import BIGINT, HUGEINT, Kind
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64
+from cumulus.engine.native.kernel import I64, I128, PTR, U32, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, NotNativeError, Number, Scalar, bits_of, from_words, kernel_type
 from cumulus.engine.native.layout import Reason, Store
 from cumulus.engine.native.numbers import Env, Evaluator, Then
+from cumulus.engine.native.orders import root_of
 from cumulus.engine.native.scalars import ScalarCoder
-from cumulus.engine.native.shapes import LAST
+from cumulus.engine.native.shapes import LAST, ROOT
 from cumulus.engine.native.tables import ROW
 from cumulus.errors import ValidationError
 
@@ -44,6 +45,28 @@ class Source:
     is_batch: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that an order sorts, as code has found them.
+
+    Parameters
+    ----------
+    chain
+        Which index has their chain; None if they are all rows of the map.
+    first, root
+        The first row of the chain, and the root of the tree; 0 where there is none.
+    """
+
+    chain: int | None
+    first: Expr
+    root: Local
+
+    @property
+    def start(self) -> Expr:
+        """Where walks in order start: at the root, or at the first row of the chain if there is no tree."""
+        return select(self.root.ne(0), self.root, self.first)
+
+
 class Scanner(Evaluator):
     """Writes look-ups and loops into one function."""
 
@@ -57,9 +80,18 @@ class Scanner(Evaluator):
             self._scan_bound(source, keys, bound, env, then)
             self._row = row
 
-    def root(self, store: Store, order: int, bound: Mapping[int, Sequence[Expr]]) -> Local:
-        """Write the finding of the root of the group that some keys name, in an order; 0 if there is none."""
-        return self.body.call(store.shape.root(order), self._record(store), *_words_in(bound), hint="root")
+    def group(self, store: Store, order: int, bound: Mapping[int, Sequence[Expr]]) -> Group:
+        """Write the finding of the group that some keys name, in an order; one that is not small is a tree then."""
+        body, record, shape = self.body, self._record(store), store.shape
+        chain = shape.chain(order)
+        if chain is None:
+            return Group(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
+        first = body.call(shape.first(chain), record, *_words_in(bound), hint="first")
+        return Group(chain, first, root_of(body, shape, order, record, first))
+
+    def next_of(self, store: Store, chain: int, place: Expr) -> Local:
+        """Write the reading of which row is next in a chain, at the place of one."""
+        return self.body.load(U32, place, store.shape.link(chain), "following")
 
     @contextmanager
     def bound(self, store: Store, keys: tuple[Term | Range, ...], env: Env) -> Iterator[dict[int, list[Expr]]]:
@@ -175,11 +207,9 @@ class Scanner(Evaluator):
             return
         index = store.index(tuple(sorted(bound)))
         row = body.call(store.shape.first(index), record, *words, hint="row")
-        with body.loop(), self.looping():
-            with body.when(row.eq(0)):
-                body.stop()
+        with body.loop_while(row.ne(0)), self.looping():
             place = body.let(self.place_of(store, row), "place")
-            following = body.load(U32, place, store.shape.link(index), "following")
+            following = self.next_of(store, index, place)
             visit(row, place)
             body.set(row, following)
 

@@ -1,7 +1,8 @@
 """The layout of maps: where a row has its words, where a record has its tables, what the functions are called.
 
 A row is `keys | values | for each index: next, previous | for each order: a node`, in words; the two links of an index
-share one. A record is a head of fixed places, then the slot tables: of whole keys, of the indexes, of the orders.
+share one. A record is a head of fixed places, then the slot tables, of whole keys and of the indexes, then the roots of
+orders without groups.
 """
 
 from __future__ import annotations
@@ -39,18 +40,35 @@ LONGEST_PATH = 48
 # A node of an order, as offsets in bytes from where it begins in the row.
 LEFT = 0
 RIGHT = 4
-HEIGHT = 8
-FLAGS = 12
-"""Bit n: a row of the tree has a negative n-th sum. `SPOILED`: a sum does not fit 128 bits."""
-SPOILED = 1 << 31
+MARKS = 8
+"""The height of the tree; from `FLAGS` on, bit n: a row of it has a negative n-th sum. 0: the row is in no tree."""
+HEIGHT = (1 << 8) - 1
+"""Which bits of the marks are the height."""
+COMING = HEIGHT
+"""The marks of a new row that a tree with sums takes in when its values are there."""
+FLAGS = 8
+"""Where in the marks the flags begin."""
+MOST_SUMS = 23
+"""How many sums have a flag."""
+SPOILED = 1 << MOST_SUMS
+"""The flag behind them: a sum does not fit 128 bits."""
+GROUP = 12
+"""Of the first row of a group's chain: the root of the group's tree; while it has none, how many rows there are, with
+those that have gone since they were counted."""
 SUMS = 16
 
-# What the record has of an order without a group, as offsets in bytes from where its table would be.
+MOST_CHAINED = 64
+"""How many rows, with those that have gone since they were counted, a group may have that is no tree."""
+FEW = 8
+"""How many it may have when an event reads it in order."""
+
+# What the record has of an order without a group, as offsets in bytes from where it begins there.
 ROOT = 0
 HELD = 8
 """Of an order that moves: how many rows it holds."""
 IS_PARTIAL = 16
 """Whether there are others: none of them is better than the worst that it holds."""
+_TREE_SIZE = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +78,7 @@ class Order:
     Parameters
     ----------
     group
-        The key words that divide the rows.
+        The key words that divide the rows; an index is on them.
     words
         By which words of the row it is sorted, most significant first, and how these are compared: "s" with the sign,
         "u" without, "f" as the bits of a float, "c" with the word behind as a sum of floats and its compensation. The
@@ -68,7 +86,8 @@ class Order:
     sums
         The first value word of each column that is added up, and what it is: "i" an integer of one word, "w" of two,
         "f" a sum of floats and its compensation.
-
+    few
+        How many rows a group may have that is no tree when an event reads it.
     most, best
         How many rows it holds, those nearest to one side, LEFT or RIGHT; 0 if it holds all.
 
@@ -76,12 +95,13 @@ class Order:
     --------
     >>> order = Order((0,), ((1, "s"),), ((0, "i"), (1, "w")))
     >>> order.name, order.node_words, order.sum(1)
-    ('o0b1st0i1w', 6, 32)
+    ('o0f8b1st0i1w', 6, 32)
     """
 
     group: tuple[int, ...]
     words: tuple[tuple[int, str], ...]
     sums: tuple[tuple[int, str], ...] = ()
+    few: int = FEW
     most: int = 0
     best: int = RIGHT
 
@@ -90,7 +110,8 @@ class Order:
         """What tells it from other orders."""
         words, sums = ("".join(f"{word}{kind}" for word, kind in each) for each in (self.words, self.sums))
         ends = f"m{self.most}_{self.best}" if self.most else ""
-        return f"o{'_'.join(map(str, self.group))}b{words}t{sums}{ends}"
+        group = "_".join(map(str, self.group)) + (f"f{self.few}" if self.group else "")
+        return f"o{group}b{words}t{sums}{ends}"
 
     @property
     def node_words(self) -> int:
@@ -160,17 +181,21 @@ class Shape:
         words = sum(each.node_words for each in self.orders[:order])
         return 8 * (self.keys + self.values + len(self.indexes) + words)
 
+    def chain(self, order: int) -> int | None:
+        """Return which index has the chains of an order's groups; None if all rows are one group."""
+        group = self.orders[order].group
+        return self.indexes.index(group) if group else None
+
     def tree(self, order: int) -> int:
-        """Return where the slot table of an order stands in the record; without a group, the root itself."""
-        return self.table(len(self.indexes) + order)
+        """Return where the record has the root of an order without a group."""
+        return self.table(len(self.indexes)) + _TREE_SIZE * order
 
     @property
     def tables(self) -> list[int]:
         """Where slot tables stand in the record, the one of whole keys first; none without keys."""
         if not self.keys:
             return []
-        trees = [self.tree(number) for number, order in enumerate(self.orders) if order.group]
-        return [PRIMARY, *(self.table(index) for index in range(len(self.indexes))), *trees]
+        return [PRIMARY, *(self.table(index) for index in range(len(self.indexes)))]
 
     def blocks(self, record: Record) -> list[Block]:
         """Return the blocks of a map: rows, then what belongs to its slot tables.
@@ -262,28 +287,31 @@ class Shape:
         """`(map, row)`: say that the values of a row are others now; only if the shape `is_told`."""
         return self.function("changed", PTR, I64, result=None)
 
-    def root(self, order: int) -> Signature:
-        """`(map, key words of the group…)` → the row that is the root of a group in an order, 0 if there is none."""
-        return self.function(f"root{order}", PTR, *[I64] * len(self.orders[order].group))
-
     def edge(self, order: int) -> Signature:
-        """`(map, root, LEFT or RIGHT)` → the first row of a group, or the last."""
+        """`(map, start, LEFT or RIGHT)` → the first row of a group, or the last.
+
+        The group starts with the root of its tree, or with the first row of its chain if it is no tree.
+        """
         return self.function(f"edge{order}", PTR, I64, I64)
 
     def beside(self, order: int) -> Signature:
-        """`(map, row, LEFT or RIGHT)` → the row before another one of its group, or behind it; 0 if there is none."""
-        return self.function(f"beside{order}", PTR, I64, I64)
+        """`(map, start, row, LEFT or RIGHT)` → the row before another one of its group, or behind it; 0 if none."""
+        return self.function(f"beside{order}", PTR, I64, I64, I64)
+
+    def plant(self, order: int) -> Signature:
+        """`(map, first row of a chain, number)`: make a group a tree if it has more rows; it is none yet."""
+        return self.function(f"plant{order}", PTR, I64, I64, result=None)
 
     def refill(self, order: int) -> Signature:
         """`(map)`: let an order that moves hold as many rows as it can."""
         return self.function(f"refill{order}", PTR, result=None)
 
     def link_row(self, order: int) -> Signature:
-        """`(map, row)` → 1, or 0 if there is no memory: put a row into an order."""
-        return self.function(f"link{order}", PTR, I64)
+        """`(map, row)`: put a row into an order; where there are groups, one that was put first into its chain."""
+        return self.function(f"link{order}", PTR, I64, result=None)
 
     def unlink_row(self, order: int) -> Signature:
-        """`(map, row)`: take a row out of an order."""
+        """`(map, row)`: take a row out of an order, before it leaves its chain."""
         return self.function(f"unlink{order}", PTR, I64, result=None)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cumulus.engine.native.audit import MapView
 from cumulus.engine.native.layout import Held, Store
 from cumulus.engine.native.rows import RowCodec
-from cumulus.engine.native.shapes import IS_PARTIAL, LAST, LEFT, LIVE, RIGHT, ROWS
+from cumulus.engine.native.shapes import IS_PARTIAL, LAST, LIVE, RIGHT, ROWS
 from cumulus.engine.native.tables import ROW
 from cumulus.engine.protocol import Stored
 
@@ -53,11 +53,10 @@ class StoredMap(RowCodec):
         self._clear = code.function(shape.clear.name, I64, PTR)
         self._walks = [
             (
-                code.function(shape.root(number).name, I64, PTR, *[I64] * len(order.group)),
                 code.function(shape.edge(number).name, I64, PTR, I64, I64),
-                code.function(shape.beside(number).name, I64, PTR, I64, I64),
+                code.function(shape.beside(number).name, I64, PTR, I64, I64, I64),
             )
-            for number, order in enumerate(shape.orders)
+            for number in range(len(shape.orders))
         ]
         self._refill = {
             number: code.function(shape.refill(number).name, None, PTR)
@@ -119,28 +118,20 @@ class StoredMap(RowCodec):
         return self.view.items()
 
     def slice(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
-        """Iterate over the rows, as words, that have some words in key columns; an index or an order has them."""
-        if places in self.store.indexes:
-            return iter(self._chain(self.store.indexes.index(places), words))
-        order = next(number for number, (group, _) in enumerate(self.store.orders) if group == places)
-        return self.in_order(order, words, LEFT)
-
-    def _chain(self, index: int, words: Sequence[int]) -> list[list[int]]:
-        row = self._first[index](self._record, *words)
-        found = []
-        while row:
-            found.append(self.row(row))
-            row = ctypes.c_uint32.from_address(self.row_address(row) + self.store.shape.link(index)).value
-        return found
+        """Iterate over the rows, as words, that have some words in key columns, on which there is an index."""
+        index = self.store.indexes.index(places)
+        return map(self.row, self.view.chain(index, self._first[index](self._record, *words)))
 
     def in_order(self, order: int, words: Sequence[int], side: int) -> Iterator[list[int]]:
         """Iterate over the rows, as words, of a group in an order, from its LEFT end or its RIGHT one."""
-        root, edge, beside = self._walks[order]
-        row = root(self._record, *words)
-        row = row and edge(self._record, row, side)
+        chain = self.store.shape.chain(order)
+        first = 0 if chain is None else self._first[chain](self._record, *words)
+        start = self.view.root(order, first) or first
+        edge, beside = self._walks[order]
+        row = start and edge(self._record, start, side)
         while row:
             yield self.row(row)
-            row = beside(self._record, row, RIGHT - side)
+            row = beside(self._record, start, row, RIGHT - side)
 
     def is_partial(self, order: int) -> bool:
         """Whether an order that moves lacks rows."""

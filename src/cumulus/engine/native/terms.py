@@ -42,7 +42,7 @@ from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.layout import Held, Reason, Store
 from cumulus.engine.native.numbers import ONE, Env, Then, number_lane, read_number, read_value
-from cumulus.engine.native.ranges import Intervals, KeptSums, kept_sums, roots_of
+from cumulus.engine.native.ranges import Intervals, KeptSums, firsts_of, kept_sums
 from cumulus.engine.native.scans import Scanner, Source
 from cumulus.engine.native.tables import ROW
 from cumulus.engine.order import is_shareable, next_factor
@@ -190,7 +190,7 @@ class TermCoder(Scanner):
         sums = None if interval is None else kept_sums(self, interval)
         if interval is None or sums is None:
             return False
-        for place in roots_of(self, sums[0]):
+        for place in firsts_of(self, sums[0]):
             inner = dict(env)
             for position, key in enumerate(interval.read.keys):
                 if position != interval.axis:

@@ -55,8 +55,8 @@ class _Between:
             order = store.order(tuple(sorted(bound)), pair.axis)
             assert order is not None
             record, node = coder.host.record(store), store.shape.node(order)
-            row = body.let(coder.root(store, order, bound), "row")
-            first = body.let(i64(0), "first")
+            group = coder.group(store, order, bound)
+            row, first = body.let(group.root, "row"), body.let(i64(0), "first")
             with body.loop_while(row.ne(0)):
                 place = body.let(coder.place_of(store, row), "place")
                 new, old, is_before = self._at(place)
@@ -64,19 +64,26 @@ class _Between:
                     body.set(first, row)
                 side = select(is_before, i64(RIGHT), i64(LEFT))
                 body.set(row, body.load(U32, place.at(side), node, "following"))
-            body.set(row, first)
+            is_tree = body.let(group.root.ne(0), "is_tree")
+            body.set(row, select(is_tree, first, group.first))
             with body.loop_while(row.ne(0)), coder.looping():
                 place = body.let(coder.place_of(store, row), "place")
+                following = (
+                    body.let(i64(0), "following") if group.chain is None else coder.next_of(store, group.chain, place)
+                )
                 new, old, _ = self._at(place)
-                with body.when(~(new ^ old)):
+                with body.when(new ^ old):
+                    sign = Number(body.let(select(new, i64(1), i64(-1)), "sign"))
+
+                    def visit(inner: Env, numbers: list[Number], sign: Number = sign) -> None:
+                        coder.run(pair.inner, inner, lambda all_, more: then(all_, [sign, *numbers, *more]))
+
+                    with body.when(is_tree):
+                        body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
+                    coder.entry(coder.read_source(pair.read), pair.read.keys, row, place, self._env, visit)
+                with body.otherwise(), body.when(is_tree):
                     body.stop()
-                sign = Number(body.let(select(new, i64(1), i64(-1)), "sign"))
-
-                def visit(inner: Env, numbers: list[Number], sign: Number = sign) -> None:
-                    coder.run(pair.inner, inner, lambda all_, more: then(all_, [sign, *numbers, *more]))
-
-                coder.entry(coder.read_source(pair.read), pair.read.keys, row, place, self._env, visit)
-                body.set(row, body.call(store.shape.beside(order), record, row, RIGHT))
+                body.set(row, following)
 
     def _at(self, place: Expr) -> tuple[Local, Local, Expr]:
         """Write at a row whether the condition holds with each threshold, and whether the row is before both."""
