@@ -26,7 +26,7 @@ def engine_bench(
     batch: list[int] = typer.Option([100_000], min=1, help="Events in a transaction; more sizes for a workload."),
     seconds: float = typer.Option(5.0, help="CPU time after which the run of a query ends."),
     states: list[int] = typer.Option([], min=1, help="Rows of the state: time an event at each size, instead."),
-    bulk: bool = typer.Option(False, "--bulk", help="Rows that are there already, by SQL and as events, instead."),
+    bulk: bool = typer.Option(False, "--bulk", help="Rows that are there at first, by SQL and as events, instead."),
     threads: int = typer.Option(0, min=0, help="Threads at once, each with a warehouse of its own, instead."),
     latency: bool = typer.Option(False, "--latency", help="Time single events when the maps are full, instead."),
     seed: int = typer.Option(0, min=0, help="Of the stream and of the order in which a repetition takes the engines."),
@@ -143,11 +143,12 @@ def _bulk_rows(
     if not workload:
         made = orders.stream(scale=scale, deletes=0, seed=seed)
         return [bulk_runs.measure("revenue", orders.SQL, {}, made, repetitions)]
-    if 0.0 not in runs.DELETES.get(workload, (0.0,)):
-        raise UsageError(f"{workload} has no stream without deletions", hint="--bulk takes tpch or ssb.")
     rows = []
     for name, script in _scripts(workload, query).items():
-        static, stream = runs.stream_of(workload, name, sf=sf, deletes=0.0, seed=seed, cache=cache)
+        deletes = min(runs.DELETES[workload])
+        static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
+        if deletes:
+            stream = runs.insertions(stream)
         rows.append(bulk_runs.measure(name, script, static, stream, repetitions))
     return rows
 

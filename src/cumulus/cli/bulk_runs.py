@@ -1,4 +1,4 @@
-"""Rows that are there already: maps computed by their SQL against the same rows as events (`--bulk`).
+"""Rows that are there from the start: filled as is quicker, by SQL, and as events (`--bulk`).
 
 Each way runs in a process of its own, so that its peak of memory is nobody else's.
 """
@@ -18,20 +18,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cumulus.catalog.events import Event
 from cumulus.cli.agreeing import check
 from cumulus.cli.engine_runs import columns_of, fill, optimised, parts
 from cumulus.cli.machine import peak_memory
 from cumulus.compiler import compile_sql
+from cumulus.engine.bulk import rows_of
 from cumulus.engine.interpreter import Interpreter
+from cumulus.m3.dataflow import parents_first
 from cumulus.warehouse.applying import Applier
 from cumulus.warehouse.changing import carry_over, compute
+from cumulus.warehouse.filling import Filled
+from cumulus.warehouse.filling import fill as fill_warehouse
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
 
-WAYS = ("bulk", "create_view", "replay", "interpreter")
+WAYS = ("fill", "sql", "create_view", "replay", "interpreter")
 _BATCH = 100_000
 _SHARE = 0.05
 """So much of the events the interpreter replays, the last ones; the rest is extrapolated."""
+
+_SECONDS = 5.0
+"""After which it stops even so."""
 
 _MB = 1 << 20
 
@@ -41,9 +49,10 @@ def measure(
 ) -> dict[str, Any]:
     """Return how long the same rows take on each way, in seconds that pass, and its peak of memory.
 
-    `bulk` is each map by its SQL, from Arrow tables; `create_view` does the same from the rows that a warehouse has
-    kept, as CREATE VIEW on a live one does; `replay` takes the rows as events in their order, in batches of Arrow
-    columns; `interpreter` a part of the events, on maps that bulk has filled.
+    `fill` is what `Warehouse.fill` does of itself, and `fill_way` what it has chosen; `sql` is what it does if it must
+    compute each map by its SQL; `create_view` does that from the rows that a warehouse has kept, as CREATE VIEW on a
+    live one does; `replay` takes the rows as events in their order, in batches of Arrow columns; `interpreter` a part
+    of the events, on maps that SQL has filled.
 
     Parameters
     ----------
@@ -66,12 +75,13 @@ def measure(
         "query": query,
         "rows": rows,
         **{f"{way}_s": round(took, 4) for way, took in seconds.items()},
-        "replay_by_bulk": round(seconds["replay"] / seconds["bulk"], 2),
-        "interpreter_by_bulk": round(seconds["interpreter"] / seconds["bulk"], 1),
+        "fill_way": "/".join(sorted({run["way"] for run in runs["fill"]})),
+        "replay_by_fill": round(seconds["replay"] / seconds["fill"], 2),
+        "interpreter_by_fill": round(seconds["interpreter"] / seconds["fill"], 1),
         "replay_events_per_s": round(rows / seconds["replay"]),
         "interpreter_events": runs["interpreter"][0]["events"],
         "rows_mb": round(nbytes / _MB, 1),
-        "start_mb": round(median(run["start"] for run in runs["bulk"]) / _MB),
+        "start_mb": round(median(run["start"] for run in runs["fill"]) / _MB),
         **{f"{way}_peak_mb": round(median(run["peak"] for run in found) / _MB) for way, found in runs.items()},
     }
 
@@ -80,20 +90,27 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     """Take the rows of a folder in one of `WAYS`; return seconds, events, and the peak of memory before and after."""
     static, stream = _read(Path(folder))
     tables = {**static, **stream.tables}
-    applier, act, events = _prepared(way, script, static, stream)
+    applier, act, before = _prepared(way, script, static, stream)
     start = peak_memory()
     began = perf_counter()
-    act()
+    done = act()
     seconds = perf_counter() - began
     peak = peak_memory()
-    check(applier, query, script, tables, way)
-    return {"seconds": seconds * len(stream.kinds) / events, "events": events, "start": start, "peak": peak}
+    events = done if isinstance(done, int) else len(stream.kinds)
+    there = stream.part(0, before + events).tables
+    check(applier, query, script, {**tables, **there}, way)
+    chosen = done.way if isinstance(done, Filled) else way
+    found = {"events": events, "start": start, "peak": peak, "way": chosen}
+    return {"seconds": seconds * len(stream.kinds) / events, **found}
 
 
 def _prepared(
     way: str, script: str, static: Mapping[str, pa.Table], stream: Interleaved
 ) -> tuple[Applier, Callable[[], object], int]:
-    """Return what will hold the rows, what puts them in, and how many of the events that are."""
+    """Return what will hold the rows, what puts them in, and how many events are in it before.
+
+    Who does not put in all events returns how many.
+    """
     tables, count = {**static, **stream.tables}, len(stream.kinds)
     program = compile_sql(script, keep="all" if way == "create_view" else "auto")
     applier = Applier(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
@@ -102,26 +119,40 @@ def _prepared(
         compute(applier, program.maps, rows, {})
         applier.settle()
 
+    def filled(way: str) -> Filled:
+        order = [each for each in parents_first(program) if each.name in tables]
+        bulks = [rows_of(1, each, tables[each.name], applier.checkers[each.name]) for each in order]
+        return fill_warehouse(applier, bulks, {}, way, set())[0]
+
     def replayed() -> None:
         fill(applier, static)
         for part in parts(stream, _BATCH):
             applier.commit_bulk(columns_of(program, part))
 
     match way:
-        case "bulk":
-            return applier, lambda: computed(tables), count
+        case "fill" | "sql":
+            return applier, lambda: filled("auto" if way == "fill" else way), 0
         case "replay":
-            return applier, replayed, count
+            return applier, replayed, 0
         case "create_view":
             bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
             live = Applier(bare, {}, optimised(bare))
             fill(live, tables)
-            return applier, lambda: carry_over(live, applier, {}), count
+            return applier, lambda: carry_over(live, applier, {}), 0
         case _:
             cut = count - max(1, round(count * _SHARE))
             computed({**static, **stream.part(0, cut).tables})
             events = [*columns_of(program, stream.part(cut, count))]
-            return applier, lambda: applier.commit(events), count - cut
+            return applier, lambda: _in_time(applier, events), cut
+
+
+def _in_time(applier: Applier, events: list[Event]) -> int:
+    """Apply events until all are, or `_SECONDS` are over; return how many were."""
+    began, at, size = perf_counter(), 0, 1
+    while at < len(events) and perf_counter() - began < _SECONDS:
+        applier.commit(events[at : at + size])
+        at, size = min(at + size, len(events)), min(2 * size, _BATCH)
+    return at
 
 
 def _in_child(*task: str) -> dict[str, Any]:

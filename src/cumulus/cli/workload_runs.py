@@ -104,6 +104,16 @@ def _of_events(query: str, count: int, seed: int) -> Interleaved:
     return interleave({name: epoch[name].select(["op", "seq", *columns]) for name, columns in used.items()})
 
 
+def insertions(stream: Interleaved) -> Interleaved:
+    """Return a stream without its deletions: all rows that ever came."""
+    comes = stream.kinds & 1 == 1
+    tables = {
+        name: table.filter(pa.array(comes[stream.kinds >> 1 == place]))
+        for place, (name, table) in enumerate(stream.tables.items())
+    }
+    return Interleaved(tables, stream.kinds[comes])
+
+
 def _plain(table: pa.Table) -> pa.Table:
     return table.drop_columns(["op", "seq"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
     Apply,
     Cast,
@@ -17,8 +18,11 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     factors_of,
+    number,
+    product_of,
+    sum_of,
 )
-from cumulus.calculus.derived import Derived, Registry
+from cumulus.calculus.derived import Derived, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
@@ -128,6 +132,7 @@ class _Parts:
         self.bound: dict[str, str] = dict(context.outer)
         self.not_null: set[str] = set()
         self._froms: list[str] = []
+        self._aliases: dict[str, int] = {}
         self._wheres: list[str] = []
         numbers = [] if monomial.coefficient == 1 else [str(monomial.coefficient)]
         for index, factor in enumerate(readable(monomial.factors, frozenset(context.outer), context.derived)):
@@ -137,7 +142,7 @@ class _Parts:
                     what = context.derived.get(name)
                     if what is None:
                         self._from(_quoted(name), alias, variables, context.tables[name])
-                    else:
+                    elif not self._joined(what, factor, alias, context):
                         inside = replace(context, prefix=f"{alias}_", outer={})
                         self._from(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
                 case Lift(variable, inner) if variable in self.bound:
@@ -155,6 +160,7 @@ class _Parts:
 
     def _from(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
         """Add a table to FROM; a variable that is known already is an equality."""
+        self._aliases[alias] = len(self._froms)
         self._froms.append(f"{source} {alias}")
         for variable, column in zip(variables, table.columns, strict=True):
             place = f"{alias}.{_quoted(column.name)}"
@@ -164,6 +170,43 @@ class _Parts:
                 self._wheres.append(f"{known} {'=' if safe else 'IS NOT DISTINCT FROM'} {place}")
             if column.not_null:
                 self.not_null.add(variable)
+
+    def _joined(self, what: Derived, atom: Relation, alias: str, context: _Context) -> bool:
+        """Look up sums over a range as the running sum that stands next to its end; False if they are others.
+
+        DuckDB would compare all rows with all.
+        """
+        at = _range_of(what)
+        given = dict(zip(what.parameters, atom.variables, strict=True))
+        place = self.bound.get(given[what.inputs[0]], "") if at is not None else ""
+        source = place.partition(".")[0]
+        if at is None or context.outer or source not in self._aliases:
+            return False
+        inside = replace(context, prefix=f"{alias}_")
+        columns = [(each.name, "", monomials(each.term)) for each in at.sums]
+        names = [_quoted(each.name) for each in at.sums]
+        running = ", ".join(f"SUM({name}) OVER before AS {name}" for name in names)
+        axis, order = _quoted(at.axis), "DESC" if at.op.startswith(">") else "ASC"
+        self._froms[self._aliases[source]] += (
+            f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({_grouped(columns, [at.axis], inside)}) {alias}_g"
+            f" WHERE {axis} IS NOT NULL WINDOW before AS (ORDER BY {axis} {order})) {alias}"
+            f" ON {alias}.{axis} {at.op} {place}"
+        )
+        found = {each.name: f"COALESCE({alias}.{_quoted(each.name)}, 0)" for each in at.sums}
+        row = _Parts(Monomial(1, ()), replace(context, outer={**found, what.inputs[0]: place}))
+        texts = {name: row.scalar(scalar) for name, scalar in what.columns}
+        for column in what.table().columns:
+            variable = given[column.name]
+            if column.not_null and column.name in texts:
+                self.not_null.add(variable)
+            text = texts.get(column.name, place)
+            known = self.bound.setdefault(variable, text)
+            if known != text:
+                self._wheres.append(f"{known} IS NOT DISTINCT FROM {text}")
+        for test in factors_of(what.where):
+            if isinstance(test, Compare):
+                self._wheres.append(row.comparison(test.op, test.left, test.right))
+        return True
 
     def comparison(self, op: str, left: Term, right: Term) -> str:
         """Return a comparison as `Compare` means it: NULL equals NULL."""
@@ -248,6 +291,47 @@ class _Parts:
                 return f"{function}({', '.join(self.scalar(arg) for arg in args)})"
             case _:
                 return self.value(term)
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeOf:
+    """Sums by an axis, of which the rows with `axis op input` are wanted."""
+
+    axis: str
+    op: str
+    sums: tuple[Summed, ...]
+
+
+def _range_of(what: Derived) -> _RangeOf | None:
+    """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone."""
+    if not what.is_lookup or what.keys or what.ends or len(what.inputs) != 1:
+        return None
+    (given,) = what.inputs
+    ways: set[tuple[str, str]] = set()
+    sums: list[Summed] = []
+    for each in what.sums:
+        free: list[Term] = []
+        for monomial in monomials(each.term):
+            mine = [factor for factor in monomial.factors if given in variables_of(factor)]
+            if len(mine) != 1 or each.type.is_float:
+                return None
+            match mine[0]:
+                case Compare(op, Var(axis), Var(other)) if op in _FLIPPED and other == given != axis:
+                    ways.add((axis, op))
+                case Compare(op, Var(other), Var(axis)) if op in _FLIPPED and other == given != axis:
+                    ways.add((axis, _FLIPPED[op]))
+                case _:
+                    return None
+            rest = [factor for factor in monomial.factors if factor is not mine[0]]
+            free.append(product_of([number(monomial.coefficient), *rest]))
+        sums.append(replace(each, term=sum_of(free)))
+    if len(ways) != 1:
+        return None
+    ((axis, op),) = ways
+    return _RangeOf(axis, op, tuple(sums))
+
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _float_sum(total: str, odd: str) -> str:

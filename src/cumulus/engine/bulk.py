@@ -60,6 +60,10 @@ class Rows:
         """Return how many events of each kind there are from one number to before another."""
         return Counter({(self.sign, self.relation.name): end - start})
 
+    def part(self, start: int, end: int) -> Rows:
+        """Return the events from one number to before another."""
+        return Rows(self.sign, self.relation, self.rows[start:end], self._check)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The tables that have events."""
@@ -119,6 +123,11 @@ class Columns:
         self.names = tuple(name for name, table in self.tables.items() if table.num_rows)
         self.kinds = kinds
         self._relations = tuple(relations)
+
+    def part(self, start: int, end: int) -> Columns:
+        """Return the events from one number to before another; all are of one table."""
+        (table,) = self.tables.values()
+        return Columns(self._relations, [table.slice(start, end - start)], self.kinds[start:end])
 
     def __len__(self) -> int:
         return len(self.kinds)

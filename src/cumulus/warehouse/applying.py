@@ -21,6 +21,7 @@ from cumulus.engine.batch import Checker, checker
 from cumulus.engine.bulk import UPSERT, Bulk, Counts, Events, Upserts
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
+from cumulus.engine.initial import initial_entries
 from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
 from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.errors import StaticTableError, UnknownNameError, UsageError
@@ -45,12 +46,12 @@ def exactly() -> Iterator[None]:
 _EXACT = EXACT.copy()
 
 
-class _UnsettledError(Exception):
+class UnsettledError(Exception):
     """Events that were not looked at one by one leave a reference that may not hold."""
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
     """What an open transaction has done."""
 
     started_by: str
@@ -89,11 +90,11 @@ class Applier:
         self.integrity = Integrity(program, self.engine)
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
-        self._static = frozenset(name for name, each in self.relations.items() if each.static)
+        self.static = frozenset(name for name, each in self.relations.items() if each.static)
         self._covered = frozenset(name for name in self.relations if self.integrity.covers(name))
         self._stepped = frozenset(name for name in self._covered if not self.engine.checks(name))
         """Tables whose events are checked here, one by one."""
-        self._closed = set(self._static | self._stepped)
+        self._closed = set(self.static | self._stepped)
         for name in self._closed:
             self.engine.open(name, False)
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
@@ -143,7 +144,7 @@ class Applier:
         with self._static_opened(bulk):
             run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
             if run is not None:
-                with suppress(_UnsettledError):  # who takes the events one by one knows which is wrong
+                with suppress(UnsettledError):  # who takes the events one by one knows which is wrong
                     return self._commit_by(run, bulk)
             return self.commit(bulk)
 
@@ -152,20 +153,26 @@ class Applier:
 
         Raises
         ------
-        _UnsettledError
+        UnsettledError
             If a reference may not hold in the end; nothing is applied.
         """
         with self._transaction() as tally:
-            at = 0
-            while (reached := run(at)) < len(bulk):
-                tally.add(self._taken(bulk, at, reached), self._static)
-                for event in self._events([bulk.event(reached)]):
-                    self._apply(event, tally)
-                at = reached + 1
-            tally.add(self._taken(bulk, at, reached), self._static)
-            if not self.engine.is_settled() or self.integrity.settle(tally.duties) is not None:
-                raise _UnsettledError
+            self._take(run, bulk, tally)
+            if self.integrity.settle(tally.duties) is not None:
+                raise UnsettledError
         return tally.changes
+
+    def _take(self, run: Run, bulk: Bulk, tally: Tally) -> None:
+        """Apply the events of a bulk in the open transaction, by code as far as it takes them."""
+        at = 0
+        while (reached := run(at)) < len(bulk):
+            tally.add(self._taken(bulk, at, reached), self.static)
+            for event in self._events([bulk.event(reached)]):
+                self._apply(event, tally)
+            at = reached + 1
+        tally.add(self._taken(bulk, at, reached), self.static)
+        if not self.engine.is_settled():
+            raise UnsettledError
 
     def _taken(self, bulk: Bulk, start: int, end: int) -> Counts:
         """Count the events that a run has taken since the last call, from one number to before another."""
@@ -198,7 +205,7 @@ class Applier:
     def _static_opened(self, bulk: Bulk) -> Iterator[None]:
         """Let code take rows of a static table where all come in time, in here."""
         name = bulk.names[0] if len(bulk.names) == 1 else ""
-        opens = name in self._static - self._stepped and not self.started_by
+        opens = name in self.static - self._stepped and not self.started_by
         if not opens or isinstance(bulk, Upserts) or bulk.counts(0, len(bulk))[-1, name]:
             yield
             return
@@ -211,8 +218,65 @@ class Applier:
             self.engine.open(name, False)
 
     @contextmanager
-    def _transaction(self) -> Iterator[_Tally]:
-        tally = _Tally(self.started_by)
+    def filling(self) -> Iterator[Tally]:
+        """Fill empty maps in here, as one transaction; whatever fails leaves them as they were at first.
+
+        There is nothing to go back to, so nothing is kept for that. What is done goes into the tally.
+        """
+        assert not self.event_count, "maps with rows are not filled"
+        tally = Tally("")
+        with exactly():
+            try:
+                yield tally
+                problem = self.integrity.settle(tally.duties)
+                if problem is not None:
+                    raise problem
+                with self.committed():
+                    pass  # the := maps
+            except BaseException:
+                self._empty()
+                raise
+        self.stepped_count += tally.stepped
+        self._count(tally.counts, 1)
+        self.errors.extend(self.engine.take_errors(), self.transaction_count)
+
+    def fill_by(self, bulk: Bulk, tally: Tally) -> None:
+        """Insert a bulk while `filling`, in what is `committed`.
+
+        Raises
+        ------
+        UnsettledError
+            If only all rows together can tell whether its references hold.
+        """
+        with self._static_opened(bulk):
+            run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
+            if run is not None:
+                self._take(run, bulk, tally)
+                return
+            for event in self._events(bulk):
+                self._apply(event, tally)
+
+    @contextmanager
+    def committed(self) -> Iterator[None]:
+        """Open a transaction of the engine, which counts as none here, and commit it."""
+        self.engine.begin()
+        try:
+            yield
+            self.engine.commit()
+        except BaseException:
+            self.engine.rollback()
+            raise
+
+    def _empty(self) -> None:
+        """Give all maps what they had before the first event."""
+        for definition in self.program.maps:
+            self.engine.load(definition.name, initial_entries(definition))
+        self.engine.take_errors()
+        self.settle()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Tally]:
+        tally = Tally(self.started_by)
         with exactly():
             self.engine.begin()
             try:
@@ -231,10 +295,10 @@ class Applier:
         if errors:
             self.errors.extend(errors, self.transaction_count)
 
-    def _apply(self, event: Operation, tally: _Tally) -> None:
+    def _apply(self, event: Operation, tally: Tally) -> None:
         """Apply one event in the open transaction, after all checks."""
         sign, relation, row = event
-        if self._static:
+        if self.static:
             tally.started_by = self._in_order(sign, relation, row, tally.started_by)
         if relation in self._covered:
             problem = self.integrity.check(sign, relation, row, tally.duties)
@@ -251,7 +315,7 @@ class Applier:
             self.event_count += count
             self.row_counts[relation] += sign * count
             self.touched.add(relation)
-            if relation not in self._static:
+            if relation not in self.static:
                 self.started_by = self.started_by or relation
 
     # --- what goes past here ----------------------------------------------------------------------------------------
@@ -312,7 +376,7 @@ class Applier:
 
     def _in_order(self, sign: int, relation: str, row: Row, started_by: str) -> str:
         """Check that static tables are loaded first; return who has started the stream."""
-        if relation not in self._static:
+        if relation not in self.static:
             return started_by or relation
         if sign < 0 or started_by:
             reason = f"{started_by} has had events since" if started_by else "its rows only come, they do not go"

@@ -6,18 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cumulus.algebra.scalar_code import may_raise
 from cumulus.algebra.scope import relations_of, rename
 from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
 from cumulus.algebra.user import Given
-from cumulus.catalog.arrow import table_of, values_of
+from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation as Table
-from cumulus.catalog.types import SqlType, coerce
 from cumulus.engine.bulk import Columns, Rows, rows_of
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
@@ -25,8 +22,9 @@ from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.dataflow import maps_of_view, parents_first
 from cumulus.m3.program import MapDef
-from cumulus.views.duckdb_functions import create_functions
+from cumulus.warehouse.alike import unlike
 from cumulus.warehouse.applying import Applier, exactly
+from cumulus.warehouse.computing import Computer, put
 
 Form: TypeAlias = tuple[Any, ...]
 
@@ -56,7 +54,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
             _take_over(old.engine, name, new.engine, definition.name)
         else:
             missing.append(definition)
-    needed = {relation for each in missing for term in each.definitions for relation in relations_of(term)}
+    needed = {name for each in missing for name in _bases(each)}
     errors = compute(new, missing, {name: _rows(old, name) for name in sorted(needed)}, functions)
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
     new.stepped_count = old.stepped_count
@@ -94,14 +92,28 @@ def compute(
     UsageError, EvaluationError
         A map that cannot be computed.
     """
+    wanted = [each for each in maps if any(tables[name].num_rows for name in _bases(each))]
     fallible: list[str] = []
-    for definition in maps:
-        if any(tables[name].num_rows for term in definition.definitions for name in relations_of(term)):
-            if not any(may_raise(term) for term in definition.definitions):
-                _load(new.engine, definition, tables, functions)
-            else:
+    with Computer(new.program, tables, functions) as computer:
+        for definition in wanted:
+            may_fail = any(map(may_raise, definition.definitions))
+            if may_fail and unlike(definition, new.relations):
                 fallible.append(definition.name)
+                continue
+            try:
+                found = computer.compute(definition)
+            except EvaluationError:
+                if not may_fail:
+                    raise
+                fallible.append(definition.name)
+            else:
+                put(new.engine, definition, found)
     return _replay(new, fallible, tables) if fallible else ErrorLog()
+
+
+def _bases(definition: MapDef) -> set[str]:
+    """Return the names of the tables that a map is made from."""
+    return {name for term in definition.definitions for name in relations_of(term)}
 
 
 def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
@@ -154,59 +166,6 @@ def _rows(old: Applier, name: str) -> pa.Table:
 
 def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:
     return table_of(table.columns, rows)
-
-
-def _load(engine: Engine, definition: MapDef, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
-    """Compute a map by its SQL and put it into the engine."""
-    if not definition.sql:
-        raise UsageError(
-            f"map {definition.name} cannot be computed from rows: its definition has no SQL",
-            hint="Create the warehouse with the view from the start.",
-        )
-    with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
-        try:
-            create_functions(connection, functions)
-            for name, rows in tables.items():
-                connection.register(name, rows)
-            found = connection.sql(definition.sql).to_arrow_table()
-        except duckdb.Error as problem:
-            raise EvaluationError(f"map {definition.name}: {problem}", view=definition.name) from None
-    columns = _columns(definition, found)
-    if columns is not None and engine.restore_columns(definition.name, columns):
-        return
-    keys = [_values(found.column(place), key.type) for place, key in enumerate(definition.keys)]
-    numbers = [
-        [0 if value is None else value for value in _values(found.column(len(definition.keys) + place), column.type)]
-        for place, column in enumerate(definition.values)
-    ]
-    rows_of_keys: Iterable[tuple[Any, ...]] = zip(*keys, strict=True) if keys else [()] * found.num_rows
-    engine.load(definition.name, zip(rows_of_keys, zip(*numbers, strict=True), strict=True))
-
-
-def _columns(definition: MapDef, found: pa.Table) -> list[pa.ChunkedArray] | None:
-    """Return what SQL has computed as a map keeps it: see `Engine.restore_columns`."""
-    width = len(definition.keys)
-    columns: list[pa.ChunkedArray] = found.columns[:width]
-    for value, column in zip(found.columns[width:], definition.values, strict=True):
-        if pa.types.is_null(value.type):
-            return None
-        value = pc.fill_null(value, pa.scalar(0).cast(value.type))
-        if column.type is None or not column.type.is_float:
-            columns.append(value)
-            continue
-        value = value.cast(pa.float64())
-        if not pc.all(pc.is_finite(value)).as_py():
-            return None  # who loads it one by one says what is wrong
-        columns += [value, pa.chunked_array([np.zeros(len(value))]), pc.abs(value)]
-    return columns
-
-
-def _values(column: pa.ChunkedArray, sql_type: SqlType | None) -> list[Any]:
-    values = values_of(column, sql_type)
-    if values is not None:
-        return values
-    assert sql_type is not None, "without a type any value is right"
-    return [coerce(value, sql_type) for value in column.to_pylist()]  # a SUM is wider than the column that it fills
 
 
 def canonical_form(definition: MapDef) -> Form:

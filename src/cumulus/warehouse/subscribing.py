@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
 from cumulus.engine.protocol import Changes, Engine
+from cumulus.errors import UsageError
 from cumulus.views import Finisher
 from cumulus.views.entries import Before
 from cumulus.views.finishing import Finished
+from cumulus.warehouse.describing import Describing
 
 
 class Change(NamedTuple):
@@ -36,6 +38,59 @@ class Subscription:
         """Call back no more; may be done in the callback itself, and more than once."""
         if self in self._owner:
             self._owner.remove(self)
+
+
+class Telling(Describing):
+    """The part of a `Warehouse` that tells who has subscribed."""
+
+    _subscriptions: list[Subscription]
+    _is_telling: bool
+
+    def subscribe(self, view: str, callback: Callback) -> Subscription:
+        """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
+
+        The transaction is committed when the callback runs. If it raises, the others are still called and the state is
+        whole; then the exception goes on to who made the change.
+
+        Returns
+        -------
+        Subscription
+            Its `cancel()` ends it.
+        """
+        with self._use():
+            self._finisher(view)
+            subscription = Subscription(view, callback, self._subscriptions)
+            self._subscriptions.append(subscription)
+            self._watch(view)
+            return subscription
+
+    def _watch(self, view: str) -> None:
+        for name in self._finishers[view].touched.maps:
+            self._applier.engine.watch(name)
+
+    def _tell(self, changes: Mapping[str, Any]) -> None:
+        """Call back who subscribed to what changed."""
+        if not changes:
+            return
+        first: Exception | None = None
+        self._is_telling = True
+        try:
+            for subscription in tuple(self._subscriptions):
+                try:
+                    rows = changed_rows(self._finishers[subscription.view], self._applier.engine, dict(changes))
+                    if rows:
+                        subscription.callback(rows)
+                except Exception as problem:  # noqa: BLE001  # a callback may raise anything
+                    problem.add_note("raised for a subscription; the transaction was committed")
+                    first = first or problem
+        finally:
+            self._is_telling = False
+        if first is not None:
+            raise first
+
+    def _check_quiet(self) -> None:
+        if self._is_telling:
+            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
 
 
 def changed_rows(finisher: Finisher, engine: Engine, changes: Changes) -> list[Change]:

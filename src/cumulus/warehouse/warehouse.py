@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -21,13 +21,12 @@ from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.warehouse import asking, storing
 from cumulus.warehouse.applying import Applier, Operation
 from cumulus.warehouse.changing import carry_over
-from cumulus.warehouse.describing import Describing
+from cumulus.warehouse.filling import Filling
 from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, with_function
 from cumulus.warehouse.reading import WarehouseView
-from cumulus.warehouse.subscribing import Callback, Subscription, changed_rows
 
 
-class Warehouse(Describing):
+class Warehouse(Filling):
     """Views in this process, exact after every event.
 
     Parameters
@@ -82,9 +81,8 @@ class Warehouse(Describing):
         self._script, program = read_source(source, keep, self._functions)
         self._functions = declared(program.functions, self._functions)
         self._lock, self._depth = RLock(), 0
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions, self._is_telling = [], False
         self._buffer: list[Operation] | None = None
-        self._is_telling = False
         self._open(self._applier_of(program))
         self._applier.rest(True)
 
@@ -285,10 +283,6 @@ class Warehouse(Describing):
         """Apply operations whose rows are checked already, as `_submit` does, but quicker if there are many."""
         self._submit_bulk(Changes(operations, lambda operation: operation))
 
-    def _check_quiet(self) -> None:
-        if self._is_telling:
-            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
-
     # --- views out --------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> WarehouseView:
@@ -318,48 +312,6 @@ class Warehouse(Describing):
         """
         with self._use():
             return Result(asking.ask(sql, self.views, lambda name: self.view(name).arrow(), self._functions))
-
-    def subscribe(self, view: str, callback: Callback) -> Subscription:
-        """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
-
-        The transaction is committed when the callback runs. If it raises, the others are still called and the state is
-        whole; then the exception goes on to who made the change.
-
-        Returns
-        -------
-        Subscription
-            Its `cancel()` ends it.
-        """
-        with self._use():
-            self._finisher(view)
-            subscription = Subscription(view, callback, self._subscriptions)
-            self._subscriptions.append(subscription)
-            self._watch(view)
-            return subscription
-
-    def _watch(self, view: str) -> None:
-        for name in self._finishers[view].touched.maps:
-            self._applier.engine.watch(name)
-
-    def _tell(self, changes: Mapping[str, Any]) -> None:
-        """Call back who subscribed to what changed."""
-        if not changes:
-            return
-        first: Exception | None = None
-        self._is_telling = True
-        try:
-            for subscription in tuple(self._subscriptions):
-                try:
-                    rows = changed_rows(self._finishers[subscription.view], self._applier.engine, dict(changes))
-                    if rows:
-                        subscription.callback(rows)
-                except Exception as problem:  # noqa: BLE001  # a callback may raise anything
-                    problem.add_note("raised for a subscription; the transaction was committed")
-                    first = first or problem
-        finally:
-            self._is_telling = False
-        if first is not None:
-            raise first
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
 
