@@ -13,9 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs import reading
 from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.packing import pack, unpack
+from cumulus.epochs.plan import Plan
 from cumulus.epochs.query import query
-from cumulus.epochs.sources import sources_from
+from cumulus.epochs.reading import parts_of, read_file
+from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError, LockedError, MismatchError, StoreError, UsageError
 from support.engines import engine_of
 from support.orders_stream import json_lines
@@ -180,6 +184,29 @@ def test_files_of_the_wrong_shape_name_themselves(tmp_path: Path) -> None:
     table(tmp_path / "in" / "items" / "1.parquet", id=[1], price=[1.0], sold=[7])
     with pytest.raises(InputError, match=r"items/1\.parquet: column 'sold' is int64, table 'items' says DATE"):
         run(tmp_path)
+
+
+def test_a_large_file_may_be_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PART_ROWS", 10)
+    relation = compile_sql(ITEMS, rely=False).relation("items")
+    source, path = FolderSource("items", str(tmp_path)), str(tmp_path / "1.parquet")
+    ids = [None if place % 7 == 3 else place for place in range(100)]
+    rows = pa.table({"id": ids, "price": [1] * 100, "sold": pa.nulls(100, pa.date32())})
+    pq.write_table(rows, path, row_group_size=13)
+    whole = read_file(source, relation, path, "items/1.parquet")
+    assert len(whole.rejected) == 14
+    for most, count in ((1, 1), (2, 2), (3, 3), (50, 8)):
+        parts = parts_of(source, path, most)
+        assert len(parts) == count
+        read = [read_file(source, relation, path, "items/1.parquet", part) for part in parts]
+        assert pa.concat_tables(each.rows for each in read) == whole.rows
+        assert tuple(row for each in read for row in each.rejected) == whole.rejected
+        packed = [payload for each in reversed(read) for payload in pack([each], Plan())]
+        chunks = [chunk for chunk in unpack(packed) if chunk.rows.num_rows]
+        assert pa.concat_tables(chunk.rows for chunk in chunks) == whole.rows
+    assert parts_of(source, str(tmp_path / "1.csv"), 4) == [None]
+    (tmp_path / "1.parquet").write_bytes(b"PAR1")
+    assert parts_of(source, path, 4) == [None]
 
 
 def test_a_truncated_file_stops_the_run(tmp_path: Path) -> None:

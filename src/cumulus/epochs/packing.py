@@ -28,7 +28,7 @@ _REJECTED = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of one file for one bucket.
+    """The rows of one file, or a part of it, for one bucket.
 
     Parameters
     ----------
@@ -48,6 +48,11 @@ class Chunk:
     rows: pa.Table
     rejected: tuple[Rejected, ...] = ()
 
+    @property
+    def first(self) -> int:
+        """The position of the first row, 0 without rows: a file that was read in parts gives a chunk for each."""
+        return self.rows.column("_position")[0].as_py() if self.rows.num_rows else 0
+
 
 def pack(readings: Iterable[Reading], plan: Plan) -> list[bytes]:
     """Return one payload per bucket."""
@@ -63,9 +68,11 @@ def pack(readings: Iterable[Reading], plan: Plan) -> list[bytes]:
 
 
 def unpack(payloads: Iterable[bytes]) -> list[Chunk]:
-    """Return the chunks of all payloads of an epoch, in the order of table and label: the same however they arrived."""
+    """Return the chunks of all payloads of an epoch, in the order of table, label and position: the same however they
+    arrived.
+    """
     chunks = [chunk for payload in payloads for chunk in _frames(payload)]
-    return sorted(chunks, key=lambda chunk: (chunk.relation, chunk.source))
+    return sorted(chunks, key=lambda chunk: (chunk.relation, chunk.source, chunk.first))
 
 
 def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -63,6 +66,12 @@ class Reading:
     rejected: tuple[Rejected, ...]
 
 
+RowGroups: TypeAlias = "tuple[int, int]"
+"""A part of a Parquet file: the first row group, and the one after the last."""
+
+PART_ROWS = 200_000
+"""A file is read in parts of so many rows at least: a task for less costs more than it saves."""
+
 Values: TypeAlias = "pa.ChunkedArray | list[Any]"
 
 
@@ -71,14 +80,35 @@ class Raw:
     """A file's columns as found, the 1-based positions of their rows, and what was rejected already."""
 
     columns: dict[str, Values]
-    positions: list[int]
+    positions: Sequence[int]
     rejected: list[Rejected]
     place: str  # how to call the file in an error
     label: str  # how to call it in the quarantine
 
 
-def read_file(source: FolderSource, relation: Relation, path: str, label: str) -> Reading:
-    """Read one file of `source`.
+def parts_of(source: FolderSource, path: str, most: int) -> list[RowGroups | None]:
+    """Return the parts, `most` at most, in which tasks can read a file side by side; None is all of it.
+
+    A file that cannot be read is one part: who reads it tells.
+    """
+    if source.format_of(path) != "parquet":
+        return [None]
+    try:
+        found = pq.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return [None]
+    count = min(most, found.num_rows // PART_ROWS, found.num_row_groups)
+    if count < 2:
+        return [None]
+    ends = np.cumsum([found.row_group(group).num_rows for group in range(found.num_row_groups)])
+    cuts = [0, *(int(np.searchsorted(ends, found.num_rows * cut / count)) + 1 for cut in range(1, count + 1))]
+    return [(begin, end) for begin, end in pairwise(cuts) if begin < end]
+
+
+def read_file(
+    source: FolderSource, relation: Relation, path: str, label: str, part: RowGroups | None = None
+) -> Reading:
+    """Read one file of `source`, or a part of it.
 
     Raises
     ------
@@ -91,13 +121,13 @@ def read_file(source: FolderSource, relation: Relation, path: str, label: str) -
         case "json":
             raw = _read_json(path, relation, label)
         case _:
-            raw = _counted(_read_parquet(path), path, label)
+            raw = _counted(*_read_parquet(path, part), path, label)
     return _reading(source, relation, raw)
 
 
 def read_table(source: FolderSource, relation: Relation, table: pa.Table, label: str) -> Reading:
     """Give a table (of a streaming DataFrame) the types of `relation`; see `read_file`."""
-    return _reading(source, relation, _counted(table, label, label))
+    return _reading(source, relation, _counted(table, 1, label, label))
 
 
 def _reading(source: FolderSource, relation: Relation, raw: Raw) -> Reading:
@@ -108,14 +138,19 @@ def _reading(source: FolderSource, relation: Relation, raw: Raw) -> Reading:
     return _typed_rows(source, relation, raw)
 
 
-def _counted(table: pa.Table, place: str, label: str) -> Raw:
+def _counted(table: pa.Table, first: int, place: str, label: str) -> Raw:
     columns: dict[str, Values] = {name: table.column(name) for name in table.column_names}
-    return Raw(columns, list(range(1, table.num_rows + 1)), [], place, label)
+    return Raw(columns, range(first, first + table.num_rows), [], place, label)
 
 
-def _read_parquet(path: str) -> pa.Table:
+def _read_parquet(path: str, part: RowGroups | None) -> tuple[pa.Table, int]:
+    """Return the rows, and the position of the first."""
     try:
-        return pq.read_table(path, partitioning=None)
+        if part is None:
+            return pq.read_table(path, partitioning=None), 1
+        with pq.ParquetFile(path) as file:
+            before = sum(file.metadata.row_group(group).num_rows for group in range(part[0]))
+            return file.read_row_groups(range(*part)), before + 1
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
             f"{path}: not a whole Parquet file: {str(problem).splitlines()[0]}",
@@ -204,7 +239,8 @@ def _typed_rows(source: FolderSource, relation: Relation, raw: Raw) -> Reading:
         columns.append(pa.array([INSERT], pa.int8()).take(pa.nulls(count, pa.int32()).fill_null(0)))
     else:
         columns.append(_operations(op, problems))
-    columns.append(pa.array(raw.positions, pa.int64()))
+    at = raw.positions
+    columns.append(pa.array(np.arange(at.start, at.stop) if isinstance(at, range) else at, pa.int64()))
     names += ["_op", "_position"]
     seq = raw.columns.get(source.order)
     if seq is not None:
@@ -246,8 +282,7 @@ def _typed(values: Values, column: Column, relation: Relation, place: str, probl
     assert column.type is not None, f"{relation.name}.{column.name} has no type"
     target = arrow_type(column.type)
     if not isinstance(values, list):
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
+        values = _undictionaried(values)
         if not _may_become(values.type, column.type):
             raise InputError(
                 f"{place}: column {column.name!r} is {values.type}, table {relation.name!r} says {column.type}",
@@ -260,6 +295,10 @@ def _typed(values: Values, column: Column, relation: Relation, place: str, probl
         except pa.ArrowException:
             values = values.to_pylist()
     return pa.array([_value(value, column, index, problems) for index, value in enumerate(values)], target)
+
+
+def _undictionaried(values: Any) -> Any:
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def _unchunked(values: Any) -> Any:
@@ -323,18 +362,18 @@ def _from_text(text: str, wanted: SqlType) -> Any:
 
 def _operations(values: Values, problems: dict[int, str]) -> pa.Array:
     """Return the operation codes; NULL means insert, since that is what a row without a word says."""
-    texts = values if isinstance(values, list) else values.to_pylist()
-    codes: dict[Any, int] = {None: INSERT}
-    result = []
-    for index, text in enumerate(texts):
-        code = codes.get(text)
-        if code is None:
-            code = OPERATIONS.get(str(text).strip().lower(), 0)
-            codes[text] = code
-        if code == 0:
-            problems.setdefault(index, f"unknown operation {text!r}")
-        result.append(code)
-    return pa.array(result, pa.int8())
+    if isinstance(values, list) or pa.types.is_nested(values.type):
+        texts = values if isinstance(values, list) else values.to_pylist()
+        column = pa.array([None if text is None else str(text) for text in texts], pa.string())
+    else:
+        column = _undictionaried(values)
+    words = pc.unique(column)
+    codes = [INSERT if word is None else OPERATIONS.get(str(word).strip().lower(), 0) for word in words.to_pylist()]
+    result = pa.array(codes, pa.int8()).take(pc.index_in(column, value_set=words))
+    if 0 in codes:
+        for index in pc.indices_nonzero(pc.equal(result, 0)).to_pylist():
+            problems.setdefault(index, f"unknown operation {_cell(values, index)!r}")
+    return result
 
 
 def _order(values: Values, place: str, name: str, problems: dict[int, str]) -> pa.Array:

@@ -21,7 +21,7 @@ from cumulus.epochs import faults
 from cumulus.epochs.identity import program_of
 from cumulus.epochs.packing import pack
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import read_file, read_table
+from cumulus.epochs.reading import RowGroups, parts_of, read_file, read_table
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import told
 
@@ -47,10 +47,11 @@ class Settings:
 
 @dataclass
 class _File(InputPartition):
-    """One file of one table; the first of an epoch wakes every bucket, rows for it or not."""
+    """One file of one table, or a part; the first of an epoch wakes every bucket, rows for it or not."""
 
     relation: str
     name: str
+    part: RowGroups | None
     first: bool
     final: bool
 
@@ -85,8 +86,13 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         files = json.loads(end["files"])
-        listed = [(relation, name) for relation in files for name in files[relation]]
-        return [_File(relation, name, at == 0, end.get("final") == "yes") for at, (relation, name) in enumerate(listed)]
+        listed = [
+            (source.relation, name, part)
+            for source in self._settings.sources
+            for name in files.get(source.relation, ())
+            for part in parts_of(source, file_path(source, name), self._settings.plan.buckets)
+        ]
+        return [_File(*each, at == 0, end.get("final") == "yes") for at, each in enumerate(listed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _File)
@@ -96,7 +102,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         label = f"{partition.relation}/{partition.name}"
         started = time.perf_counter()
         with told():
-            reading = read_file(source, relation, file_path(source, partition.name), label)
+            reading = read_file(source, relation, file_path(source, partition.name), label, partition.part)
         faults.reach("after-read")
         read = time.perf_counter()
         payloads = pack([reading], settings.plan)
