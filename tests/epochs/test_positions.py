@@ -49,7 +49,6 @@ def test_columns_and_rows_leave_the_same(seed: int) -> None:
         else:
             newer = native.newer(chunks)
             assert newer is not None
-            assert all("_seq" not in each.rows.column_names for each in newer)
             found = {(each.source, place) for each in newer for place in each.rows.column("_position").to_pylist()}
             assert found == expected
         native_again, plain_again = Positions(TABLE, is_native=True), Positions(TABLE, is_native=False)

@@ -10,6 +10,7 @@ from cumulus.algebra.user import Functions
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.lanes import NotNativeError
+from cumulus.engine.protocol import Indexes
 from cumulus.m3.program import Program
 
 KINDS = ("interpreter", "native")
@@ -27,11 +28,11 @@ def chosen() -> str:
     return _chosen
 
 
-def engine_of(program: Program, functions: Functions | None = None) -> Any:
+def engine_of(program: Program, functions: Functions | None = None, indexes: Indexes = ()) -> Any:
     """Return an engine of the kind that is tested; a program that it cannot run is passed over."""
     if _chosen == "interpreter":
-        return Interpreter(program, functions)
+        return Interpreter(program, functions, indexes=indexes)
     try:
-        return NativeEngine(program, functions)
+        return NativeEngine(program, functions, indexes=indexes)
     except NotNativeError as problem:
         pytest.skip(f"only interpreted: {problem.why}")

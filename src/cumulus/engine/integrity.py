@@ -121,6 +121,16 @@ class Integrity:
             if self.multiplicity(relation.name, found) > 0:
                 yield found
 
+    def count(self, relation: str, places: tuple[int, ...], values: tuple[Any, ...], most: int) -> int:
+        """Return how many rows have `values` at `places`; if there are `most` or more, some number from `most` on."""
+        found = 0
+        if most > 0:
+            for row in self.rows(self._relations[relation], places, values):
+                found += self.multiplicity(relation, row)
+                if found >= most:
+                    break
+        return found
+
     def multiplicity(self, relation: str, row: Row) -> int:
         """Return how often a row is there."""
         values = self._engine.read(self._maps[relation], row)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,17 +21,18 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.assignments import sources
-from cumulus.engine.bulk import Columns, rows_of
+from cumulus.engine.bulk import Columns, Upserts, rows_of
 from cumulus.engine.collecting import uncollected
+from cumulus.engine.integrity import Integrity, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
-    Key,
     Move,
     Refused,
     bag_moves,
     changes_of,
     drop_repeated,
+    in_order,
     keyed_moves,
 )
 from cumulus.epochs.files import from_ipc, to_ipc
@@ -39,7 +40,8 @@ from cumulus.epochs.packing import Chunk, unpack
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.positions import Positions
 from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
-from cumulus.epochs.references import Reference, reference, sees, violations
+from cumulus.epochs.references import reference, sees, violations
+from cumulus.epochs.straight import is_plain, only_comes, rounds
 from cumulus.epochs.view_errors import FailedRow, failed_rows, row_text
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
@@ -86,7 +88,8 @@ class Bucket:
     plan, index
         Which rows live here.
     make_engine
-        Gives an empty engine for a program and the functions that it calls.
+        Gives an empty engine for a program, the functions that it calls, and `indexes`
+        (`cumulus.engine.protocol.Indexes`).
     late_epochs
         How many epochs a row may wait for its parent.
     functions
@@ -98,7 +101,7 @@ class Bucket:
         program: Program,
         plan: Plan,
         index: int,
-        make_engine: Callable[[Program, Functions | None], Engine],
+        make_engine: Callable[..., Engine],
         late_epochs: int = LATE_EPOCHS,
         functions: Functions | None = None,
     ) -> None:
@@ -107,19 +110,31 @@ class Bucket:
         self.plan = plan
         self.index = index
         self.late_epochs = late_epochs
-        self.engine = make_engine(layout_of(program, plan).bucket_program(index, plan.buckets), functions)
-        self._order = parents_first(program)
+        mine = layout_of(program, plan).bucket_program(index, plan.buckets)
         self._kept = dict(program.kept)
+        keys = [(self._kept[each.name], tuple(sorted(each.key_positions))) for each in self._keyed()]
+        indexes = dict.fromkeys([*wanted_indexes(mine), *keys])
+        self.engine = make_engine(mine, functions, indexes=indexes)
+        self._rows = Integrity(mine, self.engine)
+        self._order = parents_first(program)
         self._watched: dict[str, set[str]] = {}
         for view in program.views:
             for name in view.reads:
                 self._watched.setdefault(name, set()).add(view.name)
         self._assigned = sources(program)
-        self._current: dict[str, dict[Key, Row]] = {}
         self._last: dict[str, Positions] = {}
         self._waiting: list[Change] = []
-        self._references = self._empty_references()
-        self._index_rows()
+        self._references = [
+            reference(child, key, self.program.relation(key.parent))
+            for child in self.program.relations
+            for key in child.foreign_keys
+            if child.name in self._kept and key.parent in self._kept and sees(plan.partitioned, child.name, key)
+        ]
+
+    def _keyed(self) -> list[Relation]:
+        """Return the tables whose kept rows are looked up by their primary keys."""
+        kept = [each for each in self.program.relations if each.name in self._kept and each.key]
+        return [each for each in kept if len(each.key) < len(each.columns)]
 
     def apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
         """Apply the payloads of one epoch; all of it or, on an exception, nothing of use (throw the bucket away)."""
@@ -132,8 +147,36 @@ class Bucket:
         for chunk in chunks:
             outcome.quarantine.extend(chunk.rejected)
             outcome.events += len(chunk.rejected)
-        straight = self._straight(chunks, outcome)
-        changes = changes_of((chunk for chunk in chunks if chunk.relation not in straight), epoch)
+        fresh, straight = self._straight(epoch, chunks, outcome)
+        self.engine.begin()
+        if not self._went(straight):
+            # Some row is unusual or fails: all of them go the long way, which knows what to say.
+            self.engine.rollback()
+            self.engine.begin()
+            straight = {}
+        moves = self._moves_of(epoch, chunks, fresh, straight, outcome)
+        going, late = violations(self._references, moves, self._rows.count)
+        self._commit(self._wanted(going), straight, outcome)
+        self._waiting = []
+        for move in moves:
+            reason = late.get(id(move))
+            if reason is not None:
+                self._wait(epoch, move, reason, outcome)
+        outcome.waiting = len(self._waiting)
+        return outcome
+
+    def _moves_of(
+        self,
+        epoch: int,
+        chunks: list[Chunk],
+        fresh: dict[str, list[Chunk]],
+        straight: Collection[str],
+        outcome: Outcome,
+    ) -> list[Move]:
+        """Return the moves of what has waited and of what did not go straight."""
+        others = [chunk for chunk in chunks if chunk.relation not in fresh]
+        others += [chunk for name, mine in fresh.items() if name not in straight for chunk in mine]
+        changes = changes_of(others, epoch)
         waited: dict[str, list[Change]] = {}
         for change in self._waiting:
             waited.setdefault(change.relation, []).append(change)
@@ -143,21 +186,11 @@ class Bucket:
             if mine:
                 if relation.static:
                     mine = self._loadable(epoch, mine, outcome)
-                moves.extend(self._moves(relation, mine, outcome))
-        going, late = violations(self._references, moves)
-        self._waiting = []
-        for move in moves:
-            reason = late.get(id(move))
-            if reason is not None:
-                self._wait(epoch, move, reason, outcome)
-        if not self._fire(going, straight, outcome):
-            # Some row is unusual or fails: all of them go the long way, which knows what to say.
-            again = changes_of((chunk for mine in straight.values() for chunk in mine), epoch)
-            for name, mine in again.items():
-                going.extend(self._moves(self.program.relation(name), mine, outcome))
-            self._fire(going, {}, outcome)
-        outcome.waiting = len(self._waiting)
-        return outcome
+                moves.extend(self._moves(relation, mine, outcome, is_new=relation.name in fresh))
+        return moves
+
+    def _wanted(self, moves: list[Move]) -> list[Move]:
+        return moves
 
     def _loadable(self, epoch: int, changes: list[Change], outcome: Outcome) -> list[Change]:
         """Refuse what is not an insertion into a static table in the first epoch: no trigger could take it."""
@@ -168,29 +201,27 @@ class Bucket:
                 self._refuse(Refused(change, reason), outcome)
         return fine
 
-    def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome) -> list[Move]:
+    def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome, *, is_new: bool) -> list[Move]:
+        """Return the moves of a table; `is_new`: what is repeated was dropped before."""
         name = relation.name
-        if relation.key:
+        if relation.key and is_new:
+            changes = in_order(changes)
+        elif relation.key:
             last = self._positions(relation)
             changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
             last.update(seen)
             if self._reports(name, None):
                 outcome.repeated += repeated
-        if name in self._current:
-            moves, refused = keyed_moves(relation, changes, self._current[name], lambda row: self._owns(name, row))
+        if name in self._kept and relation.key:
+            moves, refused = keyed_moves(
+                relation, changes, lambda key: self._rows.by_key(name, key), lambda row: self._owns(name, row)
+            )
         else:
-            count_of = self._multiplicity(self._kept[name]) if name in self._kept else None
+            count_of = (lambda row: self._rows.multiplicity(name, row)) if name in self._kept else None
             moves, refused = bag_moves(relation, changes, count_of)
         for each in refused:
             self._refuse(each, outcome)
         return moves
-
-    def _multiplicity(self, kept: str) -> Callable[[Row], int]:
-        def count_of(row: Row) -> int:
-            values = self.engine.read(kept, row)
-            return 0 if values is None else int(values[0])
-
-        return count_of
 
     def _owns(self, relation: str, row: Row) -> bool:
         column = self.plan.partitioned.get(relation)
@@ -229,50 +260,77 @@ class Bucket:
             self._last[relation.name] = Positions(relation, is_native=self.engine.name == "native")
         return self._last[relation.name]
 
-    def _straight(self, chunks: list[Chunk], outcome: Outcome) -> dict[str, list[Chunk]]:
-        """Return the rows of tables whose every row is a plain insertion or deletion that nothing can refuse.
+    def _straight(
+        self, epoch: int, chunks: list[Chunk], outcome: Outcome
+    ) -> tuple[dict[str, list[Chunk]], dict[str, list[pa.Table]]]:
+        """Return the rows of tables from which code has dropped what is repeated, and the rounds of those of them that
+        may go straight.
 
-        Nothing is kept of them, so their net change needs not be known: machine code takes the columns as they are.
-        What was repeated is dropped from them.
+        Those are plain insertions and deletions, and of kept tables updates. The rows of kept tables are checked by
+        code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
         """
         if self.engine.name != "native":
-            return {}
-        plain: dict[str, list[Chunk]] = {}
+            return {}, {}
+        found: dict[str, list[Chunk]] = {}
         for chunk in chunks:
             if chunk.rows.num_rows:
-                plain.setdefault(chunk.relation, []).append(chunk)
-        found: dict[str, list[Chunk]] = {}
-        for name, mine in plain.items():
-            relation = self.program.relation(name)
-            if relation.static or name in self._kept or any(map(_has_upserts, mine)):
-                continue
-            newer = self._positions(relation).newer(mine) if relation.key else mine
+                found.setdefault(chunk.relation, []).append(chunk)
+        able = {name for name, mine in found.items() if self._may_go_straight(epoch, name, mine)}
+        kept = found.keys() & self._kept.keys()
+        if not kept <= able or any(self._meets(name, found[name]) for name in kept):
+            able -= kept
+        fresh: dict[str, list[Chunk]] = {}
+        straight: dict[str, list[pa.Table]] = {}
+        for name in found:
+            relation, mine = self.program.relation(name), found[name]
+            newer = None if name not in able else self._positions(relation).newer(mine) if relation.key else mine
             if newer is None:
                 continue
-            found[name] = newer
+            fresh[name] = newer
             if self._reports(name, None):
                 outcome.repeated += sum(each.rows.num_rows for each in mine) - sum(each.rows.num_rows for each in newer)
-        return found
+            dealt = rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
+            if dealt:
+                straight[name] = dealt
+        if not kept <= straight.keys():
+            straight = {name: dealt for name, dealt in straight.items() if name not in kept}
+        return fresh, straight
 
-    def _fire(self, moves: list[Move], straight: dict[str, list[Chunk]], outcome: Outcome) -> bool:
-        """Apply moves and rows in one transaction; False, and nothing is done, if a row cannot go straight."""
-        if not moves and not straight:
-            return True
-        touched = self._transaction(moves, straight)
-        if touched is None:
+    def _meets(self, name: str, chunks: list[Chunk]) -> bool:
+        """Whether a row that waits may have the key of one that has come."""
+        at = self.program.relation(name).key_positions or range(len(self.program.relation(name).columns))
+        waiting = {change.row[at[0]] for change in self._waiting if change.relation == name}
+        if not waiting:
             return False
-        for name in touched:
-            outcome.views |= self._watched.get(name, set())
-        errors = self.engine.take_errors()
-        if errors:
-            outcome.errors = failed_rows(self.program, errors, moves)
-            outcome.error_counts = dict(errors.counts)
-        for move in moves:
-            self._remember(move)
-        return True
+        column = self.program.relation(name).columns[at[0]].name
+        return any(value in waiting for chunk in chunks for value in chunk.rows.column(column).unique().to_pylist())
 
-    def _transaction(self, moves: list[Move], straight: dict[str, list[Chunk]]) -> set[str] | None:
-        """Apply moves and rows, what goes before what comes; return the maps written to, None if a row was left."""
+    def _may_go_straight(self, epoch: int, name: str, chunks: list[Chunk]) -> bool:
+        relation = self.program.relation(name)
+        if relation.static:
+            return epoch == 1 and name not in self._kept and only_comes(chunks)
+        if name not in self._kept:
+            return is_plain(relation, chunks, updates=False)
+        # Of several buckets, one gets the new row of an update, and any may have the old one.
+        updates = bool(relation.key) and (self.plan.buckets == 1 or name not in self.plan.partitioned)
+        return self.engine.checks(name) and not relation.key_rely and is_plain(relation, chunks, updates=updates)
+
+    def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
+        """Fire rounds of rows in the open transaction; False if a row was left."""
+        backwards = tuple(reversed(self._order))
+        for number in range(max(map(len, straight.values()), default=0)):
+            for operation, order in ((DELETE, backwards), (INSERT, self._order), (UPSERT, self._order)):
+                for relation in order:
+                    for rows in straight.get(relation.name, ())[number : number + 1]:
+                        if not self._went_straight(operation, relation, rows):
+                            return False
+        return not straight or self.engine.is_settled()
+
+    def _commit(self, moves: list[Move], straight: Collection[str], outcome: Outcome) -> None:
+        """Apply moves, what goes before what comes, and commit the open transaction."""
+        if not moves and not straight:
+            self.engine.rollback()
+            return
         gone: dict[str, dict[Row, int]] = {}
         come: dict[str, dict[Row, int]] = {}
         for move in moves:
@@ -282,67 +340,30 @@ class Bucket:
             if move.added is not None:
                 rows = come.setdefault(move.relation, {})
                 rows[move.added] = rows.get(move.added, 0) + move.count
-        self.engine.begin()
-        for sign, order, nets in ((-1, reversed(self._order), gone), (1, iter(self._order), come)):
+        for order, nets in ((tuple(reversed(self._order)), gone), (self._order, come)):
             for relation in order:
                 if relation.name in nets:
                     self.engine.on_batch(relation.name, nets[relation.name])
-                for chunk in straight.get(relation.name, ()):
-                    if not self._went_straight(sign, relation, chunk.rows):
-                        self.engine.rollback()
-                        return None
         touched = self.engine.touched()
         self.engine.commit()
         for target, reads in self._assigned.items():  # the commit computes these
             if reads & touched:
                 touched.add(target)
-        return touched
+        for name in touched:
+            outcome.views |= self._watched.get(name, set())
+        errors = self.engine.take_errors()
+        if errors:
+            outcome.errors = failed_rows(self.program, errors, moves)
+            outcome.error_counts = dict(errors.counts)
 
-    def _went_straight(self, sign: int, relation: Relation, table: pa.Table) -> bool:
-        """Fire the insertions, or the deletions, of a table; False if one was left."""
-        mine = table.filter(pc.equal(table.column("_op"), sign)).select(list(relation.column_names))
-        bulk = rows_of(sign, relation, mine, relation.checked)
-        run = self.engine.runner(bulk, each=False) if isinstance(bulk, Columns) else None
+    def _went_straight(self, operation: int, relation: Relation, table: pa.Table) -> bool:
+        """Fire the deletions, insertions or updates of a table; False if one was left."""
+        mine = table.filter(pc.equal(table.column("_op"), operation)).select(list(relation.column_names))
+        bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
+        if not mine.num_rows or not isinstance(bulk, Columns):
+            return not mine.num_rows
+        run = self.engine.runner(Upserts(bulk) if operation == UPSERT else bulk, each=False)
         return run is not None and run(0) == len(bulk)
-
-    def _remember(self, move: Move) -> None:
-        current = self._current.get(move.relation)
-        if current is not None:
-            at = self.program.relation(move.relation).key_positions
-            if move.removed is not None:
-                current.pop(tuple([move.removed[i] for i in at]), None)
-            if move.added is not None:
-                current[tuple([move.added[i] for i in at])] = move.added
-        for each in self._references:
-            if move.removed is not None:
-                each.count(move.relation, move.removed, -move.count)
-            if move.added is not None:
-                each.count(move.relation, move.added, move.count)
-
-    def _empty_references(self) -> list[Reference]:
-        return [
-            reference(child, key, self.program.relation(key.parent))
-            for child in self.program.relations
-            for key in child.foreign_keys
-            if child.name in self._kept and key.parent in self._kept and sees(self.plan.partitioned, child.name, key)
-        ]
-
-    def _index_rows(self) -> None:
-        """Build the look-ups over kept rows from the engine's maps."""
-        self._references = self._empty_references()
-        self._current = {}
-        for relation in self.program.relations:
-            kept = self._kept.get(relation.name)
-            if kept is None:
-                continue
-            at = relation.key_positions
-            if at:
-                self._current[relation.name] = {}
-            for row, values in self.engine.items(kept):
-                if at:
-                    self._current[relation.name][tuple([row[i] for i in at])] = row
-                for each in self._references:
-                    each.count(relation.name, row, int(values[0]))
 
     def dump(self) -> bytes:
         """Return the whole state, compressed; `load` reads it back."""
@@ -365,11 +386,6 @@ class Bucket:
             self.engine.begin()  # the := maps are computed; what fails in that was told before
             self.engine.commit()
         self.engine.take_errors()
-        self._index_rows()
-
-
-def _has_upserts(chunk: Chunk) -> bool:
-    return bool(pc.any(pc.equal(chunk.rows.column("_op"), UPSERT)).as_py())
 
 
 def _text(program: Program, change: Change) -> str:

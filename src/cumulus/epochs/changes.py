@@ -5,7 +5,7 @@ This is where at-least-once, updates and the source's order end: a move is final
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
@@ -93,7 +93,7 @@ def drop_repeated(
         return changes, {}, 0
     seen: dict[Key, Position] = {}
     kept: list[Change] = []
-    for change in sorted(changes, key=lambda change: change.place() or (-1 << 63, 0)):
+    for change in in_order(changes):
         place = change.place()
         if place is not None:
             key = tuple([change.row[at] for at in key_at])
@@ -105,8 +105,13 @@ def drop_repeated(
     return kept, seen, len(changes) - len(kept)
 
 
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Sort changes by their positions; what has none comes first, as it stands."""
+    return sorted(changes, key=lambda change: change.place() or (-1 << 63, 0))
+
+
 def keyed_moves(
-    relation: Relation, changes: list[Change], current: Mapping[Key, Row], owns: Any
+    relation: Relation, changes: list[Change], current: Callable[[Key], Row | None], owns: Any
 ) -> tuple[list[Move], list[Refused]]:
     """Return the moves of a table with a primary key whose rows are kept.
 
@@ -124,7 +129,7 @@ def keyed_moves(
     moves: list[Move] = []
     refused: list[Refused] = []
     for key, group in groups.items():
-        before = current.get(key)
+        before = current(key)
         after, bad = _follow(relation, group, before, owns)
         if bad and len(group) > 1 and group[0].seq is None:
             # Without an order, an update may come as insertion and deletion.

@@ -54,7 +54,7 @@ class EmbeddedRun:
         out: str | Path,
         checkpoint: str | Path = "",
         *,
-        make_engine: Callable[[Program, Functions | None], Engine],
+        make_engine: Callable[..., Engine],
         functions: Functions | None = None,
         layout: str = "one-bucket",
         buckets: int = 1,

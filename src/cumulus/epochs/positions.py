@@ -75,7 +75,7 @@ class Positions:
         self.update(here)
 
     def newer(self, chunks: Sequence[Chunk]) -> list[Chunk] | None:
-        """Return chunks of one epoch without what is repeated, and remember the rest; `_seq` is gone from them.
+        """Return chunks of one epoch without what is repeated, and remember the rest.
 
         None, and nothing is remembered, where that must be done row by row.
         """
@@ -102,6 +102,5 @@ class Positions:
         for chunk in chunks:
             mine = keep[at : at + chunk.rows.num_rows]
             at += chunk.rows.num_rows
-            plain = chunk.rows.drop_columns(["_seq"])
-            found.append(replace(chunk, rows=plain if mine.all() else plain.filter(pa.array(mine))))
+            found.append(chunk if mine.all() else replace(chunk, rows=chunk.rows.filter(pa.array(mine))))
         return found

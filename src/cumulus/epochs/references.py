@@ -1,43 +1,38 @@
 """Foreign keys over the moves of an epoch: who must wait because a parent is not there, or children still are.
 
-Rows are counted by the values of the referring and the referenced columns, so a check costs one look-up.
+Rows are counted by the values of the referring and the referenced columns, through indexes of the engine, and only as
+far as the answer needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from cumulus.catalog.events import Row
 from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.epochs.changes import Move
 
 Values = tuple[Any, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Reference:
-    """One checked foreign key, with the number of rows per value on both sides."""
+    """One checked foreign key."""
 
     child: str
     parent: str
     child_at: tuple[int, ...]
     parent_at: tuple[int, ...]
     name: str
-    children: dict[Values, int] = field(default_factory=dict)
-    parents: dict[Values, int] = field(default_factory=dict)
 
-    def count(self, relation: str, row: Row, change: int) -> None:
-        """Count a row of either table that came (+1) or left (-1)."""
-        if relation == self.child:
-            _add(self.children, tuple([row[at] for at in self.child_at]), change)
-        if relation == self.parent:
-            _add(self.parents, tuple([row[at] for at in self.parent_at]), change)
+
+Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
+"""Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
 
 
 def reference(child: Relation, key: ForeignKey, parent: Relation) -> Reference:
-    """Return the empty counts for `key`."""
+    """Return what is checked of `key`."""
     return Reference(
         child.name,
         parent.name,
@@ -53,7 +48,7 @@ def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
     return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
 
 
-def violations(references: Iterable[Reference], moves: list[Move]) -> tuple[list[Move], dict[int, str]]:
+def violations(references: Iterable[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:
     """Split moves into those that may go and those that may not, with the reasons.
 
     Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
@@ -69,15 +64,15 @@ def violations(references: Iterable[Reference], moves: list[Move]) -> tuple[list
     while True:
         found: dict[int, str] = {}
         for each in references:
-            _orphans(each, going, found)
-            _left_behind(each, going, found)
+            _orphans(each, going, count, found)
+            _left_behind(each, going, count, found)
         if not found:
             return going, refused
         refused |= found
         going = [move for move in going if id(move) not in found]
 
 
-def _orphans(each: Reference, moves: list[Move], found: dict[int, str]) -> None:
+def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
     """Find insertions of children whose parent is not there after all moves."""
     change: dict[Values, int] = {}
     for move in moves:
@@ -88,11 +83,14 @@ def _orphans(each: Reference, moves: list[Move], found: dict[int, str]) -> None:
     for move in moves:
         if move.relation == each.child and move.added is not None:
             value = tuple([move.added[at] for at in each.child_at])
-            if None not in value and each.parents.get(value, 0) + change.get(value, 0) <= 0:
+            if None in value:
+                continue
+            comes = change.get(value, 0)
+            if count(each.parent, each.parent_at, value, 1 - comes) + comes <= 0:
                 found[id(move)] = f"orphan: {each.name}, and no such row is there"
 
 
-def _left_behind(each: Reference, moves: list[Move], found: dict[int, str]) -> None:
+def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
     """Find deletions of parents that still have children after the deletions of children."""
     gone: dict[Values, int] = {}
     for move in moves:
@@ -107,8 +105,9 @@ def _left_behind(each: Reference, moves: list[Move], found: dict[int, str]) -> N
     for move in moves:
         if move.relation == each.parent and move.removed is not None:
             value = tuple([move.removed[at] for at in each.parent_at])
-            remains = each.parents.get(value, 0) + comes.get(value, 0) > 0
-            if not remains and each.children.get(value, 0) + gone.get(value, 0) > 0:
+            left, lost = -comes.get(value, 0), -gone.get(value, 0)
+            remains = count(each.parent, each.parent_at, value, left + 1) > left
+            if not remains and count(each.child, each.child_at, value, lost + 1) > lost:
                 found[id(move)] = f"parent with children: {each.name}, and such rows are there"
 
 

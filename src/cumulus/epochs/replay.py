@@ -190,12 +190,13 @@ class _Replayer(Bucket):
         super().__init__(program, plan, index, make_engine, late_epochs)
         self._refused = refused
 
-    def _straight(self, chunks: list[Chunk], outcome: Outcome) -> dict[str, list[Chunk]]:
-        return {} if self._refused else super()._straight(chunks, outcome)
+    def _straight(
+        self, epoch: int, chunks: list[Chunk], outcome: Outcome
+    ) -> tuple[dict[str, list[Chunk]], dict[str, list[pa.Table]]]:
+        return ({}, {}) if self._refused else super()._straight(epoch, chunks, outcome)
 
-    def _fire(self, moves: list[Move], straight: dict[str, list[Chunk]], outcome: Outcome) -> bool:
-        going = [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]
-        return super()._fire(going, straight, outcome)
+    def _wanted(self, moves: list[Move]) -> list[Move]:
+        return [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]
 
 
 def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:

@@ -231,7 +231,6 @@ class NativeEngine(Called):
                 return None
             for name in bulk.names:
                 self.take_upserted(name)  # of a transaction that failed
-        self._image.set_word(DOUBTFUL, 0)
         self._begin_anew()
         run = run_of(self._image, bulk, self._dictionary)
         self._grant()
@@ -259,6 +258,7 @@ class NativeEngine(Called):
         """Open a transaction."""
         assert not self._is_open, "transactions do not nest"
         self._is_open = True
+        self._image.set_word(DOUBTFUL, 0)
         self._begin_anew()
 
     def commit(self) -> Changes:

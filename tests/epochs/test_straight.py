@@ -1,0 +1,194 @@
+"""Kept tables as columns: what goes straight leaves the same as what goes row by row."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.epochs.bucket import Bucket, Outcome
+from cumulus.epochs.packing import Chunk, pack
+from cumulus.epochs.plan import Plan
+from cumulus.epochs.reading import Reading, read_table
+from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.straight import rounds
+
+SQL = """
+CREATE TABLE shops (town VARCHAR, no INT, kind VARCHAR, PRIMARY KEY (town, no));
+CREATE TABLE sales (id BIGINT PRIMARY KEY, town VARCHAR, no INT, x DECIMAL(8,2),
+                    FOREIGN KEY (town, no) REFERENCES shops (town, no));
+CREATE TABLE notes (id BIGINT, text VARCHAR) WITH (keep = all);
+CREATE VIEW kinds AS SELECT kind, SUM(x) AS s, COUNT(*) AS n FROM sales s, shops h
+  WHERE s.town = h.town AND s.no = h.no GROUP BY kind;
+CREATE VIEW noted AS SELECT text, COUNT(*) AS n FROM notes n, sales s WHERE n.id = s.id GROUP BY text;
+"""
+PROGRAM = compile_sql(SQL, rely=False, keep="all")
+
+
+def wild(draw: random.Random, kind: str) -> list[dict[str, Any]]:
+    """Return rows of a file: few keys, all kinds of mistakes."""
+    rows = []
+    for _ in range(draw.randrange(0, 25)):
+        row: dict[str, Any] = {"op": draw.choice("iiidddu" if kind != "notes" else "iid")}
+        match kind:
+            case "shops":
+                row |= {"town": draw.choice(["Köln", "Ulm"]), "no": draw.randrange(4), "kind": draw.choice("ab")}
+            case "sales":
+                x = None if draw.random() < 0.1 else draw.randrange(300) / 4
+                row |= {"id": draw.randrange(6), "town": draw.choice(["Köln", None]), "no": draw.randrange(4), "x": x}
+            case _:
+                row |= {"id": draw.randrange(3), "text": draw.choice(["p", "q", None])}
+        rows.append(row)
+    return rows
+
+
+class Calm:
+    """Makes rows of files that are right, but for one in a while."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._there: dict[str, list[dict[str, Any]]] = {"shops": [], "sales": [], "notes": []}
+        self._next = 0
+
+    def rows(self, kind: str) -> list[dict[str, Any]]:
+        draw, there = self._draw, self._there[kind]
+        found = []
+        for _ in range(draw.randrange(0, 12)):
+            self._next += 1
+            if there and kind != "shops" and draw.random() < 0.3:
+                gone = there.pop(draw.randrange(len(there)))
+                found.append({**gone, "op": "d"})
+                if kind == "sales" and draw.random() < 0.5:
+                    there.append({**gone, "x": self._next / 4})
+                    found[-1] = {**there[-1], "op": "u"}
+                elif draw.random() < 0.3:
+                    there.append({**gone, **({"text": "r"} if kind == "notes" else {"x": self._next / 4})})
+                    found.append({**there[-1], "op": "i"})
+                continue
+            match kind:
+                case "shops":
+                    row = {"town": draw.choice(["Köln", "Ulm"]), "no": self._next, "kind": draw.choice("ab")}
+                case "sales":
+                    shop = draw.choice(self._there["shops"]) if self._there["shops"] else {"town": None, "no": 1}
+                    if draw.random() < 0.02:  # it may come later
+                        shop = {"town": "Ulm", "no": self._next + draw.randrange(1, 40)}
+                    row = {"id": self._next, "town": shop["town"], "no": shop["no"], "x": self._next / 4}
+                case _:
+                    row = {"id": self._next - draw.randrange(9), "text": draw.choice(["p", None])}
+            there.append(row)
+            found.append({**row, "op": "i"})
+        if draw.random() < 0.05:
+            found += wild(draw, kind)[:1]
+        return found
+
+
+SCHEMAS = {
+    "shops": [("town", pa.string()), ("no", pa.int32()), ("kind", pa.string())],
+    "sales": [("id", pa.int64()), ("town", pa.string()), ("no", pa.int32()), ("x", pa.float64())],
+    "notes": [("id", pa.int64()), ("text", pa.string())],
+}
+
+
+def reading(kind: str, rows: list[dict[str, Any]], seqs: list[int] | None, label: str) -> Reading:
+    table = pa.Table.from_pylist(rows, pa.schema([("op", pa.string()), *SCHEMAS[kind]]))
+    if seqs is not None:
+        table = table.append_column("seq", pa.array(seqs, pa.int64()))
+    return read_table(FolderSource(kind, ""), PROGRAM.relation(kind), table, label)
+
+
+def told(bucket: Bucket, outcome: Outcome) -> Any:
+    maps = {each.name: sorted(bucket.engine.items(each.name), key=repr) for each in PROGRAM.maps}
+    refused = sorted((each.reason, each.relation, each.source, each.position, each.row) for each in outcome.quarantine)
+    return maps, refused, outcome.events, outcome.repeated, outcome.waiting, outcome.error_counts
+
+
+class Counting(Bucket):
+    """Counts the rows that went straight, the epochs in which they could not after all, and those in which others had
+    waited.
+    """
+
+    went = failed = waited = 0
+
+    def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
+        done = super()._went(straight)
+        rows = sum(table.num_rows for dealt in straight.values() for table in dealt)
+        self.went, self.failed = self.went + rows * done, self.failed + (not done)
+        self.waited += done and bool(straight) and bool(self._waiting)
+        return done
+
+
+def compare(seed: int) -> Counting:
+    draw = random.Random(seed)
+    calm, ordered = draw.random() < 0.5, draw.random() < 0.5
+    native = Counting(PROGRAM, Plan(), 0, NativeEngine, late_epochs=2)
+    buckets = (native, Bucket(PROGRAM, Plan(), 0, Interpreter, late_epochs=2))
+    quiet, at = Calm(draw), 0
+    for epoch in range(1, 9):
+        readings = []
+        for kind in SCHEMAS:
+            rows = quiet.rows(kind) if calm else wild(draw, kind)
+            seqs = list(range(at, at + len(rows)))
+            at += 0 if draw.random() < 0.1 else len(rows)
+            if not calm:
+                draw.shuffle(seqs)
+            readings.append(reading(kind, rows, seqs if ordered else None, f"{kind}/{epoch}"))
+        payloads = pack(readings, Plan())
+        outcomes = [bucket.apply(epoch, payloads) for bucket in buckets]
+        ours, expected = map(told, buckets, outcomes)
+        assert ours == expected, (seed, epoch)
+        assert outcomes[0].views >= outcomes[1].views  # more where a row came and went
+        if draw.random() < 0.2:
+            native.load(buckets[1].dump())
+    return native
+
+
+def test_columns_and_rows_leave_the_same() -> None:
+    found = [compare(seed) for seed in range(60)]
+    assert sum(bucket.went for bucket in found) > 1_000
+    assert sum(bucket.failed for bucket in found) > 50
+    assert sum(bucket.waited for bucket in found) > 10
+
+
+def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:
+    """Return a chunk of sales: identity, operation, position."""
+    seqs = [seq for _, _, seq in rows if seq is not None]
+    read = reading(
+        "sales",
+        [{"op": op, "id": number, "town": None, "no": None, "x": None} for number, op, _ in rows],
+        seqs or None,
+        "sales/1",
+    )
+    return [Chunk("sales", "sales/1", len(rows), read.rows)]
+
+
+def dealt(*given: tuple[int, str, int | None]) -> list[list[tuple[int, int]]]:
+    tables = rounds(PROGRAM.relation("sales"), rows(*given))
+    return [list(zip(table.column("id").to_pylist(), table.column("_op").to_pylist(), strict=True)) for table in tables]
+
+
+def test_the_rows_of_a_key_go_in_their_order() -> None:
+    assert dealt((1, "i", None), (2, "d", None)) == [[(1, 1), (2, -1)]]
+    assert dealt((1, "i", None), (3, "i", None), (1, "d", None)) == [[(1, 1), (3, 1)], [(1, -1)]]
+    assert dealt((1, "i", 5), (2, "i", 1), (1, "d", 4)) == [[(2, 1), (1, -1)], [(1, 1)]]
+    assert dealt((1, "i", 5), (1, "d", 5)) == [[(1, -1)], [(1, 1)]]
+    assert dealt((1, "i", 7), (1, "d", 8), (1, "i", 6)) == [[(1, 1)], [(1, 1)], [(1, -1)]]
+    assert dealt(*((1, "i", place) for place in range(9))) == []
+    some = rows((1, "i", 1)) + rows((1, "d", None))
+    assert rounds(PROGRAM.relation("sales"), some) == []
+
+
+def test_a_deletion_that_has_only_the_key_finds_its_row() -> None:
+    program = compile_sql("CREATE TABLE t (k INT PRIMARY KEY, x INT NOT NULL); CREATE VIEW v AS SELECT SUM(x) FROM t")
+    bucket = Bucket(program, Plan(), 0, NativeEngine)
+    table = pa.table({"op": ["i", "i"], "k": [1, 2], "x": [5, 6]})
+    gone = pa.table({"op": ["d"], "k": [1], "x": pa.nulls(1, pa.int64())})
+    for epoch, each in enumerate((table, gone), 1):
+        outcome = bucket.apply(
+            epoch, pack([read_table(FolderSource("t", ""), program.relation("t"), each, "t")], Plan())
+        )
+        assert not outcome.quarantine
+    assert [values[-1] for _, values in bucket.engine.items(program.views[0].maps[0])] == [6]
