@@ -94,13 +94,23 @@ def test_the_driver_dies_around_the_manifest(tmp_path: Path) -> None:
 
 
 def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
-    found: dict[str, list[psutil.Process]] = {"driver": [psutil.Process(process.pid)], "jvm": [], "worker": []}
-    for child in psutil.Process(process.pid).children(recursive=True):
+    found: dict[str, list[psutil.Process]] = {
+        "driver": [psutil.Process(process.pid)],
+        "jvm": [],
+        "worker": [],
+        "server": [],
+    }
+    children = psutil.Process(process.pid).children(recursive=True)
+    for child in psutil.process_iter():
         try:
             words = child.cmdline()
         except psutil.Error:
             continue
-        if words and words[0].endswith("java"):
+        if "cumulus.spark.server" in words and int(words[-1]) in {each.pid for each in children}:
+            found["server"].append(child)  # it may have outlived the worker that started it
+        elif child not in children:
+            continue
+        elif words and words[0].endswith("java"):
             found["jvm"].append(child)
         elif "pyspark.daemon" in words:
             found["worker"].append(child)
@@ -134,7 +144,7 @@ def test_twenty_random_kills(tmp_path: Path) -> None:
         except psutil.NoSuchProcess:
             continue
         killed[kind] += 1
-        if kind != "worker":
+        if kind in ("driver", "jvm"):
             process.wait(timeout=120)
     process.wait(timeout=300)
     run_until_done(stream, out, "")

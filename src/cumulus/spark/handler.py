@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from cumulus.algebra.user import Functions
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
-from cumulus.epochs.bucket import Bucket
-from cumulus.epochs.identity import program_of
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.publish import write_outputs
 from cumulus.epochs.snapshots import Snapshots
-from cumulus.m3.program import Program
 from cumulus.spark.errors import told
-from cumulus.spark.functions import unpack_functions
-from cumulus.spark.state import Live, Store
+from cumulus.spark.served import Served
+from cumulus.spark.state import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""
-
-_LIVE: dict[tuple[str, int], Live] = {}
-"""Live buckets of this worker process, by checkpoint and bucket. Only `Store.revive` decides whether one may be
-used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,7 @@ class Work:
 
     program: str
     plan: Plan
-    make_engine: Callable[[Program, Functions | None], Engine]
+    make_engine: Callable[..., Engine]
     functions: bytes
     checkpoint: str
     out: str
@@ -60,6 +52,11 @@ class Work:
     compact_bytes: int
     keys: tuple[int, ...]
     snapshots: Snapshots
+
+    def identity(self, index: int) -> str:
+        """Return what a bucket must have in common with one of another run, to be the same function of its rows."""
+        functions = hashlib.sha256(self.functions).hexdigest()
+        return f"{self.checkpoint}/{index}/{self.late_epochs}/{functions}"
 
 
 class BucketProcessor(StatefulProcessor):
@@ -101,37 +98,28 @@ class BucketProcessor(StatefulProcessor):
         payloads = [payload for _, payload in packed]
         final = any(bool(each) for frame in frames for each in frame["final"])
         received = time.perf_counter()
-        work, identity = self._work, (self._work.checkpoint, index)
+        work = self._work
         head = self._store.head()
-        # Out of the cache while it changes: an exception must not leave half an epoch behind.
-        live, how = self._store.revive(head, _LIVE.pop(identity, None), lambda: fresh_bucket(work, index))
-        revived = time.perf_counter()
-        faults.reach("in-handler")
-        outcome = live.bucket.apply(epoch, payloads)
-        applied = time.perf_counter()
-        attempt = f"{context.taskAttemptId()}{os.urandom(3).hex()}"
-        written = write_outputs(live.bucket, outcome, epoch, attempt, Path(work.out), work.snapshots, final=final)
-        published = time.perf_counter()
-        self._store.record(head, live, epoch, b"".join(payloads))
-        _LIVE[identity] = live
+        nonce = f"{context.taskAttemptId()}{os.urandom(6).hex()}"
+        with Served(work.identity(index), f"bucket {index}") as bucket:
+            how = self._store.revive(head, bucket, index, cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+            revived = time.perf_counter()
+            faults.reach("in-handler")
+            payload = b"".join(payloads)
+            report = bucket.call("apply", payload, epoch, nonce, work.out, work.snapshots, final)
+            answered = time.perf_counter()
+            self._store.record(head, bucket, epoch, nonce, payload)
         return {
-            **asdict(written),
+            **report,
             "how": how,
-            "process": os.getpid(),
             "seconds": {
                 # Of all files together: tasks read and pack side by side.
                 "source": float(sum(frame["read_s"].sum() for frame in frames)),
                 "pack": float(sum(frame["pack_s"].sum() for frame in frames)),
                 "receive": received - started,
                 "revive": revived - received,
-                "engine": applied - revived,
-                "sink": published - applied,
-                "state": time.perf_counter() - published,
+                **report["seconds"],
+                "hand": answered - revived - sum(report["seconds"].values()),
+                "state": time.perf_counter() - answered,
             },
         }
-
-
-def fresh_bucket(work: Work, index: int) -> Bucket:
-    """Return the bucket before its first epoch."""
-    functions = unpack_functions(work.functions)
-    return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs, functions)

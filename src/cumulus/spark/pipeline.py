@@ -67,7 +67,7 @@ def maintain(
     out: str | Path,
     checkpoint: str | Path = "",
     *,
-    make_engine: Callable[[Program, Functions | None], Engine] | None = None,
+    make_engine: Callable[..., Engine] | None = None,
     functions: Functions | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     wait: bool = True,
@@ -172,7 +172,7 @@ class Run:
     def start(
         self,
         sources: Sequence[FolderSource | Frame],
-        make_engine: Callable[[Program, Functions | None], Engine],
+        make_engine: Callable[..., Engine],
     ) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]

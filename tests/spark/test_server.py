@@ -1,0 +1,203 @@
+"""The process that holds a bucket: every worker finds it as the last one left it, or knows that it did not."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.packing import pack
+from cumulus.epochs.plan import Plan
+from cumulus.epochs.reading import read_table
+from cumulus.epochs.snapshots import Snapshots
+from cumulus.epochs.sources import FolderSource
+from cumulus.errors import StoreError
+from cumulus.spark import server
+from cumulus.spark.errors import carried
+from cumulus.spark.functions import pack_functions
+from cumulus.spark.handler import Work
+from cumulus.spark.served import Served, ServerError
+
+PROGRAM = compile_sql(
+    "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",
+    rely=False,
+)
+PLAN = Plan()
+ALWAYS = Snapshots()
+
+
+def work(out: Path) -> bytes:
+    made = Work(
+        str(PROGRAM), PLAN, partial(make_engine, "auto"), pack_functions({}), "c", str(out), 10, 1000, (0,), ALWAYS
+    )
+    return pickle.dumps(made)
+
+
+def payload(*rows: tuple[int, int]) -> bytes:
+    table = pa.table({"a": [row[0] for row in rows], "x": [row[1] for row in rows]})
+    return pack([read_table(FolderSource("r", ""), PROGRAM.relation("r"), table, "r/1")], PLAN)[0]
+
+
+def rows_of(out: Path, epoch: int, bucket: Served, *rows: tuple[int, int]) -> list[tuple[int, int]]:
+    report = bucket.call("apply", payload(*rows), epoch, f"n{epoch}", str(out), ALWAYS, False)
+    return sorted(tuple(row.values()) for row in pq.read_table(out / report["files"]["v"]).to_pylist())
+
+
+@pytest.fixture
+def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A process that servers live as long as; sockets are in a folder of the test's own."""
+    with tempfile.TemporaryDirectory(prefix="cu") as short:  # a socket's path has a hundred bytes at most
+        monkeypatch.setenv("TMPDIR", short)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        yield process.pid
+        process.kill()
+        process.wait()
+        for each in servers():
+            each.wait(timeout=10)
+
+
+def servers() -> list[psutil.Process]:
+    alive = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return [each for each in alive if "cumulus.spark.server" in each.cmdline()]
+
+
+def test_the_next_worker_finds_what_the_last_one_left(owner: int, tmp_path: Path) -> None:
+    with Served("c/0", "bucket 0", owner) as first:
+        assert first.stamp is None
+        first.call("start", work(tmp_path), 0, b"", 0, "")
+        assert rows_of(tmp_path, 1, first, (1, 10), (2, 5)) == [(1, 10), (2, 5)]
+    with Served("c/0", "bucket 0", owner) as second:
+        assert second.stamp == (1, "n1")
+        assert rows_of(tmp_path, 2, second, (1, -3)) == [(1, 7), (2, 5)]
+    with Served("c/1", "bucket 1", owner) as other:
+        assert other.stamp is None
+    assert len(servers()) == 2
+
+
+def test_a_bucket_is_made_from_a_snapshot_and_a_log(owner: int, tmp_path: Path) -> None:
+    with Served("c/0", "bucket 0", owner) as bucket:
+        bucket.call("start", work(tmp_path), 0, b"", 0, "")
+        rows_of(tmp_path, 1, bucket, (1, 10))
+        assert bucket.call("pending") is None
+        bucket.call("dump")
+        assert bucket.call("pending") is None
+    with Served("c/0", "bucket 0", owner) as bucket:  # it was made meanwhile
+        assert bucket.stamp == (1, "n1")
+        epoch, size, pages, first = bucket.call("pending")
+        assert (epoch, pages, first) == (1, 1, 0)
+        snapshot = bucket.call("page", 0)
+        assert len(snapshot) == size
+        assert bucket.call("pending") is None
+    with Served("other", "bucket 0", owner) as bucket:
+        bucket.call("start", work(tmp_path), 0, snapshot, 1, "n1")
+        bucket.call("replay", payload((1, 5)), 2)
+        bucket.call("restamp", 2, "n2")
+        assert rows_of(tmp_path, 3, bucket, (2, 1)) == [(1, 15), (2, 1)]
+
+
+def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
+    with Served("c/0", "bucket 0", owner) as bucket:
+        with pytest.raises(ServerError, match="the bucket was not started"):
+            bucket.call("replay", payload((1, 1)), 1)
+        bucket.call("start", work(tmp_path), 0, b"", 0, "")
+        with pytest.raises(ServerError):
+            bucket.call("apply", b"no payload", 1, "n1", str(tmp_path), ALWAYS, False)
+        (tmp_path / "file").touch()
+        with pytest.raises(ServerError) as caught:
+            bucket.call("apply", payload((1, 1)), 1, "n1", str(tmp_path / "file"), ALWAYS, False)
+        assert isinstance(carried(caught.value), StoreError)
+    with Served("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp is None
+
+
+def test_a_server_that_was_killed_is_started_anew(owner: int, tmp_path: Path) -> None:
+    with Served("c/0", "bucket 0", owner) as bucket:
+        bucket.call("start", work(tmp_path), 0, b"", 0, "")
+        [process] = servers()
+        process.kill()
+        with pytest.raises((EOFError, ConnectionError)):
+            rows_of(tmp_path, 1, bucket, (1, 1))
+    with Served("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp is None
+
+
+def test_workers_that_come_at_once_meet_one_server(owner: int) -> None:
+    found: list[int] = []
+
+    def come() -> None:
+        with Served("c/0", "bucket 0", owner):
+            found.append(len(servers()))
+
+    threads = [Thread(target=come) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1] * 6
+
+
+def test_a_worker_that_dies_leaves_the_server_to_others(owner: int, tmp_path: Path) -> None:
+    with Served("c/0", "bucket 0", owner) as bucket:
+        bucket.call("start", work(tmp_path), 0, b"", 0, "")
+        assert bucket._connection is not None
+        os.write(bucket._connection.fileno(), b"\0\0\1\0half a request")
+    with Served("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp == (0, "")
+
+
+def test_servers_end_with_their_owner(owner: int) -> None:
+    with Served("c/0", "bucket 0", owner) as bucket:
+        [process] = servers()
+        os.kill(owner, signal.SIGKILL)
+        psutil.Process(owner).wait(timeout=5)
+        process.wait(timeout=5)
+        with pytest.raises((EOFError, ConnectionError)):
+            bucket.call("stamp")
+
+
+def test_servers_end_when_nobody_asks(owner: int) -> None:
+    path = Path(tempfile.mkdtemp()) / "socket"
+    started = time.monotonic()
+    server.serve(path, owner, idle_s=0.5)
+    assert time.monotonic() - started < 5
+    assert not path.exists()
+
+
+def test_a_folder_of_sockets_that_others_can_open_is_refused(owner: int) -> None:
+    folder = Path(tempfile.gettempdir()) / f"cumulus-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    with pytest.raises(StoreError, match="is open to others"):
+        Served("c/0", "bucket 0", owner)
+
+
+def test_a_folder_too_long_for_sockets_is_left_for_a_shorter_one(
+    owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with Served("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp is None
+
+
+def test_a_folder_without_room_for_sockets_is_told(owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
+    with pytest.raises(StoreError, match="set TMPDIR"):
+        Served("c/0", "bucket 0", owner)
