@@ -16,12 +16,13 @@ import pyarrow as pa
 from cumulus.catalog.types import arrow_type
 from cumulus.cli.agreeing import check, compare, shown
 from cumulus.cli.charts import bars
-from cumulus.cli.engine_runs import fill, optimised
+from cumulus.cli.engine_runs import optimised
 from cumulus.compiler import compile_sql
 from cumulus.compiler.cost import cost_classes
 from cumulus.engine.bulk import Columns, rows_of
 from cumulus.engine.collecting import uncollected
 from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.filling import fill
 from cumulus.workloads import benchmark, orders
 
 _MOST_PAIRS = 10_000
@@ -166,8 +167,8 @@ def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generato
     """Return nanoseconds per event of each sample, the table that has the events, and the bytes of the maps."""
     program = compile_sql(each.script)
     applier = Applier(program, {}, optimised(program))
-    standing = {name: _events(applier, name, columns).tables[name] for name, columns in each.fill(rows, choose).items()}
-    fill(applier, standing)
+    bulks = [_events(applier, name, columns) for name, columns in each.fill(rows, choose).items()]
+    fill(applier, bulks, {}, "auto", set())
     before, size = shown(applier, each.view), applier.engine.memory()
     count = 10
     first = _sample(applier, each.more(rows, count, choose))
@@ -176,6 +177,7 @@ def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generato
     what = f"the native engine after {rows:,} rows"
     compare(before, shown(applier, each.view), f"{each.view} by {what}")
     if rows <= _COMPARED:
+        standing = {name: table for bulk in bulks for name, table in bulk.tables.items()}
         check(applier, each.view, each.script, standing, what)
     (table,) = each.more(rows, 1, choose)
     return found, table, size
