@@ -101,6 +101,10 @@ class Compare(Node):
     right: Term
 
 
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Comparison that orders → the one that says the same with its sides exchanged."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation(Node):
     """The multiplicity of a tuple in a base table; equal names join.

@@ -92,14 +92,18 @@ def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
     words = name.split(".")
     if all(_WORD.fullmatch(word) and word.upper() not in reserved for word in words):
         return name
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+    return quoted(name)
 
 
 def print_call_name(name: str) -> str:
     """Return the name of a map, relation or function: a dot in it is quoted too."""
     if _WORD.fullmatch(name) and name.upper() not in CALL_WORDS:
         return name
+    return quoted(name)
+
+
+def quoted(name: str) -> str:
+    """Return a name in quotes, as SQL and M3 read any name back."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 

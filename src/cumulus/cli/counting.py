@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cumulus.algebra.text import quoted
 from cumulus.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
                 raise InputError(
                     f"{source.path}: change records are not counted", hint="Give --rows and --distinct instead."
                 )
-            columns = [_quoted(column) for column in relation.column_names]
+            columns = [quoted(column) for column in relation.column_names]
             if not by_reader:
                 rows[relation.name] = 0
                 continue
@@ -66,10 +67,6 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
             for column, number in zip(relation.column_names, found[1:], strict=True):
                 distinct[relation.name, column] = int(number or 0)
     return Statistics(rows, distinct)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import (
+    MIRRORED,
     ONE,
     AggSum,
     Batch,
@@ -114,18 +115,15 @@ def ranged(factors: list[Term], bound: Names, wanted: Names) -> list[Term]:
     return factors
 
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
 def _range_of(key: Var, conditions: list[Term], there: Names) -> Range | None:
     """Return the range that conditions on a key say, None if they say something else or its ends are not `there`."""
     ends: dict[str, tuple[Term, bool]] = {}
     for condition in conditions:
-        if not isinstance(condition, Compare) or condition.op not in _MIRRORED:
+        if not isinstance(condition, Compare) or condition.op not in MIRRORED:
             return None
         op, other = condition.op, condition.right
         if condition.left is not key:
-            op, other = _MIRRORED[op], condition.left
+            op, other = MIRRORED[op], condition.left
             if condition.right is not key:
                 return None
         if not variables_of(other) <= there or op[0] in ends:

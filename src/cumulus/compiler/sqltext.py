@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
+    MIRRORED,
     Apply,
     Cast,
     Compare,
@@ -22,6 +23,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
+from cumulus.algebra.text import quoted
 from cumulus.calculus.derived import Derived, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
@@ -316,10 +318,10 @@ def _range_of(what: Derived) -> _RangeOf | None:
             if len(mine) != 1 or each.type.is_float:
                 return None
             match mine[0]:
-                case Compare(op, Var(axis), Var(other)) if op in _FLIPPED and other == given != axis:
+                case Compare(op, Var(axis), Var(other)) if op in MIRRORED and other == given != axis:
                     ways.add((axis, op))
-                case Compare(op, Var(other), Var(axis)) if op in _FLIPPED and other == given != axis:
-                    ways.add((axis, _FLIPPED[op]))
+                case Compare(op, Var(other), Var(axis)) if op in MIRRORED and other == given != axis:
+                    ways.add((axis, MIRRORED[op]))
                 case _:
                     return None
             rest = [factor for factor in monomial.factors if factor is not mine[0]]
@@ -329,9 +331,6 @@ def _range_of(what: Derived) -> _RangeOf | None:
         return None
     ((axis, op),) = ways
     return _RangeOf(axis, op, tuple(sums))
-
-
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _float_sum(total: str, odd: str) -> str:
@@ -370,7 +369,7 @@ def _row_sql(what: Derived, atom: Relation, bound: Mapping[str, str], context: _
 
 
 def _quoted(name: str) -> str:
-    return name if name.isidentifier() and name.islower() and name.isascii() else '"' + name.replace('"', '""') + '"'
+    return name if name.isidentifier() and name.islower() and name.isascii() else quoted(name)
 
 
 def literal(term: Const) -> str:

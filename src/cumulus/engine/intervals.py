@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from cumulus.algebra.scope import inputs, outputs, scalar_inputs, variables_of
 from cumulus.algebra.terms import (
+    MIRRORED,
     ZERO,
     AggSum,
     Apply,
@@ -40,7 +41,6 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.types import Kind
 
 AXIS = "axis of an interval"
-_SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ class _Inner:
         if op == "=":
             ends = [self._split(each, left, right) for each in (">=", "<=")]
             return None if ends[0] is None or ends[1] is None else [*ends[0], *ends[1]]
-        if op not in _SWAPPED:
+        if op not in MIRRORED:
             return None
-        for side, other, turned in ((left, right, op), (right, left, _SWAPPED[op])):
+        for side, other, turned in ((left, right, op), (right, left, MIRRORED[op])):
             match side:
                 # What has no rows has no sum: `CASE WHEN n = 0 THEN NULL ELSE s END`.
                 case Apply("case", (Apply("eq", (Var(count), Const(0, _))), Const(None, _), value)) if (

@@ -23,7 +23,7 @@ from cumulus.engine import snapshot
 from cumulus.engine.assignments import sources
 from cumulus.engine.bulk import Columns, Upserts, rows_of
 from cumulus.engine.collecting import uncollected
-from cumulus.engine.integrity import Integrity, wanted_indexes
+from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
@@ -40,7 +40,7 @@ from cumulus.epochs.packing import Chunk, unpack
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.positions import Positions
 from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
-from cumulus.epochs.references import reference, sees, violations
+from cumulus.epochs.references import sees, violations
 from cumulus.epochs.straight import is_plain, only_comes, rounds
 from cumulus.epochs.view_errors import FailedRow, failed_rows, row_text
 from cumulus.m3.dataflow import parents_first
@@ -124,12 +124,8 @@ class Bucket:
         self._assigned = sources(program)
         self._last: dict[str, Positions] = {}
         self._waiting: list[Change] = []
-        self._references = [
-            reference(child, key, self.program.relation(key.parent))
-            for child in self.program.relations
-            for key in child.foreign_keys
-            if child.name in self._kept and key.parent in self._kept and sees(plan.partitioned, child.name, key)
-        ]
+        kept = {each.name: each for each in program.relations if each.name in self._kept}
+        self._references = [each for each in references(kept) if sees(plan.partitioned, each.child.name, each.key)]
 
     def _keyed(self) -> list[Relation]:
         """Return the tables whose kept rows are looked up by their primary keys."""
@@ -298,11 +294,12 @@ class Bucket:
 
     def _meets(self, name: str, chunks: list[Chunk]) -> bool:
         """Whether a row that waits may have the key of one that has come."""
-        at = self.program.relation(name).key_positions or range(len(self.program.relation(name).columns))
-        waiting = {change.row[at[0]] for change in self._waiting if change.relation == name}
+        relation = self.program.relation(name)
+        first = relation.key_positions[0] if relation.key else 0
+        waiting = {change.row[first] for change in self._waiting if change.relation == name}
         if not waiting:
             return False
-        column = self.program.relation(name).columns[at[0]].name
+        column = relation.columns[first].name
         return any(value in waiting for chunk in chunks for value in chunk.rows.column(column).unique().to_pylist())
 
     def _may_go_straight(self, epoch: int, name: str, chunks: list[Chunk]) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cumulus.algebra.text import quoted
 from cumulus.algebra.user import Functions, given_functions
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
@@ -137,5 +138,4 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
 
 def _register(connection: Any, name: str, files: list[Path]) -> None:
     listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
-    quoted = '"' + name.replace('"', '""') + '"'
-    connection.execute(f"CREATE VIEW {quoted} AS SELECT * FROM read_parquet([{listed}])")
+    connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")

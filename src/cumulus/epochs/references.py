@@ -7,39 +7,17 @@ far as the answer needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from cumulus.catalog.schema import ForeignKey, Relation
+from cumulus.catalog.schema import ForeignKey
+from cumulus.engine.integrity import Reference
 from cumulus.epochs.changes import Move
 
 Values = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """One checked foreign key."""
-
-    child: str
-    parent: str
-    child_at: tuple[int, ...]
-    parent_at: tuple[int, ...]
-    name: str
-
-
 Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
 """Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
-
-
-def reference(child: Relation, key: ForeignKey, parent: Relation) -> Reference:
-    """Return what is checked of `key`."""
-    return Reference(
-        child.name,
-        parent.name,
-        tuple(child.position(name) for name in key.columns),
-        tuple(parent.position(name) for name in key.parent_columns),
-        f"{child.name}({', '.join(key.columns)}) references {parent.name}({', '.join(key.parent_columns)})",
-    )
 
 
 def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
@@ -76,39 +54,39 @@ def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, 
     """Find insertions of children whose parent is not there after all moves."""
     change: dict[Values, int] = {}
     for move in moves:
-        if move.relation == each.parent:
+        if move.relation == each.parent.name:
             for row, sign in ((move.removed, -move.count), (move.added, move.count)):
                 if row is not None:
-                    _add(change, tuple([row[at] for at in each.parent_at]), sign)
+                    _add(change, tuple([row[at] for at in each.parent_places]), sign)
     for move in moves:
-        if move.relation == each.child and move.added is not None:
-            value = tuple([move.added[at] for at in each.child_at])
+        if move.relation == each.child.name and move.added is not None:
+            value = tuple([move.added[at] for at in each.child_places])
             if None in value:
                 continue
             comes = change.get(value, 0)
-            if count(each.parent, each.parent_at, value, 1 - comes) + comes <= 0:
-                found[id(move)] = f"orphan: {each.name}, and no such row is there"
+            if count(each.parent.name, each.parent_places, value, 1 - comes) + comes <= 0:
+                found[id(move)] = f"orphan: {_told(each)}, and no such row is there"
 
 
 def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
     """Find deletions of parents that still have children after the deletions of children."""
     gone: dict[Values, int] = {}
     for move in moves:
-        if move.relation == each.child and move.removed is not None:
-            _add(gone, tuple([move.removed[at] for at in each.child_at]), -move.count)
+        if move.relation == each.child.name and move.removed is not None:
+            _add(gone, tuple([move.removed[at] for at in each.child_places]), -move.count)
     comes: dict[Values, int] = {}
     for move in moves:
-        if move.relation == each.parent:
+        if move.relation == each.parent.name:
             for row, sign in ((move.removed, -move.count), (move.added, move.count)):
                 if row is not None:
-                    _add(comes, tuple([row[at] for at in each.parent_at]), sign)
+                    _add(comes, tuple([row[at] for at in each.parent_places]), sign)
     for move in moves:
-        if move.relation == each.parent and move.removed is not None:
-            value = tuple([move.removed[at] for at in each.parent_at])
+        if move.relation == each.parent.name and move.removed is not None:
+            value = tuple([move.removed[at] for at in each.parent_places])
             left, lost = -comes.get(value, 0), -gone.get(value, 0)
-            remains = count(each.parent, each.parent_at, value, left + 1) > left
-            if not remains and count(each.child, each.child_at, value, lost + 1) > lost:
-                found[id(move)] = f"parent with children: {each.name}, and such rows are there"
+            remains = count(each.parent.name, each.parent_places, value, left + 1) > left
+            if not remains and count(each.child.name, each.child_places, value, lost + 1) > lost:
+                found[id(move)] = f"parent with children: {_told(each)}, and such rows are there"
 
 
 def _add(counts: dict[Values, int], value: Values, change: int) -> None:
@@ -117,3 +95,8 @@ def _add(counts: dict[Values, int], value: Values, change: int) -> None:
         counts[value] = count
     else:
         counts.pop(value, None)
+
+
+def _told(each: Reference) -> str:
+    key = each.key
+    return f"{each.child.name}({', '.join(key.columns)}) references {key.parent}({', '.join(key.parent_columns)})"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.algebra.scope import maps_of
+from cumulus.algebra.scope import maps_of, relations_of
 from cumulus.algebra.terms import Const, Node, Range, Term
 from cumulus.algebra.text import print_scalar, print_term
 from cumulus.catalog.schema import Column, Relation
@@ -213,6 +213,11 @@ def parents_first(program: Program) -> tuple[Relation, ...]:
         placed.extend(ready or waiting)
         waiting = [relation for relation in waiting if relation not in ready] if ready else []
     return tuple(sorted(placed, key=lambda relation: not relation.static))
+
+
+def bases_of(definition: MapDef) -> frozenset[str]:
+    """Return the names of the tables that a map is made from by its definitions."""
+    return frozenset().union(*map(relations_of, definition.definitions))
 
 
 def maps_of_view(program: Program, view: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from cumulus.catalog.types import BIGDECIMAL
 from cumulus.compiler.cost import Costs
 from cumulus.compiler.share import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
+from cumulus.m3.dataflow import bases_of
 from cumulus.m3.program import Program, ViewDef
 from cumulus.recheck.oracle import Entries, Oracle
 from cumulus.recheck.report import Checked
@@ -55,7 +56,7 @@ def tables_behind(program: Program, views: Iterable[ViewDef]) -> frozenset[str]:
                     f"view {view.name} cannot be recomputed: map {name} has no definition",
                     hint="Give the map one (`= term`), or check another view.",
                 )
-            found |= {each for term in definition.definitions for each in relations_of(term)}
+            found |= bases_of(definition)
     return frozenset(found)
 
 

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.algebra.terms import Relation, Term
+from cumulus.algebra.text import quoted
 from cumulus.calculus.evaluate import evaluate
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.events import Row
@@ -175,8 +176,3 @@ def _typed(value: Any, sql_type: SqlType | None) -> Any:
         return coerce(value, sql_type)
     except (TypeError, ValueError, ArithmeticError):
         return value
-
-
-def quoted(name: str) -> str:
-    """Return a name as DuckDB reads it back."""
-    return '"' + name.replace('"', '""') + '"'

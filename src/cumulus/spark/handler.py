@@ -53,6 +53,11 @@ class Work:
     keys: tuple[int, ...]
     snapshots: Snapshots
 
+    def pickled(self) -> bytes:
+        """Return it as bytes, for a process that has not been sent it by Spark."""
+        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        return data
+
     def identity(self, index: int) -> str:
         """Return what a bucket must have in common with one of another run, to be the same function of its rows."""
         functions = hashlib.sha256(self.functions).hexdigest()
@@ -102,7 +107,7 @@ class BucketProcessor(StatefulProcessor):
         head = self._store.head()
         nonce = f"{context.taskAttemptId()}{os.urandom(6).hex()}"
         with Served(work.identity(index), f"bucket {index}") as bucket:
-            how = self._store.revive(head, bucket, index, cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+            how = self._store.revive(head, bucket, index, work.pickled)
             revived = time.perf_counter()
             faults.reach("in-handler")
             payload = b"".join(payloads)

@@ -130,7 +130,7 @@ class Held:
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
-        pending = self._pending
+        pending = self._pending  # its class has another name here, where this module is the main one
         return None if pending is None or pending.next == pending.pages else astuple(pending)
 
     def page(self, number: int) -> bytes:

@@ -8,6 +8,7 @@ the pages and the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -71,16 +72,16 @@ class Store:
         found = self._head.get()
         return None if found is None else Head(*found)
 
-    def revive(self, head: Head | None, bucket: Served, index: int, work: bytes) -> str:
+    def revive(self, head: Head | None, bucket: Served, index: int, work: Callable[[], bytes]) -> str:
         """Make a bucket exactly what the store says; return how it came: "kept", "caught up", "rebuilt" or "new".
 
         Parameters
         ----------
         work
-            Pickled, for a bucket that must be made anew.
+            Gives what a bucket must know, pickled, if it must be made anew.
         """
         if head is None:
-            bucket.call("start", work, index, b"", 0, "")
+            bucket.call("start", work(), index, b"", 0, "")
             return "new"
         if bucket.stamp == (head.epoch, head.nonce):
             return "kept"
@@ -93,7 +94,7 @@ class Store:
         pages = [self._pages.getValue((head.generation, page)) for page in range(head.pages)]
         assert all(page is not None for page in pages), f"a page of generation {head.generation} is missing"
         snapshot = b"".join(bytes(page[0]) for page in pages if page is not None)
-        bucket.call("start", work, index, snapshot, head.base, "")
+        bucket.call("start", work(), index, snapshot, head.base, "")
         self._replay(bucket, head.base, head)
         return "rebuilt"
 

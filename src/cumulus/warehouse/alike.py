@@ -8,7 +8,7 @@ known to be alike is not computed by SQL.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 
 from cumulus.algebra.scalar_code import TOTAL_FUNCTIONS
 from cumulus.algebra.scope import variables_of
@@ -28,6 +28,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER_BITS, Kind
+from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "neg"})
@@ -58,7 +59,7 @@ def unlike(definition: MapDef, tables: Mapping[str, Table]) -> str:
     ):
         return "sums that are not exact"
     kinds: dict[str, Kind] = {}
-    for node in _nodes(definition.definitions):
+    for node in chain.from_iterable(map(nodes, definition.definitions)):
         if isinstance(node, Relation):
             for name, column in zip(node.variables, tables[node.name].columns, strict=True):
                 if column.type is None or column.type.kind is Kind.INTERVAL:
@@ -91,12 +92,6 @@ def compares_rows(term: Term) -> bool:
     )
 
 
-def _nodes(terms: tuple[Term | Range, ...]) -> Iterator[Term | Range]:
-    for term in terms:
-        yield term
-        yield from _nodes(tuple(children(term)))
-
-
 def _faults(terms: tuple[Term | Range, ...], kinds: Mapping[str, Kind]) -> Iterator[str]:
     for term in terms:
         match term:
@@ -117,7 +112,7 @@ def _faults(terms: tuple[Term | Range, ...], kinds: Mapping[str, Kind]) -> Itera
 
 def _are_exact(terms: tuple[Term, ...], kinds: Mapping[str, Kind]) -> bool:
     """Whether the columns and literals in terms are exact numbers; a literal DOUBLE is as good."""
-    for node in _nodes(terms):
+    for node in chain.from_iterable(map(nodes, terms)):
         if isinstance(node, Var) and kinds.get(node.name, Kind.DECIMAL) not in _EXACT:
             return False
         if isinstance(node, Const) and not (node.type.kind in _EXACT or node.type.is_float):

@@ -231,8 +231,6 @@ class Applier:
                 problem = self.integrity.settle(tally.duties)
                 if problem is not None:
                     raise problem
-                with self.committed():
-                    pass  # the := maps
             except BaseException:
                 self._empty()
                 raise

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cumulus.algebra.scalar_code import may_raise
-from cumulus.algebra.scope import relations_of, rename
+from cumulus.algebra.scope import rename
 from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
 from cumulus.algebra.user import Given
 from cumulus.catalog.arrow import table_of
@@ -20,7 +20,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
-from cumulus.m3.dataflow import maps_of_view, parents_first
+from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.warehouse.alike import unlike
 from cumulus.warehouse.applying import Applier, exactly
@@ -54,7 +54,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
             _take_over(old.engine, name, new.engine, definition.name)
         else:
             missing.append(definition)
-    needed = {name for each in missing for name in _bases(each)}
+    needed = {name for each in missing for name in bases_of(each)}
     errors = compute(new, missing, {name: _rows(old, name) for name in sorted(needed)}, functions)
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
     new.stepped_count = old.stepped_count
@@ -92,7 +92,7 @@ def compute(
     UsageError, EvaluationError
         A map that cannot be computed.
     """
-    wanted = [each for each in maps if any(tables[name].num_rows for name in _bases(each))]
+    wanted = [each for each in maps if any(tables[name].num_rows for name in bases_of(each))]
     fallible: list[str] = []
     with Computer(new.program, tables, functions) as computer:
         for definition in wanted:
@@ -109,11 +109,6 @@ def compute(
             else:
                 put(new.engine, definition, found)
     return _replay(new, fallible, tables) if fallible else ErrorLog()
-
-
-def _bases(definition: MapDef) -> set[str]:
-    """Return the names of the tables that a map is made from."""
-    return {name for term in definition.definitions for name in relations_of(term)}
 
 
 def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.algebra.text import quoted
 from cumulus.algebra.user import Given
 from cumulus.catalog.arrow import values_of
 from cumulus.catalog.schema import Relation
@@ -115,11 +116,6 @@ def _groups(program: Program) -> dict[str, tuple[int, ...]]:
             if 0 < len(places) < len(read.patterns):
                 found.setdefault(read.map, places)
     return found
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL writes any name."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def put(engine: Engine, definition: MapDef, found: pa.Table) -> None:

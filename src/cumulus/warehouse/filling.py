@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from cumulus.algebra.scope import relations_of
+from cumulus.algebra.text import quoted
 from cumulus.algebra.user import Given
 from cumulus.catalog.arrow import table_of
 from cumulus.engine.assignments import sources
@@ -28,11 +28,11 @@ from cumulus.engine.collecting import uncollected
 from cumulus.engine.integrity import references
 from cumulus.engine.protocol import Changes
 from cumulus.errors import CumulusError, UsageError
-from cumulus.m3.dataflow import parents_first
+from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, Program
 from cumulus.warehouse.alike import compares_rows, unlike
 from cumulus.warehouse.applying import Applier, Operation, UnsettledError
-from cumulus.warehouse.computing import Computer, put, quoted
+from cumulus.warehouse.computing import Computer, put
 from cumulus.warehouse.subscribing import Telling
 
 WAYS = ("auto", "sql", "replay")
@@ -339,8 +339,7 @@ class Computing(Thread):
             self._computer.leave_a_core()
             _check_keys(program, tables, self._computer)
             for definition in program.maps:
-                bases = {name for term in definition.definitions for name in relations_of(term)}
-                if definition.name in assigned or not any(tables[name].num_rows for name in bases):
+                if definition.name in assigned or not any(tables[name].num_rows for name in bases_of(definition)):
                     continue
                 if self._is_given_up:
                     raise _UnfitError("nobody wants it any more")
@@ -354,8 +353,9 @@ def _load(applier: Applier, bulks: Sequence[Rows | Columns], computing: Computin
         computing.found.reverse()
         while computing.found:
             put(applier.engine, *computing.found.pop())  # one by one, so that none lies in memory twice for long
-        for bulk in bulks:
-            tally.add(bulk.counts(0, len(bulk)), applier.static)
+        with applier.committed():  # which computes the := maps
+            for bulk in bulks:
+                tally.add(bulk.counts(0, len(bulk)), applier.static)
 
 
 def _table(bulk: Rows | Columns) -> pa.Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cumulus.algebra.scope import relations_of
 from cumulus.catalog.events import Row
 from cumulus.errors import UnknownNameError, UsageError
+from cumulus.m3.dataflow import bases_of
 from cumulus.recheck import Report, check_maps, check_views
 from cumulus.recheck.checking import tables_behind
 from cumulus.recheck.oracle import Oracle
@@ -32,7 +32,7 @@ def recheck(
     program = applier.program
     needed = set(tables_behind(program, [program.view(name) for name in wanted]))
     if maps:
-        needed |= {name for each in program.maps for term in each.definitions for name in relations_of(term)}
+        needed |= {name for each in program.maps for name in bases_of(each)}
     rows = kept_rows(applier, sorted(needed))
     stored = {name: _reader(applier, finishers[name]) for name in wanted}
     with Oracle(program.relations, rows, script) as oracle:
