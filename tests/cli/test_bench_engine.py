@@ -11,13 +11,15 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.cli import workload_runs
+from cumulus.catalog.events import Event
+from cumulus.cli import bulk_runs, workload_runs
 from cumulus.cli.agreeing import check, compare
 from cumulus.cli.bulk_runs import WAYS
 from cumulus.cli.engine_runs import columns_of
 from cumulus.cli.main import app
 from cumulus.cli.state_runs import programs
 from cumulus.compiler import compile_sql
+from cumulus.engine.interpreter import Interpreter
 from cumulus.errors import CumulusError, UsageError
 from cumulus.warehouse.applying import Applier
 from cumulus.workloads import orders, queries
@@ -158,6 +160,20 @@ def test_rows_that_are_there_by_sql_and_as_events(of: list[str]) -> None:
     assert row["replay_by_fill"] == pytest.approx(row["replay_s"] / row["fill_s"], rel=0.1, abs=0.01)
     assert row["fill_way"] in {"sql", "replay"}
     assert last["summary"]["repetitions"] == 1
+
+
+def test_an_event_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_runs, "SECONDS", 0.005)
+    program = compile_sql(
+        "CREATE TABLE bids (price INT NOT NULL, volume INT NOT NULL);"
+        "CREATE VIEW v AS SELECT SUM(b.price * b.volume) AS s FROM bids b WHERE "
+        "(SELECT SUM(a.volume) FROM bids a WHERE a.price > b.price) < 0.25 * (SELECT SUM(volume) FROM bids)"
+    )
+    applier = Applier(program, {}, Interpreter(program))
+    bulk_runs.compute(applier, program.maps, {"bids": pa.table({"price": range(2_000), "volume": [1] * 2_000})}, {})
+    before = [dict(applier.engine.items(each.name)) for each in program.maps]
+    assert bulk_runs.in_time(applier, [Event(1, "bids", (7, 1))]) == 0
+    assert [dict(applier.engine.items(each.name)) for each in program.maps] == before
 
 
 def test_threads_at_once() -> None:

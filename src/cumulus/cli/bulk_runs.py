@@ -6,13 +6,14 @@ Each way runs in a process of its own, so that its peak of memory is nobody else
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +39,10 @@ _BATCH = 100_000
 _SHARE = 0.05
 """So much of the events the interpreter replays, the last ones; the rest is extrapolated."""
 
-_SECONDS = 5.0
-"""After which it stops even so."""
+SECONDS = 5.0
+"""After which it stops even so; its first event may take `_PATIENCE` times as long."""
+
+_PATIENCE = 2.0
 
 _MB = 1 << 20
 
@@ -52,7 +55,8 @@ def measure(
     `fill` is what `Warehouse.fill` does of itself, and `fill_way` what it has chosen; `sql` is what it does if it must
     compute each map by its SQL; `create_view` does that from the rows that a warehouse has kept, as CREATE VIEW on a
     live one does; `replay` takes the rows as events in their order, in batches of Arrow columns; `interpreter` a part
-    of the events, on maps that SQL has filled.
+    of the events, on maps that SQL has filled. Where `interpreter_events` is 0, not even one was done in time, and
+    what is said of the interpreter is the least it can be.
 
     Parameters
     ----------
@@ -97,11 +101,12 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     seconds = perf_counter() - began
     peak = peak_memory()
     events = done if isinstance(done, int) else len(stream.kinds)
-    there = stream.part(0, before + events).tables
-    check(applier, query, script, {**tables, **there}, way)
+    if events:
+        there = stream.part(0, before + events).tables
+        check(applier, query, script, {**tables, **there}, way)
     chosen = done.way if isinstance(done, Filled) else way
     found = {"events": events, "start": start, "peak": peak, "way": chosen}
-    return {"seconds": seconds * len(stream.kinds) / events, **found}
+    return {"seconds": seconds * len(stream.kinds) / max(1, events), **found}
 
 
 def _prepared(
@@ -127,6 +132,8 @@ def _prepared(
     def replayed() -> None:
         fill(applier, static)
         for part in parts(stream, _BATCH):
+            for name, table in part.tables.items():  # looked at as `Warehouse.apply` does
+                rows_of(1, program.relation(name), table, applier.checkers[name])
             applier.commit_bulk(columns_of(program, part))
 
     match way:
@@ -143,15 +150,29 @@ def _prepared(
             cut = count - max(1, round(count * _SHARE))
             computed({**static, **stream.part(0, cut).tables})
             events = [*columns_of(program, stream.part(cut, count))]
-            return applier, lambda: _in_time(applier, events), cut
+            return applier, lambda: in_time(applier, events), cut
 
 
-def _in_time(applier: Applier, events: list[Event]) -> int:
-    """Apply events until all are, or `_SECONDS` are over; return how many were."""
+class _LateError(BaseException):
+    """An event takes too long. No Exception, which an engine would take for one of the event's."""
+
+
+def in_time(applier: Applier, events: list[Event]) -> int:
+    """Apply events until all are, or `SECONDS` are over; return how many were."""
+
+    def give_up(*_: object) -> NoReturn:
+        raise _LateError
+
     began, at, size = perf_counter(), 0, 1
-    while at < len(events) and perf_counter() - began < _SECONDS:
-        applier.commit(events[at : at + size])
-        at, size = min(at + size, len(events)), min(2 * size, _BATCH)
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE * SECONDS)
+    try:
+        while at < len(events) and perf_counter() - began < SECONDS:
+            applier.commit(events[at : at + size])
+            at, size = min(at + size, len(events)), min(2 * size, _BATCH)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except _LateError:
+        return 0
     return at
 
 
