@@ -155,10 +155,15 @@ class Columns:
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
-        kinds = self.kinds[start:end]
-        counts = np.bincount(kinds, minlength=2 * len(self._relations))
-        found = sorted(np.flatnonzero(counts).tolist(), key=lambda kind: int(np.argmax(kinds == kind)))
-        return Counter({(1 if kind & 1 else -1, self._relations[kind >> 1].name): int(counts[kind]) for kind in found})
+        kinds = self.kinds[start:end].tobytes()
+        firsts = sorted((kinds.find(kind), kind) for kind in range(2 * len(self._relations)))
+        return Counter(
+            {
+                (1 if kind & 1 else -1, self._relations[kind >> 1].name): kinds.count(kind)
+                for first, kind in firsts
+                if first >= 0
+            }
+        )
 
 
 class Upserts:

@@ -14,12 +14,25 @@ from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
 from cumulus.engine.native.codec import encoder
 from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, Words
+from cumulus.engine.native.stream import ROWS_AHEAD
 from cumulus.errors import EvaluationError
 
 if TYPE_CHECKING:
     from cumulus.engine.native.dictionary import Dictionary
 
 Column: TypeAlias = npt.NDArray[np.int64]
+"""Words behind each other, and `ROWS_AHEAD` more that may be read."""
+
+
+def _room(count: int) -> Column:
+    return np.empty(count + ROWS_AHEAD, dtype=np.int64)[:count]
+
+
+def _column(values: npt.NDArray[Any]) -> Column:
+    """Return a copy of values as words."""
+    words = _room(len(values))
+    words[:] = values
+    return words
 
 
 def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) -> list[Column]:
@@ -37,24 +50,30 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
     """
     if lane.type.kind is Kind.VARCHAR:
         texts = plain_texts(column)
-        return [dictionary.numbers(*text_columns(texts))]
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # one without chunks
-        array = pa.array([], array.type)
+        words = _room(len(texts))
+        dictionary.number_all(*text_columns(texts), words)
+        return [words]
+    array = _one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     match lane.type.kind:
         case Kind.INTERVAL:
             encode = encoder(lane, dictionary)
             return _of_rows(array, encode)
-    words = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
+    found = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
     nulls = array.null_count
     if nulls:
         missing = array.is_null().to_numpy(zero_copy_only=False)
     if lane.nullable:
-        _check(words, lane, ~missing if nulls else None)
+        _check(found, lane, ~missing if nulls else None)
         if nulls:
-            for word, null in zip(words, _null_words(lane), strict=True):
+            for word, null in zip(found, _null_words(lane), strict=True):
                 word[missing] = null
-    return words
+    return found
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def _null_words(lane: Lane) -> Words:
@@ -67,24 +86,23 @@ def _plain(array: Any, kind: Kind) -> Column:
         case Kind.BOOLEAN:
             array = array.cast(pa.int8())
         case Kind.DATE:
-            array = array.cast(pa.int32())
+            array = array.view(pa.int32())
         case Kind.TIMESTAMP:
-            array = array.cast(pa.int64())
+            array = array.view(pa.int64())
     if array.null_count:
         array = pc.fill_null(array, 0)
     numbers = array.to_numpy(zero_copy_only=False)
     if kind in (Kind.REAL, Kind.DOUBLE):
         floats = numbers.astype(np.float64) + 0.0
-        words: Column = floats.view(np.int64)
+        words = _column(floats.view(np.int64))
         words[np.isnan(floats)] = NAN_BITS
         return words
-    return np.array(numbers, dtype=np.int64)
+    return _column(numbers)
 
 
 def _decimals(array: Any, lane: Lane) -> list[Column]:
     pairs = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
-    words = [np.array(pairs[0::2])]
-    return [*words, np.array(pairs[1::2])] if lane.is_wide else words
+    return [_column(pairs[place::2]) for place in range(1 + lane.is_wide)]
 
 
 def _check(words: list[Column], lane: Lane, there: npt.NDArray[np.bool_] | None) -> None:
@@ -111,9 +129,9 @@ def text_columns(column: pa.Array | pa.ChunkedArray) -> tuple[Column, Column]:
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     found = [_text_chunk(chunk) for chunk in chunks if len(chunk)]
-    empty = np.zeros(0, dtype=np.int64)
-    addresses, lengths = ([empty, *(each[part] for each in found)] for part in range(2))
-    return np.concatenate(addresses), np.concatenate(lengths)
+    beyond = np.zeros(ROWS_AHEAD, dtype=np.int64)
+    addresses, lengths = (np.concatenate([*(each[part] for each in found), beyond]) for part in range(2))
+    return addresses[:-ROWS_AHEAD], lengths[:-ROWS_AHEAD]
 
 
 def _text_chunk(array: Any) -> tuple[Column, Column]:
@@ -128,4 +146,4 @@ def _text_chunk(array: Any) -> tuple[Column, Column]:
 
 def _of_rows(array: Any, encode: Callable[[Any], Words]) -> list[Column]:
     rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
-    return [np.array([row[0] for row in rows], dtype=np.int64)]
+    return [_column(np.array([row[0] for row in rows], dtype=np.int64))]

@@ -148,14 +148,12 @@ class Dictionary:
                 self._known[value] = found
         return found
 
-    def numbers(self, addresses: Words, lengths: Words) -> Words:
-        """Return the numbers of texts in memory, NULL's word where the length is below 0."""
-        found = np.empty(len(lengths), dtype=np.int64)
+    def number_all(self, addresses: Words, lengths: Words, into: Words) -> None:
+        """Put down the numbers of texts in memory, NULL's word where the length is below 0."""
         where = (each.ctypes.data for each in (addresses, lengths))
-        given = (self.texts, *where, len(lengths), found.ctypes.data)
+        given = (self.texts, *where, len(lengths), into.ctypes.data)
         while not self._numbers(*given):
             self._ask()
-        return found
 
     def _ask(self) -> None:
         if not self.widen():

@@ -46,6 +46,7 @@ class Image:
         self.made = made
         self.code = code
         self._codes = [code]
+        self._named: dict[str, Callable[..., Any]] = {}
         self._dictionary = dictionary
         buffer = ctypes.create_string_buffer(made.context.size + 8)
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
@@ -134,6 +135,7 @@ class Image:
         """Go on with other code of the same plan; what runs the old one may end."""
         self.code = code
         self._codes.append(code)
+        self._named.clear()
         self._dictionary.use(code)
         for each in self.maps.values():
             each.use(code)
@@ -147,8 +149,10 @@ class Image:
 
     def named(self, name: str, result: Any, parameters: Sequence[Any], *, holding: bool = False) -> Callable[..., Any]:
         """Return a function of the program as Python calls it; `holding` the interpreter's lock, if it uses objects."""
-        make = ctypes.PYFUNCTYPE if holding else ctypes.CFUNCTYPE
-        found: Callable[..., Any] = make(result, *parameters)(self.code.address(name))
+        found = self._named.get(name)
+        if found is None:
+            make = ctypes.PYFUNCTYPE if holding else ctypes.CFUNCTYPE
+            found = self._named[name] = make(result, *parameters)(self.code.address(name))
         return found
 
     def free_journal(self) -> None:

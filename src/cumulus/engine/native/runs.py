@@ -16,7 +16,7 @@ from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.layout import event_words
 from cumulus.engine.native.stored import I64, PTR
-from cumulus.engine.native.stream import ROWS_AHEAD, STREAM
+from cumulus.engine.native.stream import STREAM
 from cumulus.engine.native.upserts import UPSERT_ROWS, UPSERTS
 
 Fire: TypeAlias = Callable[[int, bool], int]
@@ -63,7 +63,7 @@ def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> F
 
 
 def _words(image: Image, name: str, table: pa.Table, dictionary: Dictionary, alive: list[Any]) -> list[Column]:
-    """Return the words of the columns of a table that triggers use, and some more to read ahead.
+    """Return the words of the columns of a table that triggers use.
 
     `alive` receives what must live as long as somebody uses them.
     """
@@ -72,8 +72,7 @@ def _words(image: Image, name: str, table: pa.Table, dictionary: Dictionary, ali
         if not column.is_used:
             continue
         given = plain_texts(table.column(place)) if column.is_text else table.column(place)
-        found = text_columns(given) if column.is_text else column_words(given, column.lane, dictionary)
-        words += [np.concatenate([word, np.zeros(ROWS_AHEAD, np.int64)]) for word in found]
+        words += text_columns(given) if column.is_text else column_words(given, column.lane, dictionary)
         alive.append(given)
     alive += words
     return words
