@@ -1,8 +1,8 @@
 """From the maps of buckets to the files of views.
 
-With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its
-share of the view's
-maps, and the driver adds the shares up and finishes them. A share replaces the one before it, so a replay is harmless.
+With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its share
+of the view's maps, and the driver adds the shares up and finishes them; of a view with a LIMIT, only what may be among
+the first rows, where a bucket knows that. A share replaces the one before it, so a replay is harmless.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cumulus.epochs.view_errors import FailedRow, error_path, error_table
 from cumulus.errors import EvaluationError, StoreError
 from cumulus.m3.layout import Merge
 from cumulus.m3.program import MapDef, Program, ViewDef
-from cumulus.views import finish
+from cumulus.views import Finisher, MapViewReader, finish
 
 Entries = dict[tuple[Any, ...], tuple[Number, ...]]
 
@@ -98,6 +98,26 @@ def _with_keys(definition: MapDef, share: Entries) -> Iterable[tuple[tuple[Any, 
     if all(key.type is not None and not key.type.is_float for key in definition.keys):
         return share.items()
     return ((tuple(map(canonical, key)), values) for key, values in share.items())
+
+
+def _shares(bucket: Bucket, view: ViewDef) -> dict[str, Entries]:
+    """Return a bucket's share of the maps of a view."""
+    layout, first = layout_of(bucket.program, bucket.plan), _first_keys(bucket, view)
+    return {
+        name: _share(bucket, name)
+        if first is None or name not in view.maps or layout.merge(name) is not Merge.UNION
+        else {key: values for key in first if (values := bucket.engine.read(name, key)) is not None}
+        for name in view.reads
+    }
+
+
+def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
+    """Return the keys of the rows of a bucket that may be among the first of all; None if it does not know them."""
+    finisher = Finisher(bucket.program, view, bucket.functions)
+    if finisher.top is None or layout_of(bucket.program, bucket.plan).merge_of_view(view.name) is not Merge.UNION:
+        return None
+    entries = bucket.engine.in_order(view.maps[0], *finisher.top)
+    return None if entries is None else [key for key, _ in finisher.first(entries, bucket.engine)]
 
 
 def _share(bucket: Bucket, name: str) -> Entries:
@@ -174,11 +194,10 @@ def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> di
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
     stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
     if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
-        share = {name: _share(bucket, name) for name in view.reads}
-        write_bytes(out / f"{stem}.share", pickle.dumps(share, protocol=5))
+        write_bytes(out / f"{stem}.share", pickle.dumps(_shares(bucket, view), protocol=5))
         return f"{stem}.share"
     with decimal.localcontext(EXACT):
-        table = finish(bucket.program, view, bucket.engine.items, bucket.functions)
+        table = MapViewReader(Finisher(bucket.program, view, bucket.functions), bucket.engine).arrow()
     write_parquet(out / f"{stem}.parquet", table)
     return f"{stem}.parquet"
 

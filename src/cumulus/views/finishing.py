@@ -211,7 +211,11 @@ class Finisher:
         return self._shown(finished)
 
     def first_rows(self, entries: Iterable[tuple[Key, Values]], source: Entries) -> list[Row]:
-        """Return the rows of the view, made from no more entries than needed.
+        """Return the rows of the view, made from the entries of `first`."""
+        return self._shown([found for _, found in self.first(entries, source)])
+
+    def first(self, entries: Iterable[tuple[Key, Values]], source: Entries) -> list[tuple[Key, Finished]]:
+        """Return the entries that may be among the rows of a view with a limit, no more than needed.
 
         Parameters
         ----------
@@ -227,18 +231,18 @@ class Finisher:
         """
         assert self.view.limit is not None, "a view without a limit shows all rows"
         missing = self.view.offset + self.view.limit
-        finished: list[Finished] = []
+        finished: list[tuple[Key, Finished]] = []
         with decimal.localcontext(EXACT):
             for key, values in entries:
                 found = self.entry(key, [values, *(source.read(each.name, key) for each in self.maps[1:])], source)
                 if found is None:
                     continue
                 # Rows that are equal so far may be told apart by what comes next in ORDER BY.
-                if missing <= 0 and (not finished or found.order[0] != finished[-1].order[0]):
+                if missing <= 0 and (not finished or found.order[0] != finished[-1][1].order[0]):
                     break
-                finished.append(found)
+                finished.append((key, found))
                 missing -= found.copies
-        return self._shown(finished)
+        return finished
 
     def _shown(self, finished: list[Finished]) -> list[Row]:
         self._sort(finished)
