@@ -116,7 +116,9 @@ class Bucket:
         indexes = dict.fromkeys([*wanted_indexes(mine), *keys])
         self.engine = make_engine(mine, functions, indexes=indexes)
         self._rows = Integrity(mine, self.engine)
-        self._order = parents_first(program)
+        ordered = parents_first(program)
+        self._static = tuple(each for each in ordered if each.static)
+        self._streams = tuple(each for each in ordered if not each.static)
         self._watched: dict[str, set[str]] = {}
         for view in program.views:
             for name in view.reads:
@@ -177,7 +179,7 @@ class Bucket:
         for change in self._waiting:
             waited.setdefault(change.relation, []).append(change)
         moves: list[Move] = []
-        for relation in self._order:
+        for relation in (*self._static, *self._streams):
             mine = [*waited.get(relation.name, ()), *changes.get(relation.name, ())]
             if mine:
                 if relation.static:
@@ -290,6 +292,8 @@ class Bucket:
                 straight[name] = dealt
         if not kept <= straight.keys():
             straight = {name: dealt for name, dealt in straight.items() if name not in kept}
+        if epoch == 1 and any(each.name in found.keys() - straight.keys() for each in self._static):
+            straight = {}  # static tables are loaded before all others
         return fresh, straight
 
     def _meets(self, name: str, chunks: list[Chunk]) -> bool:
@@ -304,8 +308,8 @@ class Bucket:
 
     def _may_go_straight(self, epoch: int, name: str, chunks: list[Chunk]) -> bool:
         relation = self.program.relation(name)
-        if relation.static:
-            return epoch == 1 and name not in self._kept and only_comes(chunks)
+        if relation.static and not (epoch == 1 and only_comes(chunks)):
+            return False
         if name not in self._kept:
             return is_plain(relation, chunks, updates=False)
         # Of several buckets, one gets the new row of an update, and any may have the old one.
@@ -314,9 +318,13 @@ class Bucket:
 
     def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
         """Fire rounds of rows in the open transaction; False if a row was left."""
-        backwards = tuple(reversed(self._order))
+        for relation in self._static:
+            for rows in straight.get(relation.name, ()):
+                if not self._went_straight(INSERT, relation, rows):
+                    return False
         for number in range(max(map(len, straight.values()), default=0)):
-            for operation, order in ((DELETE, backwards), (INSERT, self._order), (UPSERT, self._order)):
+            backwards = self._streams[::-1]
+            for operation, order in ((DELETE, backwards), (INSERT, self._streams), (UPSERT, self._streams)):
                 for relation in order:
                     for rows in straight.get(relation.name, ())[number : number + 1]:
                         if not self._went_straight(operation, relation, rows):
@@ -324,7 +332,7 @@ class Bucket:
         return not straight or self.engine.is_settled()
 
     def _commit(self, moves: list[Move], straight: Collection[str], outcome: Outcome) -> None:
-        """Apply moves, what goes before what comes, and commit the open transaction."""
+        """Apply moves, what goes before what comes, but static tables first; commit the open transaction."""
         if not moves and not straight:
             self.engine.rollback()
             return
@@ -337,7 +345,7 @@ class Bucket:
             if move.added is not None:
                 rows = come.setdefault(move.relation, {})
                 rows[move.added] = rows.get(move.added, 0) + move.count
-        for order, nets in ((tuple(reversed(self._order)), gone), (self._order, come)):
+        for order, nets in ((self._static, come), (self._streams[::-1], gone), (self._streams, come)):
             for relation in order:
                 if relation.name in nets:
                     self.engine.on_batch(relation.name, nets[relation.name])
