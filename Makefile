@@ -28,7 +28,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 -m "not kill and not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not kill and not slow"
 
 # Long comparisons with DuckDB and with published answers.
 test-slow: $(VENV)/.test

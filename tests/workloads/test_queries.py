@@ -54,14 +54,14 @@ def check(workload: str, query: str, *, size: int, keys: str, seed: int) -> None
 
 @pytest.mark.parametrize(("workload", "query"), EVERY)
 def test_a_query_stays_equal_to_duckdb(workload: str, query: str) -> None:
-    check(workload, query, size=SIZE, keys="rely", seed=0)
+    # Each event of an order book visits slices whole, in mst pairs of them.
+    check(workload, query, size=SIZE // 2 if query == "mst" else SIZE, keys="rely", seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", ["none", "rely"])
 @pytest.mark.parametrize(("workload", "query"), EVERY)
 def test_a_query_stays_equal_to_duckdb_for_longer(workload: str, query: str, keys: str) -> None:
-    # Each event of an order book visits slices whole, in mst pairs of them.
     times = 1 if query == "mst" else 2 if workload == "orderbook" else 5
     check(workload, query, size=times * SIZE, keys=keys, seed=1)
 

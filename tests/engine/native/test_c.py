@@ -22,9 +22,13 @@ def test_all_layouts_of_keys_and_values() -> None:
     check(program, tuple((event,) for event in EVENTS), "event", NativeEngine(program, load=CompiledC))
 
 
-@pytest.mark.parametrize("mode", ["event", "batch"])
+SOME = [each for each in CASES[::9] if each.stem not in NOT_NATIVE]
+
+
 @pytest.mark.parametrize(
-    "path", [each for each in CASES[::9] if each.stem not in NOT_NATIVE], ids=lambda path: path.stem
+    ("path", "mode"),
+    [(path, ("event", "batch")[place % 2]) for place, path in enumerate(SOME)],
+    ids=[path.stem for path in SOME],
 )
 def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), mode)
