@@ -190,7 +190,8 @@ class Arithmetic:
         factor = 10 ** (scale - scalar.scale)
         bits = scalar.bits + digit_bits(scale - scalar.scale)
         kind = I128 if bits > 63 or factor.bit_length() > 63 else I64
-        return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits)
+        there = None if scalar.null is None else ~scalar.null
+        return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits, there)
 
     def _as_integer(self, scalar: Scalar) -> Scalar:
         return Scalar(HUGEINT, scalar.value.to(I64), scalar.null, 1) if scalar.value.type is BOOL else scalar
