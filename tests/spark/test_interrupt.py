@@ -56,7 +56,9 @@ def test_ctrl_c_ends_after_the_running_epoch_and_the_next_run_resumes(tmp_path: 
 
     told, problems = start(stream, out).communicate(timeout=240)
     numbers = [int(line.split()[0]) for line in told.splitlines()]
-    assert numbers == list(range(len(done) + 1, EPOCHS + 1)), problems
+    # The last one is told again if Spark was stopped before it had noted it.
+    again = numbers[:1] == done[-1:]
+    assert numbers[again:] == list(range(len(done) + 1, EPOCHS + 1)), problems
     for epoch, expected in stream.expected.items():
         assert sorted_rows(query(out, "FROM revenue", epoch).to_pylist()) == expected
     assert read_manifest(out, EPOCHS).totals["events"] == stream.events

@@ -1,0 +1,21 @@
+"""Random scripts in epochs; the seeds that once were wrong are among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.epochs import compare
+
+
+@pytest.mark.parametrize("seed", [2, 4, 24])
+def test_epochs_leave_what_duckdb_says(seed: int, tmp_path: Path) -> None:
+    assert compare(seed, tmp_path) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(100, 180, 10))
+def test_epochs_leave_what_duckdb_says_for_longer(start: int, tmp_path: Path) -> None:
+    plans = [compare(seed, tmp_path / str(seed)) for seed in range(start, start + 10)]
+    assert sum(plan is not None for plan in plans) > 5
