@@ -149,6 +149,7 @@ def test_files_that_came_after_the_last_epoch_do_not_count(folder: Path):
     assert told.output.startswith("epoch 2\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_spark_wrote_is_checked_as_well(folder: Path):
     told = call("run views.sql --from in --out out")

@@ -85,7 +85,7 @@ def test_a_filled_warehouse_is_what_insertions_make_and_goes_on_alike(engine, wa
     assert filled.view("spent").rows() == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(scripts(), streams(max_size=20), streams(max_size=5))
 def test_filling_is_inserting_whatever_the_views(script, before, later) -> None:
     oracle = Oracle(SCHEMA)

@@ -25,6 +25,7 @@ def test_all_layouts_of_keys_and_values() -> None:
 SOME = [each for each in CASES[::9] if each.stem not in NOT_NATIVE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "mode"),
     [(path, ("event", "batch")[place % 2]) for place, path in enumerate(SOME)],
