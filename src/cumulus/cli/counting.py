@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cumulus.algebra.text import quoted
+from cumulus.algebra.text import print_text, quoted
 from cumulus.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
                 rows[relation.name] = 0
                 continue
             selects = [
-                f"SELECT {', '.join(columns)} FROM {reader}([{', '.join(map(_text, files))}])"
+                f"SELECT {', '.join(columns)} FROM {reader}([{', '.join(map(print_text, files))}])"
                 for reader, files in by_reader.items()
             ]
             # NULL is a key like any other, so it counts as a value.
@@ -67,7 +67,3 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
             for column, number in zip(relation.column_names, found[1:], strict=True):
                 distinct[relation.name, column] = int(number or 0)
     return Statistics(rows, distinct)
-
-
-def _text(path: str) -> str:
-    return "'" + path.replace("'", "''") + "'"

@@ -23,7 +23,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.algebra.text import quoted
+from cumulus.algebra.text import print_text, quoted
 from cumulus.calculus.derived import Derived, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
@@ -379,7 +379,7 @@ def literal(term: Const) -> str:
         return "NULL"
     match found.kind:
         case Kind.VARCHAR:
-            return "'" + str(value).replace("'", "''") + "'"
+            return print_text(str(value))
         case Kind.BOOLEAN:
             return "TRUE" if value else "FALSE"
         case Kind.DATE:

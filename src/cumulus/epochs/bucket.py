@@ -322,9 +322,9 @@ class Bucket:
             for rows in straight.get(relation.name, ()):
                 if not self._went_straight(INSERT, relation, rows):
                     return False
+        steps = ((DELETE, self._streams[::-1]), (INSERT, self._streams), (UPSERT, self._streams))
         for number in range(max(map(len, straight.values()), default=0)):
-            backwards = self._streams[::-1]
-            for operation, order in ((DELETE, backwards), (INSERT, self._streams), (UPSERT, self._streams)):
+            for operation, order in steps:
                 for relation in order:
                     for rows in straight.get(relation.name, ())[number : number + 1]:
                         if not self._went_straight(operation, relation, rows):

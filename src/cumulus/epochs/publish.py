@@ -113,11 +113,10 @@ def _shares(bucket: Bucket, view: ViewDef) -> dict[str, Entries]:
 
 def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
     """Return the keys of the rows of a bucket that may be among the first of all; None if it does not know them."""
-    finisher = Finisher(bucket.program, view, bucket.functions)
-    if finisher.top is None or layout_of(bucket.program, bucket.plan).merge_of_view(view.name) is not Merge.UNION:
+    if layout_of(bucket.program, bucket.plan).merge_of_view(view.name) is not Merge.UNION:
         return None
-    entries = bucket.engine.in_order(view.maps[0], *finisher.top)
-    return None if entries is None else [key for key, _ in finisher.first(entries, bucket.engine)]
+    found = Finisher(bucket.program, view, bucket.functions).first(bucket.engine)
+    return None if found is None else [key for key, _ in found]
 
 
 def _share(bucket: Bucket, name: str) -> Entries:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cumulus.algebra.text import quoted
+from cumulus.algebra.text import print_text, quoted
 from cumulus.algebra.user import Functions, given_functions
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
@@ -137,5 +137,5 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
 
 
 def _register(connection: Any, name: str, files: list[Path]) -> None:
-    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    listed = ", ".join(print_text(str(file)) for file in files)
     connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")

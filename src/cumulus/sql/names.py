@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from cumulus.algebra.text import print_text
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 
@@ -71,7 +72,7 @@ def _literal(value: object, kind: Kind) -> str:
         case Kind.BOOLEAN:
             return "true" if value else "false"
         case Kind.VARCHAR:
-            return "'" + str(value).replace("'", "''") + "'"
+            return print_text(str(value))
         case Kind.DATE:
             return f"CAST('{value}' AS DATE)"
         case Kind.TIMESTAMP:

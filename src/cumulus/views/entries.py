@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.order import end_of, order_key
@@ -37,6 +37,18 @@ class Entries(Protocol):
         Any
             In SQL's order of the key's type; NULL keys count for nothing, and None says that there is no other.
         """
+        ...
+
+
+class MapSource(Entries, Protocol):
+    """Where entries of maps come from."""
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries."""
+        ...
+
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
         ...
 
 

@@ -23,7 +23,7 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.reading import read_of, top_of
-from cumulus.views.entries import Entries, Items, Key, Values, Whole
+from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
 from cumulus.views.touched import Touched
 
 
@@ -210,25 +210,24 @@ class Finisher:
                     finished.append(found)
         return self._shown(finished)
 
-    def first_rows(self, entries: Iterable[tuple[Key, Values]], source: Entries) -> list[Row]:
-        """Return the rows of the view, made from the entries of `first`."""
-        return self._shown([found for _, found in self.first(entries, source)])
+    def first_rows(self, source: MapSource) -> list[Row] | None:
+        """Return the rows of the view, made from the entries of `first`; None if there are none to be had."""
+        found = self.first(source)
+        return None if found is None else self._shown([each for _, each in found])
 
-    def first(self, entries: Iterable[tuple[Key, Values]], source: Entries) -> list[tuple[Key, Finished]]:
+    def first(self, source: MapSource) -> list[tuple[Key, Finished]] | None:
         """Return the entries that may be among the rows of a view with a limit, no more than needed.
 
-        Parameters
-        ----------
-        entries
-            Of the first map, in the order that `top` says.
-        source
-            What the view reads beside them.
+        None if the view shows all rows, or no map is kept in its order.
 
         Raises
         ------
         EvaluationError
             Naming the view.
         """
+        entries = None if self.top is None else source.in_order(self.maps[0].name, *self.top)
+        if entries is None:
+            return None
         assert self.view.limit is not None, "a view without a limit shows all rows"
         missing = self.view.offset + self.view.limit
         finished: list[tuple[Key, Finished]] = []

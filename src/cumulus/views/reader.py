@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +13,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
-from cumulus.views.entries import Entries, Key, Values
+from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finisher
 from cumulus.views.tables import Shown
 
@@ -70,18 +69,6 @@ class ViewReader(Protocol):
         ...
 
 
-class MapSource(Entries, Protocol):
-    """Where entries of maps come from."""
-
-    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the existing entries."""
-        ...
-
-    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
-        """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
-        ...
-
-
 class MapViewReader(Shown):
     """A `ViewReader` over maps in this process: it always sees the last committed transaction.
 
@@ -132,11 +119,8 @@ class MapViewReader(Shown):
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values."""
-        top = self._finisher.top
-        first = None if top is None else self._source.in_order(self._finisher.maps[0].name, *top)
-        if first is not None:
-            return self._finisher.first_rows(first, self._source)
-        return self._finisher.rows(self._source.items)
+        first = self._finisher.first_rows(self._source)
+        return self._finisher.rows(self._source.items) if first is None else first
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

@@ -155,21 +155,21 @@ class Arithmetic:
             sides = self._aligned(*codes)
             scale = max(code.scale for code in codes)
             bits = max(code.bits + digit_bits(scale - code.scale) for code in codes) + 1
-        found = self.whole(function, *sides, bits, None if null is None else ~null)
+        found = self.whole(function, *sides, bits, null)
         target = result.scale if result.kind is Kind.DECIMAL else 0
         if scale != target:
             raise NotNativeError(f"{function} of a scale that its type {result} does not have")
         return Scalar(result, found, null, min(bits, 127))
 
-    def whole(self, function: str, left: Expr, right: Expr, bits: int, where: Expr | None = None) -> Expr:
-        """Write add, sub or mul of integers whose result has `bits`; it fails beyond 128 (`where` it matters)."""
+    def whole(self, function: str, left: Expr, right: Expr, bits: int, null: Expr | None = None) -> Expr:
+        """Write add, sub or mul of integers whose result has `bits`; it fails beyond 128, unless it is `null`."""
         if bits <= 63:
             return self._body.let(operated(function, left, right), "whole")
         left, right = left.to(I128), right.to(I128)
         if bits <= MOST_BITS:
             return self._body.let(operated(function, left, right), "whole")
         found, overflow = self._body.checked(function, left, right, "whole")
-        self.fails(overflow if where is None else overflow & where)
+        self.fails(overflow if null is None else overflow & ~null)
         return found
 
     def _float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
@@ -190,8 +190,7 @@ class Arithmetic:
         factor = 10 ** (scale - scalar.scale)
         bits = scalar.bits + digit_bits(scale - scalar.scale)
         kind = I128 if bits > 63 or factor.bit_length() > 63 else I64
-        there = None if scalar.null is None else ~scalar.null
-        return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits, there)
+        return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits, scalar.null)
 
     def _as_integer(self, scalar: Scalar) -> Scalar:
         return Scalar(HUGEINT, scalar.value.to(I64), scalar.null, 1) if scalar.value.type is BOOL else scalar
@@ -240,7 +239,6 @@ class Arithmetic:
 
     def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
         """Cast an exact number to a type with at least as many digits behind the point."""
-        where = None if scalar.null is None else ~scalar.null
         bits = scalar.bits + digit_bits(scale - scalar.scale)
         value = self._scaled(scalar, scale)
         limit = 10**target.precision if target.kind is Kind.DECIMAL else 1 << bits_of(target)
@@ -249,7 +247,7 @@ class Arithmetic:
             wide = value.to(I128) if kind is I128 else value
             least = -limit + 1 if target.kind is Kind.DECIMAL else -limit
             beyond = (wide > limit - 1) | (wide < least)
-            self.fails(self._body.let(beyond if where is None else beyond & where, "beyond"))
+            self.fails(self._body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
         return Scalar(target, self._body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
 
 
