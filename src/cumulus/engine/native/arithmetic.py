@@ -164,6 +164,8 @@ class Arithmetic:
     def whole(self, function: str, left: Expr, right: Expr, bits: int, null: Expr | None = None) -> Expr:
         """Write add, sub or mul of integers whose result has `bits`; it fails beyond 128, unless it is `null`."""
         if bits <= 63:
+            if left.type is not right.type:  # a HUGEINT that is a small literal is held in 128 bits all the same
+                left, right = left.to(I64), right.to(I64)
             return self._body.let(operated(function, left, right), "whole")
         left, right = left.to(I128), right.to(I128)
         if bits <= MOST_BITS:
