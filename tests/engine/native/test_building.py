@@ -1,7 +1,9 @@
-"""The cache of machine code: what is damaged in it is made again."""
+"""Machine code is found in the cache, made again where that is damaged, and loaded wherever there is memory."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,39 @@ from cumulus.engine.native import building
 from cumulus.engine.native.engine import NativeEngine
 
 SQL = "CREATE TABLE r (a INT NOT NULL); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a"
+
+FAR_APART = f"""
+import ctypes
+
+from cumulus import Warehouse
+
+PAGE, ANONYMOUS = 4096, 0x4022  # private, and nothing is set aside for it
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def taken(size):
+    return libc.mmap(None, size, 0, ANONYMOUS, -1, 0)
+
+
+Warehouse({SQL.replace("a INT", "a TEXT")!r})  # all that is loaded once is
+wall = taken(8 << 30)
+page = taken(PAGE)
+while page > wall:  # the highest hole is taken first: fill all above the wall
+    last, page = page, taken(PAGE)
+libc.munmap(last, PAGE)
+wh = Warehouse({SQL!r})
+wh.insert("r", [(1,), (1,)])
+print(wh.view("v").rows())
+"""
+"""Compiles where one page is free, and the next one eight gigabytes away."""
+
+
+def test_code_need_not_lie_in_one_place() -> None:
+    done = subprocess.run([sys.executable, "-c", FAR_APART], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.stdout, done.returncode) == ("[(1, 2)]\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["plan", "o"])

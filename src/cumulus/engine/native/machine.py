@@ -163,8 +163,15 @@ Load: TypeAlias = Callable[[Sequence[Module]], Loaded]
 """Makes functions of modules: what one calls, another may define."""
 
 
+_LIBRARY = "code"
+"""What the linker calls the objects of one `Code`."""
+
+
 class Code:
     """Object files that were loaded together: functions by name, as long as this lives.
+
+    JITLink gives each object one piece of memory, and reaches the others from wherever they are. MCJIT would end the
+    process where free memory next to the first section has run out and the rest is more than 2 GiB away.
 
     Parameters
     ----------
@@ -173,17 +180,21 @@ class Code:
     """
 
     def __init__(self, objects: Iterable[bytes]) -> None:
-        empty = llvm.parse_assembly("")
-        self._engine = llvm.create_mcjit_compiler(empty, _processor()[0].create_target_machine())
+        library = llvm.JITLibraryBuilder().add_current_process()
         for each in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(each))
-        self._engine.finalize_object()
+            library.add_object_img(each)
+        self._linker = llvm.create_lljit_compiler(_processor()[0].create_target_machine(), use_jit_link=True)
+        self._loaded = library.link(self._linker, _LIBRARY)
+        self._found: dict[str, Any] = {}
 
     def address(self, name: str) -> int:
         """Return where a function is; KeyError if there is none."""
-        found: int = self._engine.get_function_address(name)
-        if not found:
-            raise KeyError(name)
+        if name not in self._found:
+            try:
+                self._found[name] = self._linker.lookup(_LIBRARY, name)
+            except RuntimeError:
+                raise KeyError(name) from None
+        found: int = self._found[name][name]
         return found
 
     def function(self, name: str, result: Any, *parameters: Any) -> Any:
