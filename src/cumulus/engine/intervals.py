@@ -13,7 +13,7 @@ A condition is of one of two kinds. It holds from some x *up*, or from some x *d
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cumulus.algebra.scope import inputs, outputs, scalar_inputs, variables_of
 from cumulus.algebra.terms import (
@@ -55,11 +55,15 @@ class Condition:
         What must be computed for it at a place on the axis: sums over intervals that begin or end there.
     is_up
         Whether it holds from some place up, not down; provided that nothing that `lifts` add is negative.
+    valued
+        What must not be NULL, a scalar that does not depend on the axis: it comes from `=`, which holds of two NULLs,
+        while no interval has them.
     """
 
     compare: Compare
     lifts: tuple[Lift, ...]
     is_up: bool
+    valued: Term | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +208,11 @@ class _Inner:
 
     def _split(self, op: str, left: Term, right: Term) -> list[Condition] | None:
         if op == "=":
+            valued = next((each for each in (left, right) if self._is_free(each)), None)
             ends = [self._split(each, left, right) for each in (">=", "<=")]
-            return None if ends[0] is None or ends[1] is None else [*ends[0], *ends[1]]
+            if valued is None or ends[0] is None or ends[1] is None:
+                return None
+            return [replace(each, valued=valued) for each in (*ends[0], *ends[1])]
         if op not in MIRRORED:
             return None
         for side, other, turned in ((left, right, op), (right, left, MIRRORED[op])):
@@ -236,7 +243,7 @@ class _Inner:
                 if name == self._variable:
                     return 1
                 return self._of_sum(self._sums[name].term) if name in self._sums else 0
-            case _ if variables_of(term).isdisjoint((self._variable, *self._sums)):
+            case _ if self._is_free(term):
                 return 0
             case Cast(arg, target) if target.is_numeric or target.kind in (Kind.DATE, Kind.TIMESTAMP):
                 return self._direction(arg)
@@ -252,6 +259,10 @@ class _Inner:
                 return _turned(self._direction(arg), (value > 0) - (value < 0))
             case _:
                 return None
+
+    def _is_free(self, term: Term) -> bool:
+        """Whether a scalar does not depend on the axis."""
+        return variables_of(term).isdisjoint((self._variable, *self._sums))
 
     def _of_sum(self, term: Term) -> int | None:
         """Return the direction of a sum that begins or ends on the axis, if nothing that it adds is negative."""

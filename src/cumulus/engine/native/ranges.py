@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from cumulus.algebra.terms import MapRead, Range, Var
+from cumulus.algebra.terms import MapRead, Range, Term, Var
 from cumulus.engine.intervals import Condition, Interval
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import F64, FALSE, I64, I128, TRUE, U32, Const, Expr, Local, Type, i64, select
@@ -89,6 +89,8 @@ class Intervals:
 
     def write(self, kept: Kept, guards: Sequence[tuple[MapRead, Kept]], then: Callable[[Number], None]) -> Local:
         """Write the sum, with what `then` makes of it; return whether it could be found."""
+        for valued in dict.fromkeys(each.valued for each in self._interval.conditions if each.valued is not None):
+            self._check_valued(valued)
         for read, guard in guards:
             self._guard(read, guard)
         keys, body = self._interval.read.keys, self._body
@@ -122,6 +124,16 @@ class Intervals:
 
     def _flags(self, kept: Kept, row: Expr) -> Local:
         return self._body.let(self._body.load(U32, self._place(kept.store, row), kept.node + MARKS) >> FLAGS, "flags")
+
+    def _check_valued(self, term: Term) -> None:
+        """Write the check that a scalar is not NULL."""
+        scalars = self._coder.plain(self._env)
+        with scalars.attempt() as outcome:
+            found = scalars.code(term)
+        failed = outcome()
+        for reason in (failed, found.null):
+            if reason is not None:
+                self._fails(reason)
 
     def _guard(self, read: MapRead, kept: Kept) -> None:
         """Write the check that nothing that a running sum adds is negative."""
