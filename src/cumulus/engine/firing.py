@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cumulus.algebra.scalar_code import canonical
 from cumulus.catalog.events import Row
 from cumulus.errors import UsageError
-from cumulus.m3.program import Program
+from cumulus.m3.program import On, Program
 
 
 def missing_trigger(sign: int, relation: str) -> UsageError:
@@ -16,6 +16,17 @@ def missing_trigger(sign: int, relation: str) -> UsageError:
         f"the program has no trigger ON {'+' if sign > 0 else '-'}{relation}",
         hint="Write one, or do not send such events.",
     )
+
+
+def come_one_by_one(program: Program) -> frozenset[str]:
+    """Return the relations with a batch trigger whose net change may as well be fired event by event.
+
+    They have both single triggers, and every map has a definition, which says what it is after all of them.
+    """
+    if not all(definition.definitions for definition in program.maps):
+        return frozenset()
+    fired = {(trigger.on, trigger.relation) for trigger in program.triggers}
+    return frozenset(name for _, name in fired if {(on, name) for on in On} <= fired)
 
 
 def one_by_one(program: Program, relation: str, changes: Mapping[Row, int]) -> Iterator[tuple[int, Row]]:

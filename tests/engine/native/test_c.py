@@ -9,7 +9,6 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.c import COMPILER, CompiledC
-from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3 import parse
 from engine.native.test_engine import CASES, EVENTS, NOT_NATIVE, PROGRAM, check
 from fuzz.case import parse_case
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason="no C com
 
 def test_all_layouts_of_keys_and_values() -> None:
     program = parse(PROGRAM)
-    check(program, tuple((event,) for event in EVENTS), "event", NativeEngine(program, load=CompiledC))
+    check(program, tuple((event,) for event in EVENTS), "event", CompiledC)
 
 
 SOME = [each for each in CASES[::9] if each.stem not in NOT_NATIVE]
@@ -34,4 +33,4 @@ SOME = [each for each in CASES[::9] if each.stem not in NOT_NATIVE]
 def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), mode)
     program = compile_sql(case.sql([name for name, _ in case.views]))
-    check(program, case.transactions, mode, NativeEngine(program, load=CompiledC))
+    check(program, case.transactions, mode, CompiledC)

@@ -10,7 +10,6 @@ import pytest
 from cumulus.compiler import compile_sql
 from cumulus.engine.native import memo
 from cumulus.engine.native.building import code_of
-from cumulus.engine.native.engine import NativeEngine
 from engine.native.test_engine import check
 
 DIVISIONS = """
@@ -53,5 +52,4 @@ def test_what_is_remembered_is_what_python_gives(most: int, monkeypatch: pytest.
     rows = [(at, texts[at % 6], texts[at % 5], days[at % 3], (at % 4) or None) for at in range(60)]
     transactions = tuple(((1, "r", row),) for row in rows) + tuple(((-1, "r", row),) for row in rows[::2])
     program = compile_sql(REMEMBERED)
-    native = NativeEngine(program, load=lambda modules: code_of(modules, 0))  # no plan from the cache
-    check(program, transactions, "event", native)
+    check(program, transactions, "event", lambda modules: code_of(modules, 0))  # no plan from the cache

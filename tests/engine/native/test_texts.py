@@ -260,7 +260,7 @@ def test_programs_look_at_texts_as_the_interpreter(mode: str, load: Load) -> Non
     rows = random_rows(1, 60, WORDS)
     taken = random.Random(2).sample(rows, 30)
     transactions = (tuple((1, "r", row) for row in rows), tuple((-1, "r", row) for row in taken))
-    check(program, transactions, mode, NativeEngine(program, load=load))
+    check(program, transactions, mode, load)
 
 
 @pytest.mark.parametrize("way", ["tuples", "builtin", "arrow", "events"])

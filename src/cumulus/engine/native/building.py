@@ -75,7 +75,7 @@ def build(
     store = Cache(default_folder())
     with uncollected():
         plan, modules = written(program, functions, indexes)
-        objects = [store.object_of(to_llvm(module), level) for module in modules]
+        objects = [_object_of(store, module, level) for module in modules]
     file = f"{name}-{level}.plan"
     store.put(file, pickle.dumps((plan, [each for each, _ in objects])))
     return _remembered(file, (plan, Code(made for _, made in objects)))
@@ -91,7 +91,11 @@ def _remembered(file: str, found: tuple[Plan, Code]) -> tuple[Plan, Code]:
 def code_of(modules: Sequence[Module], level: int) -> Code:
     """Return modules as code, from the user's cache where it has them."""
     store = Cache(default_folder())
-    return Code([store.object_of(to_llvm(module), level)[1] for module in modules])
+    return Code([_object_of(store, module, level)[1] for module in modules])
+
+
+def _object_of(store: Cache, module: Module, level: int) -> tuple[str, bytes]:
+    return store.object_of(to_llvm(module, inline=level > 0), level)
 
 
 def _from_cache(file: str) -> tuple[Plan, Code] | None:

@@ -137,7 +137,8 @@ def _prototype(signature: Signature) -> str:
 
 def _head(function: Function) -> str:
     parameters = ", ".join(f"{_TYPES[each.type]} {_name(each)}" for each in function.parameters) or "void"
-    return f"{_TYPES[function.signature.result]} {function.name}({parameters})"
+    linkage = "static inline __attribute__((always_inline)) " if function.inline else ""
+    return f"{linkage}{_TYPES[function.signature.result]} {function.name}({parameters})"
 
 
 def _name(local: Local) -> str:

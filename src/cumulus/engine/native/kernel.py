@@ -313,7 +313,7 @@ class Function:
     Parameters
     ----------
     inline
-        True: wherever it is called; False: nowhere; None: as the compiler likes.
+        True: wherever it is called, in code that is optimised; False: nowhere; None: as the compiler likes.
     is_public
         Whether other modules, and Python, may call it.
     """

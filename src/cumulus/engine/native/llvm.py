@@ -52,8 +52,13 @@ _METADATA = """!0 = !{!"branch_weights", i32 1000, i32 1}
 """
 
 
-def to_llvm(module: Module) -> str:
+def to_llvm(module: Module, *, inline: bool = True) -> str:
     """Return a module as LLVM IR.
+
+    Parameters
+    ----------
+    inline
+        Whether functions that are to be inlined are: it makes more code, and quicker code if it is optimised.
 
     Examples
     --------
@@ -77,7 +82,7 @@ def to_llvm(module: Module) -> str:
         for name, text in writer.declared.items():
             if name not in defined:
                 declared[name] = text
-    return "\n".join([*declared.values(), "", *(writer.text() for writer in writers), _METADATA])
+    return "\n".join([*declared.values(), "", *(writer.text(inline) for writer in writers), _METADATA])
 
 
 class _Writer:
@@ -101,11 +106,13 @@ class _Writer:
             assert function.signature.result is None, f"{function.name} ends without a result"
             self._line("ret void")
 
-    def text(self) -> str:
+    def text(self, inline: bool) -> str:
         """Return the function."""
         signature = self._function.signature
         parameters = ", ".join(f"{each.type} %{each.name}.in" for each in self._function.parameters)
-        attributes = {True: " alwaysinline", False: " noinline", None: ""}[self._function.inline]
+        attributes = "" if self._function.inline is None else " noinline"
+        if self._function.inline and inline:
+            attributes = " alwaysinline"
         linkage = "" if self._function.is_public else "internal "
         return "\n".join(
             [

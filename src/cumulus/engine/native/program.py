@@ -9,10 +9,11 @@ from functools import cache
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.typing import Typed
 from cumulus.algebra.user import UserFunction
-from cumulus.catalog.schema import Column, Relation
-from cumulus.catalog.types import VARCHAR
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import INTEGER, VARCHAR
 from cumulus.engine.assignments import assignments
 from cumulus.engine.bulk import UPSERT
+from cumulus.engine.firing import come_one_by_one
 from cumulus.engine.hidden import separated
 from cumulus.engine.intervals import with_intervals
 from cumulus.engine.native.assigning import assign_function
@@ -33,8 +34,8 @@ from cumulus.engine.native.entry import builtin_function
 from cumulus.engine.native.fetching import fetch_functions
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.journal import journal_functions, notes_function, touched_function, undo_function
-from cumulus.engine.native.kernel import I64, PTR, Function, Module
-from cumulus.engine.native.lanes import NotNativeError, about, from_words
+from cumulus.engine.native.kernel import I64, PTR, Function, Module, Type, i64
+from cumulus.engine.native.lanes import NotNativeError, Scalar, about, from_words
 from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
 from cumulus.engine.native.maps import map_functions
 from cumulus.engine.native.memory import MEMORY_FUNCTIONS
@@ -46,12 +47,15 @@ from cumulus.engine.native.stream import stream_function
 from cumulus.engine.native.tables import TABLE_FUNCTIONS
 from cumulus.engine.native.texts import TEXT_FUNCTIONS
 from cumulus.engine.native.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
+from cumulus.engine.signed import SIGN, signed
 from cumulus.m3.lineage import Place
-from cumulus.m3.program import On, Program, Trigger
+from cumulus.m3.program import On, Program, Statement, Trigger
 from cumulus.m3.reading import reads_of, top_of
 
 _SPARE = 64
 """So many rows more than twice those that a view shows are kept in its order, so that all are rarely looked at."""
+_CHANGE = "either_"
+"""What the name of a trigger of both signs begins with."""
 _VERBS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch"}
 
 
@@ -110,6 +114,9 @@ def written(
 ) -> tuple[Plan, tuple[Module, ...]]:
     """Return a program as code: what all programs have, what all have that use a shape of map, and its own.
 
+    A batch trigger becomes code only where single ones cannot stand for it: it would be as much code as both of them,
+    and is no quicker.
+
     Parameters
     ----------
     indexes
@@ -120,6 +127,9 @@ def written(
     NotNativeError
         If a part of it can only be interpreted.
     """
+    single = come_one_by_one(program)
+    triggers = (each for each in program.triggers if each.on is not On.BATCH or each.relation not in single)
+    program = replace(program, triggers=tuple(triggers))
     context = Context()
     before: object = None
     while True:
@@ -156,6 +166,7 @@ class _Writer:
         self._host = ProgramHost(program, functions, context)
         self._numbered = frozenset(context.numbered)
         self._lanes: dict[str, tuple[EventLane, ...]] = {}
+        self._changes = _changes_of(program)
 
     def write(self) -> tuple[Plan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
@@ -164,7 +175,7 @@ class _Writer:
             name = f"on_{_VERBS[trigger.on]}_{number}"
             triggers[trigger.on, trigger.relation] = name
             with about(*(statement.map for statement in trigger.statements)):
-                functions.append(self._trigger(trigger, name))
+                functions += self._trigger(trigger, name)
         assigns: dict[str, str] = {}
         for number, (target, statements) in enumerate(assignments(self._program).items()):
             assigns[target] = f"assign_{number}"
@@ -254,18 +265,48 @@ class _Writer:
         yield changes_function(self._host, CHANGES, [*rows.values()])
         yield stream_function(list(events.items()), takes, fetches)
 
-    def _trigger(self, trigger: Trigger, name: str) -> Function:
+    def _trigger(self, trigger: Trigger, name: str) -> Iterator[Function]:
+        """Yield the function of a trigger, and what it calls that is not written yet."""
         if trigger.relation not in self._host.relations:
             raise NotNativeError(f"the relation {trigger.relation}, which is not declared")
-        columns = self._host.relations[trigger.relation]
         if trigger.on is On.BATCH:
-            return self._batch(trigger, name, columns)
+            self._host.begin(name, {trigger.relation: self._host.relations[trigger.relation]})
+            with define(name, [("context", PTR)], I64) as body:
+                self._statements(trigger.statements, body, {}, {})
+            yield body.function
+            return
+        if trigger.relation not in self._changes:
+            yield self._single(name, trigger, trigger.statements, is_signed=False)
+            return
+        statements, change = self._changes[trigger.relation]
+        if change is None:
+            change = self._single(f"{_CHANGE}{name}", trigger, statements, is_signed=True)
+            self._changes[trigger.relation] = statements, change
+            yield change
+        with define(name, [("context", PTR), *self._parameters(trigger.relation)], I64) as body:
+            sign = i64(1 if trigger.on is On.INSERT else -1)
+            context, *words = body.function.parameters
+            body.leave(body.call(change.signature, context, sign, *words))
+        yield body.function
+
+    def _parameters(self, relation: str) -> list[tuple[str, Type]]:
+        """Return the words of a relation's events that its triggers get."""
+        lanes = self._event_lanes(self._program.relation(relation))
+        return [(f"event{place}_{word}", I64) for place, each in enumerate(lanes) for word in range(each.words)]
+
+    def _single(self, name: str, trigger: Trigger, statements: Sequence[Statement], *, is_signed: bool) -> Function:
+        """Return the function of an event: `(context, its sign if that is wanted, its words)` → the status."""
         self._host.begin(name, {})
-        used = self._event_lanes(self._program.relation(trigger.relation))
-        parameters = [(f"event{place}_{word}", I64) for place, each in enumerate(used) for word in range(each.words)]
-        with define(name, [("context", PTR), *parameters], I64) as body:
+        sign: list[tuple[str, Type]] = [("sign", I64)] if is_signed else []
+        parameters = [("context", PTR), *sign, *self._parameters(trigger.relation)]
+        with define(name, parameters, I64, inline=True if is_signed else None, is_public=not is_signed) as body:
             env: Env = {}
             known: dict[str, Typed] = {}
+            if is_signed:
+                env[SIGN.name] = Scalar(INTEGER, body.parameter("sign"), None, bits=1)
+                known[SIGN.name] = Typed(INTEGER, False)
+            columns = self._host.relations[trigger.relation]
+            used = self._event_lanes(self._program.relation(trigger.relation))
             for place, (variable, each, column) in enumerate(zip(trigger.variables, used, columns, strict=True)):
                 if not each.is_used:
                     continue
@@ -276,22 +317,16 @@ class _Writer:
                     env[variable] = from_words(body, each.lane, words)
                 assert column.type is not None
                 known[variable] = Typed(column.type, not column.not_null)
-            self._statements(trigger, body, env, known)
+            self._statements(statements, body, env, known)
         return body.function
 
-    def _batch(self, trigger: Trigger, name: str, columns: tuple[Column, ...]) -> Function:
-        self._host.begin(name, {trigger.relation: columns})
-        with define(name, [("context", PTR)], I64) as body:
-            self._statements(trigger, body, {}, {})
-        return body.function
-
-    def _statements(self, trigger: Trigger, body: Body, env: Env, known: dict[str, Typed]) -> None:
+    def _statements(self, written: Sequence[Statement], body: Body, env: Env, known: dict[str, Typed]) -> None:
         statements = [
             replace(
                 statement,
                 term=with_intervals(separated(statement.term, frozenset(env)), frozenset(env), statement.keys),
             )
-            for statement in trigger.statements
+            for statement in written
         ]
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass
@@ -299,3 +334,15 @@ class _Writer:
         with body.inside(start):
             self._host.forget_shared(body)
         body.leave(body.load(I64, CONTEXT, STATUS))
+
+
+def _changes_of(program: Program) -> dict[str, tuple[tuple[Statement, ...], Function | None]]:
+    """Return the relations whose single triggers differ in signs alone: the statements of both, not yet written."""
+    found: dict[str, tuple[tuple[Statement, ...], Function | None]] = {}
+    triggers = {(trigger.on, trigger.relation): trigger for trigger in program.triggers}
+    for (on, relation), deletion in triggers.items():
+        insertion = triggers.get((On.INSERT, relation)) if on is On.DELETE else None
+        statements = None if insertion is None else signed(insertion, deletion)
+        if statements is not None:
+            found[relation] = statements, None
+    return found
