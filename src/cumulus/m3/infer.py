@@ -131,9 +131,11 @@ def _columns(arity: int) -> tuple[Column, ...]:
 
 def nodes(node: Term | Range) -> Iterator[Term | Range]:
     """Yield `node` and all nodes below it, from left to right."""
-    yield node
-    for child in children(node):
-        yield from nodes(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(children(node))
 
 
 def _terms(program: Program) -> Iterator[Term]:

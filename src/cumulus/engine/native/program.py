@@ -54,8 +54,6 @@ from cumulus.m3.reading import reads_of, top_of
 
 _SPARE = 64
 """So many rows more than twice those that a view shows are kept in its order, so that all are rarely looked at."""
-_CHANGE = "either_"
-"""What the name of a trigger of both signs begins with."""
 _VERBS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch"}
 
 
@@ -166,7 +164,9 @@ class _Writer:
         self._host = ProgramHost(program, functions, context)
         self._numbered = frozenset(context.numbered)
         self._lanes: dict[str, tuple[EventLane, ...]] = {}
-        self._changes = _changes_of(program)
+        self._signed = _signed_triggers(program)
+        self._either: dict[str, Function] = {}
+        """What the single triggers of these relations call, once it is written."""
 
     def write(self) -> tuple[Plan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
@@ -275,18 +275,18 @@ class _Writer:
                 self._statements(trigger.statements, body, {}, {})
             yield body.function
             return
-        if trigger.relation not in self._changes:
+        if trigger.relation not in self._signed:
             yield self._single(name, trigger, trigger.statements, is_signed=False)
             return
-        statements, change = self._changes[trigger.relation]
-        if change is None:
-            change = self._single(f"{_CHANGE}{name}", trigger, statements, is_signed=True)
-            self._changes[trigger.relation] = statements, change
-            yield change
+        either = self._either.get(trigger.relation)
+        if either is None:
+            either = self._single(f"either_{name}", trigger, self._signed[trigger.relation], is_signed=True)
+            self._either[trigger.relation] = either
+            yield either
         with define(name, [("context", PTR), *self._parameters(trigger.relation)], I64) as body:
             sign = i64(1 if trigger.on is On.INSERT else -1)
             context, *words = body.function.parameters
-            body.leave(body.call(change.signature, context, sign, *words))
+            body.leave(body.call(either.signature, context, sign, *words))
         yield body.function
 
     def _parameters(self, relation: str) -> list[tuple[str, Type]]:
@@ -336,13 +336,12 @@ class _Writer:
         body.leave(body.load(I64, CONTEXT, STATUS))
 
 
-def _changes_of(program: Program) -> dict[str, tuple[tuple[Statement, ...], Function | None]]:
-    """Return the relations whose single triggers differ in signs alone: the statements of both, not yet written."""
-    found: dict[str, tuple[tuple[Statement, ...], Function | None]] = {}
+def _signed_triggers(program: Program) -> dict[str, tuple[Statement, ...]]:
+    """Return the relations whose single triggers differ in signs alone, and the statements of both."""
     triggers = {(trigger.on, trigger.relation): trigger for trigger in program.triggers}
-    for (on, relation), deletion in triggers.items():
-        insertion = triggers.get((On.INSERT, relation)) if on is On.DELETE else None
-        statements = None if insertion is None else signed(insertion, deletion)
-        if statements is not None:
-            found[relation] = statements, None
-    return found
+    pairs = {
+        relation: signed(insertion, triggers[On.DELETE, relation])
+        for (on, relation), insertion in triggers.items()
+        if on is On.INSERT and (On.DELETE, relation) in triggers
+    }
+    return {relation: statements for relation, statements in pairs.items() if statements is not None}
