@@ -32,7 +32,7 @@ test: $(VENV)/.test
 
 # Long comparisons with DuckDB and with published answers.
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 # 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. About half
 # an hour. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.

@@ -171,6 +171,11 @@ class Number:
         """Whether it is a float."""
         return self.value.type is F64
 
+    @property
+    def is_unit(self) -> bool:
+        """Whether it is -1, 0 or 1, for all that is known."""
+        return not (self.is_float or self.is_boxed or self.scale) and self.bits <= 1
+
 
 def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
     """Write the reading of a value from its words."""

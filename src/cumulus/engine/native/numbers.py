@@ -13,7 +13,7 @@ from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECI
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.host import ProgramHost
-from cumulus.engine.native.kernel import F64, I64, I128, Expr, Local, i64, select
+from cumulus.engine.native.kernel import F64, I64, I128, TRUE, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
 from cumulus.engine.native.lanes import NotNativeError, Number, Scalar
 from cumulus.engine.native.layout import Held, Reason, Store, ValueLane, value_lanes
@@ -107,12 +107,12 @@ class Evaluator(ABC):
         found = numbers[0]
         for number in numbers[1:]:
             if found.is_boxed or number.is_boxed:
-                one, other = self._boxed(found), self._boxed(number)
-                found = Number(self.host.box(self.body, BoxOp.MULTIPLY, one.value, other.value), is_boxed=True)
+                found = self._boxed_product(found, number)
                 continue
             if found.is_float or number.is_float:
                 one, other = as_float(coder, found), as_float(coder, number)
-                found = Number(self.body.let(one.value * other.value, "product"))
+                is_sum = (found.is_unit and number.is_sum) or (found.is_sum and number.is_unit)
+                found = Number(self.body.let(one.value * other.value, "product"), is_sum=is_sum)
                 continue
             if found.value is ONE.value or number.value is ONE.value:
                 found = number if found.value is ONE.value else found
@@ -121,6 +121,14 @@ class Evaluator(ABC):
             value = coder.whole("mul", found.value, number.value, bits)
             found = Number(value, found.scale + number.scale, min(bits, 127))
         return found
+
+    def _boxed_product(self, one: Number, other: Number) -> Number:
+        if one.is_unit:
+            one, other = other, one
+        found = self.body.let(self._boxed(one).value, "product")
+        with self.body.when(other.value.ne(1) if other.is_unit else TRUE):  # a sign is mostly 1, and a box is slow
+            self.body.set(found, self.host.box(self.body, BoxOp.MULTIPLY, found, self._boxed(other).value))
+        return Number(found, is_boxed=True)
 
     def _boxed(self, number: Number) -> Number:
         """Return an exact number in a box."""
