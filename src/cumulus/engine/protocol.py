@@ -173,7 +173,7 @@ class Engine(Protocol):
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key column or (`axis` behind the keys) a value column; None if not kept so.
 
-        An engine may keep a map so if a view shows its first rows only.
+        An engine may keep a map so if a view shows its first rows only. Entries with a NULL there come anywhere.
         """
         ...
 

@@ -92,7 +92,8 @@ def reads_of(program: Program, view: ViewDef) -> tuple[Read, ...]:
 def top_of(program: Program, view: ViewDef) -> tuple[int, bool] | None:
     """Return the column of its first map by which the first rows of a view are found, and whether it descends.
 
-    Key columns are counted first, then value columns. None if the view shows all rows, or orders by something else.
+    Key columns are counted first, then value columns. None if the view shows all rows, or orders by something else, or
+    may show NULLs first: they can only be put off.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def top_of(program: Program, view: ViewDef) -> tuple[int, bool] | None:
     name = item.expression.name
     for place, key in enumerate(first.keys):
         if key.name == name:
-            return (place, item.descending) if key.not_null else None
+            return (place, item.descending) if key.not_null or not item.nulls_first else None
     for place, value in enumerate(first.values):
         if name in (value.name, f"{first.name}.{value.name}"):
             return len(first.keys) + place, item.descending

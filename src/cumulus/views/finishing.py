@@ -231,17 +231,22 @@ class Finisher:
         assert self.view.limit is not None, "a view without a limit shows all rows"
         missing = self.view.offset + self.view.limit
         finished: list[tuple[Key, Finished]] = []
+        nulls: list[tuple[Key, Finished]] = []
+        """What comes last, wherever an engine has NULL in its order."""
         with decimal.localcontext(EXACT):
             for key, values in entries:
                 found = self.entry(key, [values, *(source.read(each.name, key) for each in self.maps[1:])], source)
                 if found is None:
+                    continue
+                if found.order[0] is None:
+                    nulls.append((key, found))
                     continue
                 # Rows that are equal so far may be told apart by what comes next in ORDER BY.
                 if missing <= 0 and (not finished or found.order[0] != finished[-1][1].order[0]):
                     break
                 finished.append((key, found))
                 missing -= found.copies
-        return finished
+        return finished + nulls if missing > 0 else finished
 
     def _shown(self, finished: list[Finished]) -> list[Row]:
         self._sort(finished)

@@ -32,6 +32,16 @@ SHAPES = [
         (),
         (Order((), ((1, "s"), (0, "s")), most=40), Order((), ((2, "s"), (1, "u"), (0, "s")), most=5, best=LEFT)),
     ),
+    Shape(
+        2,
+        1,
+        ((0,),),
+        (
+            Order((), ((0, "s"), (1, "s")), most=7),
+            Order((), ((1, "s"), (0, "s")), most=30, best=LEFT),
+            Order((), ((2, "s"), (0, "s"), (1, "s")), most=9),
+        ),
+    ),
     Shape(3, 1, ((0, 1), (1,)), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
 ]
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
@@ -76,7 +86,9 @@ class NativeMap:
         self._plant = {
             each: function(shape.plant(each), PTR, I64, I64, result=None) for each in orders if shape.orders[each].group
         }
-        self.refill = {each: function(shape.refill(each), PTR, result=None) for each in orders if shape.moves(each)}
+        self.refill = {
+            each: function(shape.refill(each), PTR, result=None) for each in orders if shape.is_limited(each)
+        }
         assert function(shape.new, PTR, PTR)(ctypes.addressof(self.memory), self.at)
 
     def _place(self, row: int) -> int:

@@ -98,8 +98,12 @@ class Holder(ABC):
             if not store.is_partial(order):
                 return
         rest = [(key, values) for key, values in self.items(store.store.name) if key not in seen]
-        rest.sort(key=lambda entry: order_key((*entry[0], *entry[1])[first.axis]), reverse=first.descends)
-        yield from rest
+
+        def place(entry: tuple[Key, Values]) -> tuple[bool, Any]:
+            value = (*entry[0], *entry[1])[first.axis]
+            return value is None, order_key(value)
+
+        yield from sorted(rest, key=place, reverse=first.descends)
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""

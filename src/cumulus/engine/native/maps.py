@@ -20,7 +20,7 @@ from functools import cache
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.memory import GROW, MEMSET, RELEASE
-from cumulus.engine.native.orders import order_functions, tell_before, tell_changed
+from cumulus.engine.native.orders import order_functions, tell_before, tell_changed, tell_created, tell_removed
 from cumulus.engine.native.shapes import (
     CAPACITY,
     CREATED,
@@ -29,7 +29,6 @@ from cumulus.engine.native.shapes import (
     IS_PARTIAL,
     LAST,
     LIVE,
-    MARKS,
     MEMORY,
     PRIMARY,
     ROOT,
@@ -265,11 +264,7 @@ def _created(shape: Shape) -> Function:
             ):
                 give_up()
             done.append((index, mine))
-        for number in range(len(shape.orders)):
-            if shape.moves(number):
-                body.store(U32, place, shape.node(number) + MARKS, 0)
-            else:
-                body.run(shape.link_row(number), map_, row)
+        tell_created(body, shape, map_, row, place)
         with body.when(is_new):
             body.store(I64, map_, LAST, row)
         with body.otherwise():
@@ -321,9 +316,7 @@ def _remove(shape: Shape) -> Function:
     map_, row = body.function.parameters
     place = body.let(address(body, shape, map_, row), "place")
     keys = _row_keys(body, place, range(shape.keys))
-    for order in range(len(shape.orders)):
-        if not shape.moves(order):
-            body.run(shape.unlink_row(order), map_, row)
+    tell_removed(body, shape, map_, row, place)
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
     body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)

@@ -8,9 +8,10 @@ making a tree of more would be a pause. The tree stays until the last row has go
 root, or how many rows there are. Where all rows of a map are one group there is no chain, and a tree from the first row
 on.
 
-An order that moves holds only the best rows, for who reads the first ones of a view. A row leaves it before its values
-change, and comes back if it is not worse than the worst; when there are too many, the worst goes. So most changes cost
-one comparison. When too few are left, whoever reads asks for a refill, which looks at all rows.
+For who reads the first rows of a view, an order holds only the best rows. By keys, a row comes into it when it is
+made, if it is not worse than the worst; when there are too many, the worst goes. By values, it moves: a row leaves
+before its values change, and comes back like a new one. So most changes cost one comparison or none. When too few
+are left, whoever reads asks for a refill, which looks at all rows.
 """
 
 from __future__ import annotations
@@ -64,6 +65,25 @@ def _leave(shape: Shape) -> Function:
             with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
                 body.run(_go(shape, number), map_, row)
     return body.function
+
+
+def tell_created(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+    """Write that a row was made, at a place; all its values are 0."""
+    for number in range(len(shape.orders)):
+        if shape.moves(number):
+            body.store(U32, place, shape.node(number) + MARKS, 0)
+        else:
+            body.run(_come(shape, number) if shape.is_limited(number) else shape.link_row(number), map_, row)
+
+
+def tell_removed(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+    """Write that a row goes; what moves it has left."""
+    for number in range(len(shape.orders)):
+        if not shape.is_limited(number):
+            body.run(shape.unlink_row(number), map_, row)
+        elif not shape.moves(number):
+            with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
+                body.run(_go(shape, number), map_, row)
 
 
 def tell_before(body: Body, shape: Shape, map_: Expr, row: Expr) -> None:
@@ -296,7 +316,7 @@ class _Orders(Trees):
     # --- the best rows ----------------------------------------------------------------------------------------------
 
     def _going(self) -> Function:
-        """Take a row out of an order that moves."""
+        """Take a row out of an order that holds only the best."""
         with define(_go(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
             map_, row = body.function.parameters
             at = self._shape.tree(self._number)
@@ -306,7 +326,7 @@ class _Orders(Trees):
         return body.function
 
     def _coming(self) -> Function:
-        """Put a row into an order that moves, if it is good enough."""
+        """Put a row into an order that holds only the best, if it is good enough."""
         with define(_come(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
             map_, row = body.function.parameters
             at = self._shape.tree(self._number)

@@ -65,7 +65,7 @@ FEW = 8
 # What the record has of an order without a group, as offsets in bytes from where it begins there.
 ROOT = 0
 HELD = 8
-"""Of an order that moves: how many rows it holds."""
+"""Of an order that holds only the best rows: how many these are."""
 IS_PARTIAL = 16
 """Whether there are others: none of them is better than the worst that it holds."""
 _TREE_SIZE = 24
@@ -217,9 +217,13 @@ class Shape:
         """Where the record has the rows on the way to one, while an order is changed."""
         return self.tree(len(self.orders))
 
-    def moves(self, order: int) -> bool:
-        """Whether an order holds rows as long as their values do not change."""
+    def is_limited(self, order: int) -> bool:
+        """Whether an order holds only the best rows."""
         return self.orders[order].most > 0
+
+    def moves(self, order: int) -> bool:
+        """Whether an order holds rows as long as their values do not change: the best by a value."""
+        return self.is_limited(order) and any(word >= self.keys for word, _ in self.orders[order].words)
 
     @property
     def has_moving(self) -> bool:
@@ -303,7 +307,7 @@ class Shape:
         return self.function(f"plant{order}", PTR, I64, I64, result=None)
 
     def refill(self, order: int) -> Signature:
-        """`(map)`: let an order that moves hold as many rows as it can."""
+        """`(map)`: let an order that holds only the best rows hold as many as it can."""
         return self.function(f"refill{order}", PTR, result=None)
 
     def link_row(self, order: int) -> Signature:

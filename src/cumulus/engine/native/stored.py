@@ -61,7 +61,7 @@ class StoredMap(RowCodec):
         self._refill = {
             number: code.function(shape.refill(number).name, None, PTR)
             for number in range(len(shape.orders))
-            if shape.moves(number)
+            if shape.is_limited(number)
         }
         self._changed = code.function(shape.changed.name, None, PTR, I64) if shape.is_told else None
         self._leave = code.function(shape.leave.name, None, PTR, I64) if shape.has_moving else None
@@ -134,12 +134,12 @@ class StoredMap(RowCodec):
             row = beside(self._record, start, row, RIGHT - side)
 
     def is_partial(self, order: int) -> bool:
-        """Whether an order that moves lacks rows."""
+        """Whether an order that holds only the best rows lacks others."""
         at = self._record + self.store.shape.tree(order)
         return bool(I64.from_address(at + IS_PARTIAL).value)
 
     def refill(self, order: int) -> None:
-        """Let an order that moves hold as many rows as it can."""
+        """Let an order that holds only the best rows hold as many as it can."""
         self._refill[order](self._record)
 
     def counted(self) -> int:
