@@ -180,7 +180,7 @@ def substitute(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
     """
     if isinstance(scalar, Var):
         return values.get(scalar.name, scalar)
-    if variables_of(scalar).isdisjoint(values):
+    if values.keys().isdisjoint(variables_of(scalar)):  # goes through the smaller of both
         return scalar
     result: Scalar = rebuild(scalar, lambda child: substitute(child, values))
     return result
@@ -188,7 +188,7 @@ def substitute(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
 
 def rename(term: Term, names: Mapping[str, str]) -> Term:
     """Return `term` with every occurrence of the variables in `names` renamed, binding places included."""
-    if not names or variables_of(term).isdisjoint(names):
+    if names.keys().isdisjoint(variables_of(term)):  # goes through the smaller of both
         return term
     match term:
         case Var(name):
