@@ -34,8 +34,8 @@ test: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
-# 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. About half
-# an hour. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.
+# 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. One
+# to three hours. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.
 fuzz: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 

@@ -6,7 +6,7 @@ product of c, the other has one of -c, be it deep inside. Both together are the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cumulus.algebra.scope import variables_of
@@ -92,24 +92,27 @@ def _both_inside(one: Term, other: Term) -> Term | None:
             found = _both(term, other_term)
             return None if found is None else Exists(found)
         case Compare(op, left, right), Compare(second_op, other_left, other_right) if op == second_op:
-            sides = _each((left, right), (other_left, other_right))
+            sides = _each(_both_inside, (left, right), (other_left, other_right))
             return None if sides is None else Compare(op, *sides)
         case Product(parts), Product(other_parts):
-            factors = _each(parts, other_parts)
+            factors = _each(_both_inside, parts, other_parts)
             return None if factors is None else product_of(factors)
-        case Sum(parts), Sum(other_parts) if len(parts) == len(other_parts):
-            summands = [_both(part, other_part) for part, other_part in zip(parts, other_parts, strict=True)]
-            return sum_of(summand for summand in summands if summand is not None) if None not in summands else None
+        case Sum(parts), Sum(other_parts):
+            summands = _each(_both, parts, other_parts)
+            return None if summands is None else sum_of(summands)
         case _:
             return None
 
 
-def _each(parts: Sequence[Term], other_parts: Sequence[Term]) -> list[Term] | None:
+def _each(
+    join: Callable[[Term, Term], Term | None], parts: Sequence[Term], other_parts: Sequence[Term]
+) -> list[Term] | None:
+    """Return what `join` makes of each pair, or None if it makes nothing of one."""
     if len(parts) != len(other_parts):
         return None
     found: list[Term] = []
     for part, other_part in zip(parts, other_parts, strict=True):
-        both = _both_inside(part, other_part)
+        both = join(part, other_part)
         if both is None:
             return None
         found.append(both)

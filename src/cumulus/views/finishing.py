@@ -231,8 +231,8 @@ class Finisher:
         assert self.view.limit is not None, "a view without a limit shows all rows"
         missing = self.view.offset + self.view.limit
         finished: list[tuple[Key, Finished]] = []
+        # What comes last, wherever an engine has NULL in its order.
         nulls: list[tuple[Key, Finished]] = []
-        """What comes last, wherever an engine has NULL in its order."""
         with decimal.localcontext(EXACT):
             for key, values in entries:
                 found = self.entry(key, [values, *(source.read(each.name, key) for each in self.maps[1:])], source)
