@@ -178,8 +178,7 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
             applier = way.run(compiled, stream)
-            if way.share > 0:
-                compare(found, shown(applier, "revenue"), f"revenue by {way.name}")
+            compare(found, shown(applier, "revenue"), f"revenue by {way.name}")
             del applier
     rate = median(ways[0].rates)
     rows = [{**way.row(), "of_native_batch": round(median(way.rates) / rate, 3)} for way in ways]

@@ -68,14 +68,13 @@ def feed_tuples(batch: int) -> Feed:
         def unchecked(event: Any) -> Any:
             return event
 
-        bulks = [
-            Changes([tuple(event) for event in columns_of(applier.program, part)], unchecked)
-            for part in parts(stream, batch)
-        ]
-        start = thread_time()
-        for bulk in bulks:
+        took = 0.0
+        for part in parts(stream, batch):
+            bulk = Changes([tuple(event) for event in columns_of(applier.program, part)], unchecked)
+            start = thread_time()
             applier.commit_bulk(bulk)
-        return thread_time() - start
+            took += thread_time() - start
+        return took
 
     return feed
 
@@ -100,12 +99,20 @@ def feed_single(applier: Applier, stream: Interleaved) -> float:
     return took
 
 
-def feed_events(applier: Applier, stream: Interleaved) -> float:
-    """Apply checked events one by one, all in one transaction: what an interpreter does at best."""
-    events = [*columns_of(applier.program, stream)]
-    start = thread_time()
-    applier.commit(events)
-    return thread_time() - start
+def feed_events(batch: int) -> Feed:
+    """Return what applies checked events one by one, in transactions of `batch`: what an interpreter does at best."""
+
+    def feed(applier: Applier, stream: Interleaved) -> float:
+        took = 0.0
+        with uncollected():
+            for part in parts(stream, batch):
+                events = [*columns_of(applier.program, part)]
+                start = thread_time()
+                applier.commit(events)
+                took += thread_time() - start
+        return took
+
+    return feed
 
 
 def _never(*event: Any) -> None:
@@ -124,15 +131,11 @@ class Contestant:
         Returns an engine with empty maps.
     feed
         How events go in.
-    share
-        The last so much of the stream is timed; what is before goes in by columns. Below 0: the first so much, from
-        empty maps.
     """
 
     name: str
     make: Callable[[Program], Engine]
     feed: Feed
-    share: float = 1.0
     rates: list[float] = field(default_factory=list)
     compile_ms: list[float] = field(default_factory=list)
     events: int = 0
@@ -143,13 +146,8 @@ class Contestant:
         start = perf_counter()
         applier = Applier(program, {}, self.make(program))
         self.compile_ms.append(1000 * (perf_counter() - start))
-        count = len(stream.kinds)
-        cut = round(count * (1 - abs(self.share)))
-        timed = stream.part(0, count - cut) if self.share < 0 else stream.part(cut, count)
-        if self.share > 0 and cut:
-            feed_columns(_BULK)(applier, stream.part(0, cut))
-        self.events = len(timed.kinds)
-        self.rates.append(self.events / self.feed(applier, timed))
+        self.events = len(stream.kinds)
+        self.rates.append(self.events / self.feed(applier, stream))
         self.bytes = applier.engine.memory()
         return applier
 
@@ -180,9 +178,9 @@ def contestants(batch: int, *, with_c: bool) -> list[Contestant]:
     """Return the ways that are compared."""
     found = [
         Contestant("native-batch", optimised, feed_columns(batch)),
-        Contestant("native-single", optimised, feed_single, share=0.1),
-        Contestant("native-tuples", optimised, feed_tuples(batch), share=0.1),
-        Contestant("interpreter", Interpreter, feed_events, share=-0.05),
+        Contestant("native-single", optimised, feed_single),
+        Contestant("native-tuples", optimised, feed_tuples(batch)),
+        Contestant("interpreter", Interpreter, feed_events(batch)),
     ]
     return [*found, Contestant("c", compiled_by_c, feed_columns(batch))] if with_c else found
 
