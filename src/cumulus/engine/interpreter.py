@@ -49,7 +49,6 @@ class Interpreter:
         Any M3 program.
     functions
         The user's scalar functions that it calls: a list of them, or by name.
-
     indexes
         Maps and key columns that `find` will be asked for.
 
@@ -116,13 +115,11 @@ class Interpreter:
         self._handlers: dict[tuple[int, str], Callable[..., None]] = {}
         self._batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
         for (on, relation), name in self._module.triggers.items():
-            match on:
-                case On.INSERT:
-                    self._handlers[1, relation] = self._blaming(name, names[name], 1, relation)
-                case On.DELETE:
-                    self._handlers[-1, relation] = self._blaming(name, names[name], -1, relation)
-                case On.BATCH:
-                    self._batches[relation] = self._blaming_batch(name, names[name], relation)
+            if on is On.BATCH:
+                self._batches[relation] = self._blaming_batch(name, names[name], relation)
+            else:
+                sign = 1 if on is On.INSERT else -1
+                self._handlers[sign, relation] = self._blaming(name, names[name], sign, relation)
         self._assign = {target: (names[name], columns) for target, (name, columns) in self._module.assigned.items()}
 
     def _blaming(self, name: str, handler: Callable[..., None], sign: int, relation: str) -> Callable[..., None]:
@@ -360,6 +357,9 @@ class Interpreter:
         """Return the values of an entry, None if it does not exist."""
         store = self.store(map)
         return store.values(store.entries.get(store.pack_key(key)))
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: no map is kept in an order; see `Engine.along`."""
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice; see `Engine.end`."""

@@ -163,6 +163,10 @@ class Engine(Protocol):
         """Return the values of an entry, None if it does not exist."""
         ...
 
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
+        ...
+
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
 

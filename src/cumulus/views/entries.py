@@ -40,11 +40,23 @@ class Entries(Protocol):
         ...
 
 
-class MapSource(Entries, Protocol):
+class Slices(Entries, Protocol):
+    """`Entries` that may keep slices of maps in order."""
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
+        ...
+
+
+class MapSource(Slices, Protocol):
     """Where entries of maps come from."""
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
+        ...
+
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
         ...
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
@@ -52,16 +64,31 @@ class MapSource(Entries, Protocol):
         ...
 
 
-class Whole:
-    """`Entries` of maps that can only be gone through, each once: for a view that is read as a whole.
+_LARGE = 8
+"""Going through so many entries for each row of a view costs more than going down a tree for its end."""
 
-    Ends are gathered for all slices of a map together, so reading one for every row of the view costs the map's size.
+
+class Whole:
+    """`Entries` of maps that are gone through, each once: for a view that is read as a whole.
+
+    Ends are gathered for all slices of a map together, so reading one for every row of the view costs the map's size;
+    unless the map is much larger than the view, and kept in order.
+
+    Parameters
+    ----------
+    items
+        The maps.
+    source
+        Of the same maps, if they can be asked, too.
+    rows
+        How many rows the view has, about.
     """
 
-    def __init__(self, items: Items) -> None:
+    def __init__(self, items: Items, source: MapSource | None = None, rows: int = 0) -> None:
         self._items = items
+        self._source, self._rows = source, rows
         self._maps: dict[str, dict[Key, Values]] = {}
-        self._ends: dict[tuple[str, str, int, int | None], dict[Key, Any]] = {}
+        self._ends: dict[tuple[str, str, int, int | None], dict[Key, Any] | MapSource] = {}
 
     def entries(self, map: str) -> dict[Key, Values]:
         """Return the existing entries of a map."""
@@ -77,8 +104,16 @@ class Whole:
         """Return the end of a slice; see `Entries.end`."""
         which = (map, end, axis, column)
         if which not in self._ends:
-            self._ends[which] = self._gathered(*which)
-        return self._ends[which].get(others)
+            self._ends[which] = self._ordered(map, end, axis, others, column) or self._gathered(*which)
+        found = self._ends[which]
+        return found.get(others) if isinstance(found, dict) else found.end(map, end, axis, others, column)
+
+    def _ordered(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
+        """Return what finds ends of the map sooner than going through it does, if there is anything."""
+        source = self._source
+        if source is None or source.size(map) <= _LARGE * self._rows:
+            return None
+        return None if source.along(map, end, axis, others, column) is None else source
 
     def _gathered(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
         found: dict[Key, Any] = {}
@@ -108,7 +143,7 @@ class Before:
 
     def __init__(
         self,
-        now: Entries,
+        now: Slices,
         keys: Callable[[str, tuple[int, ...], Key], Iterable[Key]],
         changes: Callable[[str], Iterable[tuple[Key, tuple[Values | None, Values | None]]]],
     ) -> None:
@@ -134,13 +169,13 @@ class Before:
         come, gone = self._moved[which][others]
         if now not in come:
             return end_of(end, [now, *gone])
-        positions = tuple(place for place in range(len(others) + 1) if place != axis)
-        stayed = [
-            key[axis]
-            for key in self._keys(map, positions, others)
-            if key[axis] not in come and self._has(map, key, column)
-        ]
-        return end_of(end, [*stayed, *gone])
+        walk = self._now.along(map, end, axis, others, column)
+        if walk is None:
+            positions = tuple(place for place in range(len(others) + 1) if place != axis)
+            walk = (key[axis] for key in self._keys(map, positions, others) if self._has(map, key, column))
+            return end_of(end, [*(key for key in walk if key not in come), *gone])
+        stayed = next((key for key in walk if key not in come), None)
+        return end_of(end, [stayed, *gone])
 
     def _of(self, map: str) -> dict[Key, tuple[Values | None, Values | None]]:
         if map not in self._changed:

@@ -189,15 +189,23 @@ class Finisher:
 
     # --- all entries ------------------------------------------------------------------------------------------------
 
-    def rows(self, items: Items) -> list[Row]:
+    def rows(self, items: Items, source: MapSource | None = None) -> list[Row]:
         """Return the rows of the view, in its order where it has one.
+
+        Parameters
+        ----------
+        items
+            From the name of a map to its existing entries.
+        source
+            Of the same maps, where they can be asked for single entries, too.
 
         Raises
         ------
         EvaluationError
             Naming the view.
         """
-        first, whole = self.maps[0], Whole(items)
+        first = self.maps[0]
+        whole = Whole(items, source, 0 if source is None else source.size(first.name))
         others = [whole.entries(each.name) for each in self.maps[1:]]
         entries: Iterable[tuple[Key, Values | None]] = items(first.name)
         if not first.keys:

@@ -120,7 +120,7 @@ class MapViewReader(Shown):
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values."""
         first = self._finisher.first_rows(self._source)
-        return self._finisher.rows(self._source.items) if first is None else first
+        return self._finisher.rows(self._source.items, self._source) if first is None else first
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

@@ -42,7 +42,7 @@ def recheck(
 
 
 def _reader(applier: Applier, finisher: Finisher) -> Callable[[], list[Row]]:
-    return lambda: finisher.rows(applier.engine.items)
+    return lambda: finisher.rows(applier.engine.items, applier.engine)
 
 
 def kept_rows(applier: Applier, names: Iterable[str]) -> dict[str, dict[Row, int]]:

@@ -124,36 +124,56 @@ def decoder(lane: Lane, dictionary: Numbered) -> Callable[[Sequence[int]], Any]:
     """Return the function from the words of a lane to the value."""
     if lane.is_text:
         return _text_of
-    kind, scale = lane.type.kind, lane.type.scale
-    values = dictionary.values_of
+    decode, null, is_wide, nullable = _number_decoder(lane.type, dictionary), lane.null, lane.is_wide, lane.nullable
 
-    def whole(words: Sequence[int]) -> int:
-        return joined(words[0], words[1]) if lane.is_wide else words[0]
+    def value(words: Sequence[int]) -> Any:
+        number = joined(words[0], words[1]) if is_wide else words[0]
+        return None if nullable and number == null else decode(number)
 
-    def decode(words: Sequence[int]) -> Any:
-        word = whole(words)
-        match kind:
-            case Kind.DECIMAL:
-                return Decimal(word).scaleb(-scale, EXACT)
-            case Kind.DATE:
-                return dt.date.fromordinal(word + _DAY_ZERO)
-            case Kind.TIMESTAMP:
-                return _MOMENT_ZERO + word * _MICROSECOND
-            case Kind.REAL | Kind.DOUBLE:
-                return float_of(word)
-            case Kind.BOOLEAN:
-                return bool(word)
-            case Kind.VARCHAR | Kind.INTERVAL:
-                return values[word]
-            case Kind.BIGDECIMAL:
-                return dictionary.boxes[word]
-            case _:
-                return word
+    return value
 
-    if not lane.nullable:
-        return decode
-    null = lane.null
-    return lambda words: None if whole(words) == null else decode(words)
+
+def column_decoder(lane: Lane, dictionary: Numbered) -> Callable[[npt.NDArray[np.int64]], list[Any]]:
+    """Return the function from the words of many values of a lane, not of arguments, a row each, to the values."""
+    decode, null, nullable = _number_decoder(lane.type, dictionary), lane.null, lane.nullable
+
+    def values(words: npt.NDArray[np.int64]) -> list[Any]:
+        numbers = numbers_of(words)
+        if nullable:
+            return [None if number == null else decode(number) for number in numbers]
+        return numbers if decode is int else list(map(decode, numbers))
+
+    return values
+
+
+def numbers_of(words: npt.NDArray[np.int64]) -> list[int]:
+    """Return the whole numbers of one word or two each, a row each."""
+    low = words[:, 0]
+    if words.shape[1] == 1 or (low >> 63 == words[:, 1]).all():
+        plain: list[int] = low.tolist()
+        return plain
+    return [joined(*pair) for pair in words.tolist()]
+
+
+def _number_decoder(sql_type: SqlType, dictionary: Numbered) -> Callable[[int], Any]:
+    """Return the function from the whole number that stands for a value, but NULL, to the value."""
+    match sql_type.kind:
+        case Kind.DECIMAL:
+            return lambda number: Decimal(number).scaleb(-sql_type.scale, EXACT)
+        case Kind.DATE:
+            return lambda number: dt.date.fromordinal(number + _DAY_ZERO)
+        case Kind.TIMESTAMP:
+            return lambda number: _MOMENT_ZERO + number * _MICROSECOND
+        case Kind.REAL | Kind.DOUBLE:
+            return float_of
+        case Kind.BOOLEAN:
+            return bool
+        case Kind.VARCHAR | Kind.INTERVAL:
+            return lambda number: dictionary.values_of[number]
+        case Kind.BIGDECIMAL:
+            return lambda number: dictionary.boxes[number]
+        case _:
+            return int
 
 
 def float_of(word: int) -> float:

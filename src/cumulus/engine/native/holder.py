@@ -15,7 +15,7 @@ from cumulus.engine.native import raw
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.frames import Matrix, frame, words_of
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.layout import MEMORY, First
+from cumulus.engine.native.layout import MEMORY, First, Store
 from cumulus.engine.native.maps import MOST_ROWS
 from cumulus.engine.native.memory import BUDGET, REFUSED, UNLIMITED, USED
 from cumulus.engine.native.raw import RawMaps
@@ -58,17 +58,10 @@ class Holder(ABC):
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice; see `Engine.end`."""
-        store = self.store(map)
-        places = tuple(place for place in range(len(store.store.keys)) if place != axis)
-        if (places, axis) in store.store.orders:
-            order = list(store.store.orders).index((places, axis))
-            words = store.part_words(places, others)
-            for row in () if words is None else store.in_order(order, words, LEFT if end == "MIN" else RIGHT):
-                values = store.values_of(store.stored_of(row[store.store.shape.keys :]))
-                here = store.key_of(row)[axis]
-                if here is not None and values is not None and (column is None or values[column]):
-                    return here
-            return None
+        walk = self.along(map, end, axis, others, column)
+        if walk is not None:
+            return next(walk, None)
+        places = _but(self.store(map).store, axis)
         self.add_index(map, places)
         found = []
         for key in self.find(map, places, others):
@@ -76,6 +69,26 @@ class Holder(ABC):
             if values is not None and (column is None or values[column]):
                 found.append(key[axis])
         return end_of(end, found)
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of a slice from an end on, if a tree has them; see `Engine.along`."""
+        store = self.store(map)
+        orders = list(store.store.orders)
+        wanted = (_but(store.store, axis), axis)
+        if wanted not in orders:
+            return None
+        words = store.part_words(wanted[0], others)
+        side = LEFT if end == "MIN" else RIGHT
+        rows = iter(()) if words is None else store.in_order(orders.index(wanted), words, side)
+        return self._counting(store, rows, axis, column)
+
+    def _counting(self, store: StoredMap, rows: Iterator[list[int]], axis: int, column: int | None) -> Iterator[Any]:
+        """Iterate over the keys at `axis` of those rows that `end` may take."""
+        for row in rows:
+            values = store.values_of(store.stored_of(row[store.store.shape.keys :]))
+            here = store.key_of(row)[axis]
+            if here is not None and values is not None and (column is None or values[column]):
+                yield here
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries in an order, if the map is kept in it; see `Engine.in_order`."""
@@ -108,10 +121,10 @@ class Holder(ABC):
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         store = self.store(map)
-        for key, words in store.rows():
-            values = store.values_of(store.stored_of(words))
+        for key, stored in store.stored_rows(store.matrix()):
+            values = store.values_of(stored)
             if values is not None:
-                yield store.key_of(key), values
+                yield key, values
 
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
@@ -206,8 +219,7 @@ class Holder(ABC):
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored; see `Engine.stored`."""
         store = self.store(map)
-        for key, words in store.rows():
-            yield store.key_of(key), store.stored_of(words)
+        return store.stored_rows(store.matrix())
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         """Replace the map's contents by what `stored` gave."""
@@ -289,3 +301,8 @@ class Holder(ABC):
         for row in store.slice(positions, words):
             if store.values_of(store.stored_of(row[store.store.shape.keys :])) is not None:
                 yield store.key_of(row)
+
+
+def _but(store: Store, axis: int) -> tuple[int, ...]:
+    """Return the places of all key columns but one."""
+    return tuple(place for place in range(len(store.keys)) if place != axis)

@@ -276,6 +276,4 @@ def _restore(engine: Engine, raw: RawMap, values: Saved) -> None:
     if columns:
         restore(engine, raw.store.name, pa.Table.from_arrays(columns, names=raw.columns))
         return
-    reader, keys = RowReader(raw.store, values), raw.store.shape.keys
-    rows = matrix.tolist()
-    engine.restore(raw.store.name, ((reader.key_of(row[:keys]), reader.stored_of(row[keys:])) for row in rows))
+    engine.restore(raw.store.name, RowReader(raw.store, values).stored_rows(matrix))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.floats import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
-from cumulus.engine.native.codec import Numbered, decoder, encoder
+from cumulus.engine.native.codec import Numbered, column_decoder, decoder, encoder, numbers_of
 from cumulus.engine.native.lanes import Words, joined, split
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.protocol import Key, Stored, Values
@@ -17,6 +21,9 @@ from cumulus.errors import EvaluationError
 
 if TYPE_CHECKING:
     from cumulus.engine.native.dictionary import Dictionary
+
+_AT_ONCE = 10_000
+"""Rows whose words become values together, column by column."""
 
 
 class RowReader:
@@ -34,6 +41,7 @@ class RowReader:
         self.store = store
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
+        self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
 
     def key_of(self, words: Sequence[int]) -> Key:
@@ -41,6 +49,34 @@ class RowReader:
         return tuple(
             decode([words[word] for word in places]) for decode, places in zip(self._decode, self._places, strict=True)
         )
+
+    def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over the keys of rows and what is stored under each.
+
+        Parameters
+        ----------
+        rows
+            Key words and value words, a row each.
+        """
+        for start in range(0, len(rows), _AT_ONCE):
+            part = rows[start : start + _AT_ONCE]
+            keys = [decode(part[:, places]) for decode, places in zip(self._columns, self._places, strict=True)]
+            values = [self._numbers(lane, part[:, self.store.shape.keys :]) for lane in self.store.values]
+            each_key = zip(*keys, strict=True) if keys else repeat((), len(part))
+            yield from zip(each_key, zip(*values, strict=True), strict=True)
+
+    def _numbers(self, lane: ValueLane, words: npt.NDArray[np.int64]) -> list[Any]:
+        """Return what `_number` does, for many rows."""
+        mine = words[:, lane.word : lane.word + lane.held.words]
+        match lane.held:
+            case Held.CELL:
+                return list(map(tuple, np.ascontiguousarray(mine).view(np.float64).tolist()))
+            case Held.WIDE if _is_scaled(lane):
+                return [Decimal(whole).scaleb(-lane.scale, EXACT) for whole in numbers_of(mine)]
+            case Held.BOXED:
+                return [self._boxes[number] for number in numbers_of(mine)]
+            case _:
+                return numbers_of(mine)
 
     def stored_of(self, words: Sequence[int]) -> Stored:
         """Return value words as they are kept: numbers, and cells of floats."""
@@ -52,9 +88,7 @@ class RowReader:
                 return words[lane.word]
             case Held.WIDE:
                 whole = joined(words[lane.word], words[lane.word + 1])
-                if lane.type is not None and lane.type.kind is Kind.DECIMAL:
-                    return Decimal(whole).scaleb(-lane.scale, EXACT)
-                return whole
+                return Decimal(whole).scaleb(-lane.scale, EXACT) if _is_scaled(lane) else whole
             case Held.BOXED:
                 return self._boxes[words[lane.word]]
             case _:
@@ -74,6 +108,7 @@ class RowCodec(RowReader):
 
     def __init__(self, store: Store, dictionary: Dictionary) -> None:
         super().__init__(store, dictionary)
+        self._has_cells = any(lane.held is Held.CELL for lane in store.values)
         self._encode = [encoder(lane, dictionary) for lane in store.keys]
         self._look_up = [encoder(lane, dictionary, adds=False) for lane in store.keys]
 
@@ -110,6 +145,8 @@ class RowCodec(RowReader):
             return None
         if count is None and not any(stored):
             return None
+        if not self._has_cells:
+            return stored
         return tuple(
             read_cell(number) if lane.held is Held.CELL else number
             for lane, number in zip(self.store.values, stored, strict=True)
@@ -123,6 +160,10 @@ class RowCodec(RowReader):
             stored.append(_cell(number) if lane.held is Held.CELL else number)
             gone = gone and (is_rest(stored[-1]) if lane.held is Held.CELL else not number)
         return None if gone else tuple(stored)
+
+
+def _is_scaled(lane: ValueLane) -> bool:
+    return lane.type is not None and lane.type.kind is Kind.DECIMAL
 
 
 def _key_words(encoders: Sequence[Callable[[Any], Words]], values: Key) -> tuple[int, ...] | None:

@@ -1,0 +1,136 @@
+"""Views and maps that are read as a whole: columns of words become values, and ends are found in order."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cumulus
+from cumulus import m3
+from cumulus.catalog.events import Event
+from cumulus.compiler import compile_sql
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.engine.native.rows import _AT_ONCE
+from cumulus.errors import EvaluationError
+from cumulus.views import Finisher, MapViewReader
+from cumulus.warehouse.applying import Applier
+
+VALUES = {
+    "BOOLEAN": [True, False],
+    "TINYINT": [-128, 127],
+    "BIGINT": [2**63 - 1, 1 - 2**63],
+    "HUGEINT": [-1, 0, 2**63, -(2**63) - 1, 2**127 - 1, 1 - 2**127],
+    "DECIMAL(9,2)": [Decimal("-0.01"), Decimal("9999999.99")],
+    "DECIMAL(38,3)": [Decimal("-0.001"), Decimal(2**64), Decimal(-(2**80))],
+    "DOUBLE": [-0.5, float("inf"), float("nan")],
+    "DATE": [dt.date(1, 1, 1), dt.date(2024, 2, 29)],
+    "TIMESTAMP": [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2024, 2, 29, 1)],
+    "VARCHAR": ["", "é", "a\x00b"],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("null", ["", "NOT NULL"])
+def test_whole_maps_have_the_keys_and_sums_of_every_type(kind: str, null: str) -> None:
+    values = VALUES[kind] + ([] if null else [None])
+    number = kind if kind not in ("BOOLEAN", "DATE", "TIMESTAMP", "VARCHAR") else "BIGINT"
+    script = f"""
+    CREATE TABLE r (k {kind} {null}, v {number});
+    CREATE VIEW s AS SELECT k, COUNT(*) AS n, SUM(v) AS total FROM r GROUP BY k;
+    """
+    rows = [(value, None if value is None or kind != number else value) for value in values]
+    # Beyond 128 bits native sums end, so large numbers stand alone; and infinities are no sums of DOUBLE.
+    rows = [(key, number if number in (None, -1, 0, -0.5) else None) for key, number in rows] * 3
+    native, plain = (cumulus.Warehouse(script, engine=engine) for engine in ("native", "interpreter"))
+    for wh in (native, plain):
+        wh.insert("r", rows)
+        wh.delete("r", rows[:1])
+    assert Counter(map(repr, native.view("s").rows())) == Counter(map(repr, plain.view("s").rows()))
+    assert len(native.view("s").rows()) == len(values)
+
+
+def test_more_rows_than_become_values_together() -> None:
+    count = 2 * _AT_ONCE + 1
+    wh = cumulus.Warehouse(
+        "CREATE TABLE r (k BIGINT NOT NULL, v DOUBLE); CREATE VIEW s AS SELECT k, SUM(v) AS v FROM r GROUP BY k;"
+    )
+    wh.insert("r", pa.table({"k": range(count), "v": [k / 2 for k in range(count)]}))
+    wh.delete("r", [(7, 3.5)])
+    assert sorted(wh.view("s").rows()) == [(k, k / 2) for k in range(count) if k != 7]
+
+
+def test_a_sum_beyond_double_is_told_when_maps_are_read() -> None:
+    program = m3.read(
+        "RELATION r(a DOUBLE NOT NULL); MAP s[](n BIGINT, x DOUBLE) COUNT n; ON +r(a) { s[].n += 1; s[].x += a; }"
+    )
+    engine = NativeEngine(program)
+    applier = Applier(program, {}, engine)
+    applier.commit([Event(1, "r", (1e308,)), Event(1, "r", (1e308,))])
+    with pytest.raises(EvaluationError, match="DOUBLE"):
+        list(engine.items("s"))
+
+
+class Asked:
+    """A source of maps that notes which were gone through."""
+
+    def __init__(self, engine: NativeEngine) -> None:
+        self._engine = engine
+        self.gone_through: list[str] = []
+
+    def items(self, map: str) -> Iterator[Any]:
+        self.gone_through.append(map)
+        return self._engine.items(map)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+ENDS = """
+CREATE TABLE r (g INTEGER, x BIGINT);
+CREATE VIEW ends AS SELECT g, MIN(x) AS least, MAX(x) AS most FROM r GROUP BY g;
+"""
+
+
+@pytest.mark.parametrize(("groups", "is_scanned"), [(2, False), (90, True)])
+def test_ends_of_large_groups_are_looked_up(groups: int, is_scanned: bool) -> None:
+    program = compile_sql(ENDS)
+    engine = NativeEngine(program)
+    applier = Applier(program, {}, engine)
+    applier.commit([Event(1, "r", (x % groups, x)) for x in range(100)])
+    source = Asked(engine)
+    found = MapViewReader(Finisher(program, program.view("ends"), {}), source).rows()
+    assert sorted(found) == [(g, g, max(x for x in range(100) if x % groups == g)) for g in range(groups)]
+    assert ("m1" in source.gone_through) == is_scanned
+
+
+@given(
+    st.sampled_from(["BIGINT", "DOUBLE", "DECIMAL(9,2)", "DATE", "VARCHAR", "HUGEINT"]),
+    st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(-1, 30)), min_size=20, max_size=80),
+    st.data(),
+)
+def test_ends_of_whole_views_are_those_of_the_interpreter(
+    kind: str, pairs: list[tuple[int | None, int]], data: st.DataObject
+) -> None:
+    made = {
+        "DATE": lambda n: dt.date(2024, 1, 2) + dt.timedelta(n),
+        "VARCHAR": str,
+        "DOUBLE": lambda n: float("nan") if n == 30 else n / 2,
+        "DECIMAL(9,2)": lambda n: Decimal(n) / 4,
+    }.get(kind, int)
+    rows = [(g, None if n < 0 else made(n)) for g, n in pairs]
+    gone = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True, max_size=len(rows)))
+    views = []
+    for engine in ("native", "interpreter"):
+        wh = cumulus.Warehouse(ENDS.replace("BIGINT", kind), engine=engine)
+        wh.insert("r", rows)
+        wh.delete("r", [rows[place] for place in gone])
+        views.append(Counter(map(repr, wh.view("ends").rows())))
+    assert views[0] == views[1]
