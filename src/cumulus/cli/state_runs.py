@@ -25,9 +25,9 @@ from cumulus.warehouse.applying import Applier
 from cumulus.warehouse.filling import fill
 from cumulus.workloads import benchmark, orders
 
-_MOST_PAIRS = 10_000
+_FEWEST_PAIRS, _MOST_PAIRS = 10, 10_000
 _SAMPLE_NS = 200_000_000
-"""Nanoseconds that a sample takes at most, or ten pairs if these take longer."""
+"""Nanoseconds that a sample takes at most, or the fewest pairs if these take longer."""
 
 _COMPARED = 10_000
 """Rows up to which DuckDB computes the view anew: some of these joins have no equality."""
@@ -170,9 +170,7 @@ def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generato
     bulks = [_events(applier, name, columns) for name, columns in each.fill(rows, choose).items()]
     fill(applier, bulks, {}, "auto", set())
     before, size = shown(applier, each.view), applier.engine.memory()
-    count = 10
-    first = _sample(applier, each.more(rows, count, choose))
-    count = min(max(round(_SAMPLE_NS / (2 * first)), 10), _MOST_PAIRS)
+    count = _warmed(applier, lambda pairs: each.more(rows, pairs, choose))
     found = [_sample(applier, each.more(rows, count, choose)) for _ in range(samples)]
     what = f"the native engine after {rows:,} rows"
     compare(before, shown(applier, each.view), f"{each.view} by {what}")
@@ -181,6 +179,14 @@ def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generato
         check(applier, each.view, each.script, standing, what)
     (table,) = each.more(rows, 1, choose)
     return found, table, size
+
+
+def _warmed(applier: Applier, more: Callable[[int], Tables]) -> int:
+    """Return how many pairs a sample has; the first events, for which all is far away, count for nothing."""
+    count = _FEWEST_PAIRS
+    while (took := 2 * count * _sample(applier, more(count))) < _SAMPLE_NS / 4 and count < _MOST_PAIRS:
+        count = min(4 * count, _MOST_PAIRS)
+    return min(max(round(count * _SAMPLE_NS / took), _FEWEST_PAIRS), _MOST_PAIRS)
 
 
 def _sample(applier: Applier, rows: Tables) -> float:
