@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cumulus
@@ -111,6 +111,7 @@ def test_ends_of_large_groups_are_looked_up(groups: int, is_scanned: bool) -> No
     assert ("m1" in source.gone_through) == is_scanned
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(["BIGINT", "DOUBLE", "DECIMAL(9,2)", "DATE", "VARCHAR", "HUGEINT"]),
     st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(-1, 30)), min_size=20, max_size=80),
