@@ -25,6 +25,17 @@ def order_key(value: Any) -> Any:
     return value
 
 
+def all_but(axis: int, width: int) -> tuple[int, ...]:
+    """Return the places of all key columns but one.
+
+    Examples
+    --------
+    >>> all_but(1, 3)
+    (0, 2)
+    """
+    return tuple(place for place in range(width) if place != axis)
+
+
 def end_of(end: str, values: Iterable[Any]) -> Any:
     """Return the least ("MIN") or greatest ("MAX") of `values` in SQL's order; NULL is none of them.
 

@@ -35,10 +35,10 @@ def check(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Tabl
     CumulusError
         They differ; it names the first rows that do.
     """
-    compare(recomputed(applier, view, script, tables), shown(applier, view), f"{view} by {what}")
+    compare(expected(applier, view, script, tables), shown(applier, view), f"{view} by {what}")
 
 
-def recomputed(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def expected(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """Return what DuckDB computes for a view, without its LIMIT; see `check`."""
     select = checks.views(script)[view]
     if applier.program.view(view).limit is not None:

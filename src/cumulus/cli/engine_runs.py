@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter, thread_time, thread_time_ns
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from cumulus.m3.program import Program
 from cumulus.warehouse.applying import Applier
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
+
+T = TypeVar("T")
 
 _FRESH = 1_000
 _BULK = 100_000
@@ -61,6 +63,16 @@ def feed_columns(batch: int) -> Feed:
     return feed
 
 
+def _timed(pieces: Iterable[T], take: Callable[[T], object]) -> float:
+    """Return the seconds of CPU time that taking pieces needs; they are made one by one, which does not count."""
+    took = 0.0
+    for piece in pieces:
+        start = thread_time()
+        take(piece)
+        took += thread_time() - start
+    return took
+
+
 def feed_tuples(batch: int) -> Feed:
     """Return what feeds lists of events as Python tuples, each list a transaction."""
 
@@ -68,13 +80,8 @@ def feed_tuples(batch: int) -> Feed:
         def unchecked(event: Any) -> Any:
             return event
 
-        took = 0.0
-        for part in parts(stream, batch):
-            bulk = Changes([tuple(event) for event in columns_of(applier.program, part)], unchecked)
-            start = thread_time()
-            applier.commit_bulk(bulk)
-            took += thread_time() - start
-        return took
+        events = (columns_of(applier.program, part) for part in parts(stream, batch))
+        return _timed((Changes([*map(tuple, each)], unchecked) for each in events), applier.commit_bulk)
 
     return feed
 
@@ -85,16 +92,16 @@ def feed_single(applier: Applier, stream: Interleaved) -> float:
     The values are made anew every few events, as in an application, which has just got them from somewhere.
     """
     entrances = {name: applier.builtin(name, _never) for name in stream.tables}
+    events = (columns_of(applier.program, part) for part in parts(stream, _FRESH))
+
+    def call(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+        for entrance, event in calls:
+            entrance(*event)
+
     applier.rest(True)
-    took = 0.0
     gc.collect()
     with uncollected():
-        for part in parts(stream, _FRESH):
-            calls = [(entrances[name], (sign, *row)) for sign, name, row in columns_of(applier.program, part)]
-            start = thread_time()
-            for entrance, event in calls:
-                entrance(*event)
-            took += thread_time() - start
+        took = _timed(([(entrances[name], (sign, *row)) for sign, name, row in each] for each in events), call)
     applier.rest(False)
     return took
 
@@ -103,14 +110,8 @@ def feed_events(batch: int) -> Feed:
     """Return what applies checked events one by one, in transactions of `batch`: what an interpreter does at best."""
 
     def feed(applier: Applier, stream: Interleaved) -> float:
-        took = 0.0
         with uncollected():
-            for part in parts(stream, batch):
-                events = [*columns_of(applier.program, part)]
-                start = thread_time()
-                applier.commit(events)
-                took += thread_time() - start
-        return took
+            return _timed(([*columns_of(applier.program, part)] for part in parts(stream, batch)), applier.commit)
 
     return feed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING, TypeGuard
 
+from cumulus.algebra.order import all_but
 from cumulus.algebra.scalar_code import Code
 from cumulus.algebra.scope import outputs, scalar_inputs
 from cumulus.algebra.terms import ZERO, End, Lift, MapEnd, MapRead, Range, Term, Var, factors_of, product_of
@@ -85,7 +86,7 @@ def _search(
     writer, column = coder.writer, source.columns[axis]
     found, key, here = writer.fresh("end"), writer.fresh("key"), writer.fresh("here")
     writer.line(f"{found} = None")
-    places = tuple(place for place in range(source.width) if place != axis)
+    places = all_but(axis, source.width)
     over = source.text
     if places:
         part = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"

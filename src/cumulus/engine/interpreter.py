@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from cumulus.algebra.order import all_but
 from cumulus.algebra.scalar_code import Pool
 from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
@@ -363,7 +364,7 @@ class Interpreter:
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice; see `Engine.end`."""
-        self.add_index(map, tuple(place for place in range(self.store(map).width) if place != axis))
+        self.add_index(map, all_but(axis, self.store(map).width))
         return self.store(map).end(end, axis, others, column)
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:

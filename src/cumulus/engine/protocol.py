@@ -164,7 +164,7 @@ class Engine(Protocol):
         ...
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
+        """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
         ...
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:

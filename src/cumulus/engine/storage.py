@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cumulus.algebra.order import end_of
+from cumulus.algebra.order import all_but, end_of
 from cumulus.algebra.scalar_code import canonical
 from cumulus.engine.ahead import Ahead
 from cumulus.engine.floats import ZERO_CELL, add_to_cell, exact, finite, is_rest, read_cell
@@ -216,7 +216,7 @@ class Store:
 
     def end(self, end: str, axis: int, others: tuple[Any, ...], column: int | None) -> Any:
         """Return the least or greatest key at `axis` of the existing entries with `others` at all other positions."""
-        positions = tuple(place for place in range(self.width) if place != axis)
+        positions = all_but(axis, self.width)
         wanted = tuple(map(canonical, others))
         candidates: Iterable[Any] = self.entries
         if positions:

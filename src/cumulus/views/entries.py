@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from cumulus.algebra.order import end_of, order_key
+from cumulus.algebra.order import all_but, end_of, order_key
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Any, ...]
@@ -170,12 +170,14 @@ class Before:
         if now not in come:
             return end_of(end, [now, *gone])
         walk = self._now.along(map, end, axis, others, column)
-        if walk is None:
-            positions = tuple(place for place in range(len(others) + 1) if place != axis)
-            walk = (key[axis] for key in self._keys(map, positions, others) if self._has(map, key, column))
-            return end_of(end, [*(key for key in walk if key not in come), *gone])
-        stayed = next((key for key in walk if key not in come), None)
-        return end_of(end, [stayed, *gone])
+        if walk is not None:
+            return end_of(end, [next((key for key in walk if key not in come), None), *gone])
+        stayed = [
+            key[axis]
+            for key in self._keys(map, all_but(axis, len(others) + 1), others)
+            if key[axis] not in come and self._has(map, key, column)
+        ]
+        return end_of(end, [*stayed, *gone])
 
     def _of(self, map: str) -> dict[Key, tuple[Values | None, Values | None]]:
         if map not in self._changed:

@@ -46,9 +46,9 @@ def test_whole_maps_have_the_keys_and_sums_of_every_type(kind: str, null: str) -
     CREATE TABLE r (k {kind} {null}, v {number});
     CREATE VIEW s AS SELECT k, COUNT(*) AS n, SUM(v) AS total FROM r GROUP BY k;
     """
-    rows = [(value, None if value is None or kind != number else value) for value in values]
-    # Beyond 128 bits native sums end, so large numbers stand alone; and infinities are no sums of DOUBLE.
-    rows = [(key, number if number in (None, -1, 0, -0.5) else None) for key, number in rows] * 3
+    # Beyond 128 bits native sums end, and infinities are no sums of DOUBLE.
+    adds = {value: kind == number and value is not None and abs(value) < 2**100 for value in values}
+    rows = [(value, value if adds[value] else None) for value in values] * 3
     native, plain = (cumulus.Warehouse(script, engine=engine) for engine in ("native", "interpreter"))
     for wh in (native, plain):
         wh.insert("r", rows)

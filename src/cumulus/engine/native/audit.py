@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,6 @@ class MapView:
     def __init__(self, shape: Shape, record: int) -> None:
         self._shape = shape
         self._record = record
-
-    def items(self) -> Iterator[tuple[Words, Words]]:
-        """Iterate over key words and value words, in the order of the rows."""
-        shape = self._shape
-        rows = self.rows()
-        if rows.size:
-            for row in rows[self._there(rows)].tolist():
-                yield tuple(row[: shape.keys]), tuple(row[shape.keys : shape.keys + shape.values])
 
     def matrix(self) -> npt.NDArray[np.int64]:
         """Return key words and value words of all rows that are there, a row each; a copy."""

@@ -8,14 +8,14 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from cumulus.algebra.order import end_of, order_key
+from cumulus.algebra.order import all_but, end_of, order_key
 from cumulus.algebra.scalar_code import canonical
 from cumulus.engine.limits import Budget, told
 from cumulus.engine.native import raw
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.frames import Matrix, frame, words_of
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.layout import MEMORY, First, Store
+from cumulus.engine.native.layout import MEMORY, First
 from cumulus.engine.native.maps import MOST_ROWS
 from cumulus.engine.native.memory import BUDGET, REFUSED, UNLIMITED, USED
 from cumulus.engine.native.raw import RawMaps
@@ -61,7 +61,7 @@ class Holder(ABC):
         walk = self.along(map, end, axis, others, column)
         if walk is not None:
             return next(walk, None)
-        places = _but(self.store(map).store, axis)
+        places = all_but(axis, len(self.store(map).store.keys))
         self.add_index(map, places)
         found = []
         for key in self.find(map, places, others):
@@ -74,7 +74,7 @@ class Holder(ABC):
         """Return the values of a slice from an end on, if a tree has them; see `Engine.along`."""
         store = self.store(map)
         orders = list(store.store.orders)
-        wanted = (_but(store.store, axis), axis)
+        wanted = (all_but(axis, len(store.store.keys)), axis)
         if wanted not in orders:
             return None
         words = store.part_words(wanted[0], others)
@@ -85,7 +85,7 @@ class Holder(ABC):
     def _counting(self, store: StoredMap, rows: Iterator[list[int]], axis: int, column: int | None) -> Iterator[Any]:
         """Iterate over the keys at `axis` of those rows that `end` may take."""
         for row in rows:
-            values = store.values_of(store.stored_of(row[store.store.shape.keys :]))
+            values = store.row_values(row)
             here = store.key_of(row)[axis]
             if here is not None and values is not None and (column is None or values[column]):
                 yield here
@@ -98,13 +98,13 @@ class Holder(ABC):
 
     def _first(self, store: StoredMap, first: First) -> Iterator[tuple[Key, Values]]:
         """Iterate over existing entries in an order of which only the best are kept, and then over all the others."""
-        keys, seen = store.store.shape.keys, set[Key]()
+        seen = set[Key]()
         order = len(store.store.orders) + store.store.first_rows.index(first)
         for again in (False, True):
             if again:
                 store.refill(order)
             for row in store.in_order(order, (), RIGHT if first.descends else LEFT):
-                key, values = store.key_of(row), store.values_of(store.stored_of(row[keys:]))
+                key, values = store.key_of(row), store.row_values(row)
                 if key not in seen and values is not None:
                     yield key, values
                 seen.add(key)
@@ -299,10 +299,5 @@ class Holder(ABC):
         if words is None:
             return
         for row in store.slice(positions, words):
-            if store.values_of(store.stored_of(row[store.store.shape.keys :])) is not None:
+            if store.row_values(row) is not None:
                 yield store.key_of(row)
-
-
-def _but(store: Store, axis: int) -> tuple[int, ...]:
-    """Return the places of all key columns but one."""
-    return tuple(place for place in range(len(store.keys)) if place != axis)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from cumulus.algebra.order import all_but
 from cumulus.algebra.terms import MapRead, Range, Term, Var
 from cumulus.engine.intervals import Condition, Interval
 from cumulus.engine.native.body import Body
@@ -321,7 +322,7 @@ def _kept(coder: TermCoder, read: MapRead, axis: int) -> Kept | None:
     store, column = coder.host.store(read.map), coder.host.column(read.map, read.column)
     if read.state == "NEW" and store.values[column].held is Held.CELL:
         return None  # what a float has lost in a sum does not come back by subtracting
-    order = store.order(tuple(place for place in range(len(store.keys)) if place != axis), axis)
+    order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
     return None if order is None or number is None else Kept(store, order, number, column)
 

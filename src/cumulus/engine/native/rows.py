@@ -41,6 +41,7 @@ class RowReader:
         self.store = store
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
+        self._kept = [self._value_decoder(lane) for lane in store.values]
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
 
@@ -61,38 +62,37 @@ class RowReader:
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             keys = [decode(part[:, places]) for decode, places in zip(self._columns, self._places, strict=True)]
-            values = [self._numbers(lane, part[:, self.store.shape.keys :]) for lane in self.store.values]
+            words = part[:, self.store.shape.keys :]
+            values = [
+                self._numbers(lane, kept, words) for lane, kept in zip(self.store.values, self._kept, strict=True)
+            ]
             each_key = zip(*keys, strict=True) if keys else repeat((), len(part))
             yield from zip(each_key, zip(*values, strict=True), strict=True)
 
-    def _numbers(self, lane: ValueLane, words: npt.NDArray[np.int64]) -> list[Any]:
+    def _numbers(self, lane: ValueLane, kept: Callable[[int], Any], words: npt.NDArray[np.int64]) -> list[Any]:
         """Return what `_number` does, for many rows."""
         mine = words[:, lane.word : lane.word + lane.held.words]
-        match lane.held:
-            case Held.CELL:
-                return list(map(tuple, np.ascontiguousarray(mine).view(np.float64).tolist()))
-            case Held.WIDE if _is_scaled(lane):
-                return [Decimal(whole).scaleb(-lane.scale, EXACT) for whole in numbers_of(mine)]
-            case Held.BOXED:
-                return [self._boxes[number] for number in numbers_of(mine)]
-            case _:
-                return numbers_of(mine)
+        if lane.held is Held.CELL:
+            return list(map(tuple, np.ascontiguousarray(mine).view(np.float64).tolist()))
+        return list(map(kept, numbers_of(mine)))
+
+    def _value_decoder(self, lane: ValueLane) -> Callable[[int], Any]:
+        """Return the function from the whole number that a lane has, which is none of a float, to what is kept."""
+        if lane.held is Held.BOXED:
+            return lambda number: self._boxes[number]
+        if lane.held is Held.WIDE and lane.type is not None and lane.type.kind is Kind.DECIMAL:
+            return lambda number: Decimal(number).scaleb(-lane.scale, EXACT)
+        return int
 
     def stored_of(self, words: Sequence[int]) -> Stored:
         """Return value words as they are kept: numbers, and cells of floats."""
-        return tuple(self._number(lane, words) for lane in self.store.values)
+        return tuple(self._number(lane, kept, words) for lane, kept in zip(self.store.values, self._kept, strict=True))
 
-    def _number(self, lane: ValueLane, words: Sequence[int]) -> Any:
-        match lane.held:
-            case Held.COUNT:
-                return words[lane.word]
-            case Held.WIDE:
-                whole = joined(words[lane.word], words[lane.word + 1])
-                return Decimal(whole).scaleb(-lane.scale, EXACT) if _is_scaled(lane) else whole
-            case Held.BOXED:
-                return self._boxes[words[lane.word]]
-            case _:
-                return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
+    def _number(self, lane: ValueLane, kept: Callable[[int], Any], words: Sequence[int]) -> Any:
+        if lane.held is Held.CELL:
+            return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
+        number = joined(words[lane.word], words[lane.word + 1]) if lane.held is Held.WIDE else words[lane.word]
+        return kept(number)
 
 
 class RowCodec(RowReader):
@@ -152,6 +152,10 @@ class RowCodec(RowReader):
             for lane, number in zip(self.store.values, stored, strict=True)
         )
 
+    def row_values(self, words: Sequence[int]) -> Values | None:
+        """Return the values that readers see of a row, of its key words and value words; None as `values_of` does."""
+        return self.values_of(self.stored_of(words[self.store.shape.keys :]))
+
     def stored_values(self, values: Values) -> Stored | None:
         """Return plain values as they are kept; None if nothing is."""
         stored: list[Any] = []
@@ -160,10 +164,6 @@ class RowCodec(RowReader):
             stored.append(_cell(number) if lane.held is Held.CELL else number)
             gone = gone and (is_rest(stored[-1]) if lane.held is Held.CELL else not number)
         return None if gone else tuple(stored)
-
-
-def _is_scaled(lane: ValueLane) -> bool:
-    return lane.type is not None and lane.type.kind is Kind.DECIMAL
 
 
 def _key_words(encoders: Sequence[Callable[[Any], Words]], values: Key) -> tuple[int, ...] | None:

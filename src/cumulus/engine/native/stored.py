@@ -113,10 +113,6 @@ class StoredMap(RowCodec):
         """Remove all rows."""
         self._clear(self._record)
 
-    def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Iterate over the key words and value words of all rows."""
-        return self.view.items()
-
     def slice(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
         """Iterate over the rows, as words, that have some words in key columns, on which there is an index."""
         index = self.store.indexes.index(places)
@@ -162,10 +158,9 @@ class StoredMap(RowCodec):
 
     def boxes(self) -> Iterator[int]:
         """Iterate over the numbers of all boxes that its rows name."""
-        words = [lane.word for lane in self.store.values if lane.held is Held.BOXED]
+        words = [self.store.shape.keys + lane.word for lane in self.store.values if lane.held is Held.BOXED]
         if words:
-            for _, values in self.rows():
-                yield from (values[word] for word in words)
+            yield from self.matrix()[:, words].ravel().tolist()
 
     @property
     def live(self) -> int:
