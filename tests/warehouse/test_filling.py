@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 
 from cumulus import Warehouse, errors
 from cumulus.warehouse import filling
+from cumulus.warehouse.computing import Computer
 from support.oracle import Oracle, same_bag
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
@@ -235,6 +237,18 @@ def test_what_there_is_no_memory_for_is_refused(engine, way) -> None:
     assert warehouse.view("v").rows() == []
     warehouse.fill({"r": [(1,), (1,)]}, way=way)
     assert warehouse.view("v").rows() == [(1, 2)]
+
+
+def test_what_sql_computes_may_be_stopped_when_it_is_through() -> None:
+    warehouse = Warehouse("CREATE TABLE r (a BIGINT NOT NULL); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    tables = {"r": pa.table({"a": [1, 2]})}
+    for _ in range(20):
+        computer = Computer(warehouse.program, tables, {})
+        ending = Thread(target=computer.__exit__, args=(None, None, None))
+        ending.start()
+        while ending.is_alive():
+            computer.stop()
+        computer.stop()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

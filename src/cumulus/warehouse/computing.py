@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -40,6 +41,8 @@ class Computer:
 
     def __init__(self, program: Program, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
         self._groups = _groups(program)
+        self._closing = Lock()
+        self._is_closed = False
         relations = {relation.name: relation for relation in program.relations}
         # What has no room in memory must not go to the folder where the user works, which is the default.
         spill = os.path.join(tempfile.gettempdir(), f"cumulus-{os.getpid()}.duckdb")
@@ -54,7 +57,9 @@ class Computer:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        with self._closing:
+            self._is_closed = True
+            self._connection.close()
 
     def _register(self, relation: Relation | None, name: str, rows: pa.Table) -> None:
         """Make rows known under the table's name, with the types that arithmetic in its columns has."""
@@ -76,8 +81,10 @@ class Computer:
         return self._connection.sql(sql).to_arrow_table()
 
     def stop(self) -> None:
-        """Let what is asked now fail; may be called by another thread."""
-        self._connection.interrupt()
+        """Let what is asked now fail, if anything is; may be called by another thread, at any time."""
+        with self._closing:
+            if not self._is_closed:
+                self._connection.interrupt()
 
     def compute(self, definition: MapDef) -> pa.Table:
         """Return what a map holds, keys and values.
