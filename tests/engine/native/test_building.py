@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -66,4 +67,24 @@ def test_a_damaged_file_is_made_again(suffix, damage, tmp_path: Path, monkeypatc
     assert dict(engine.items("v")) == {(1,): (1,)}
     sizes = {path: len(data) for path, data in files.items()}
     assert {path: len(path.read_bytes()) for path in tmp_path.iterdir()} == sizes
+    building.forget()
+
+
+@pytest.mark.parametrize("folder", ["there", "file/below"])
+def test_a_cache_that_cannot_be_written_is_none(folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path / folder))
+    program = compile_sql(SQL)
+    building.forget()
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # a file ends where a disk would be full
+    try:
+        engine = NativeEngine(program)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    engine.begin()
+    engine.on_event(1, "r", (1,))
+    engine.commit()
+    assert dict(engine.items("v")) == {(1,): (1,)}
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["file"]
     building.forget()

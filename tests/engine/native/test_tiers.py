@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 import time
 
 import pytest
@@ -38,3 +40,18 @@ def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.M
     # The next warehouse has it from the start.
     again = Warehouse(SQL, engine="native")._applier.engine
     assert again._image.code is image.code
+
+
+@pytest.mark.parametrize(("module", "name"), [(sys, "executable"), (tempfile, "tempdir")])
+def test_code_stays_as_it_is_where_no_child_can_start(module, name, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tiers, "WARM", 10)
+    wh = Warehouse(SQL, engine="native")
+    on = wh.trigger("r")
+    monkeypatch.setattr(module, name, str(tmp_path / "nowhere"))
+    rows = [(each, "s", 0.5, None) for each in range(20)]
+    for _ in range(3):
+        wh.insert("r", rows)
+        on(1, 1, "s", 0.5, None)
+        assert wh.view("v").get("s")[1] == wh.stats().rows["r"] == wh.stats().events
+    assert wh.stats().events == 63

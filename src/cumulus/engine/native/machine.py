@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -101,14 +102,15 @@ class Cache:
         """Write a file whole or not at all; a cache that cannot be written is none."""
         if self._folder is None:
             return
-        try:
+        with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(dir=self._folder)
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(made).digest() + made)
-            os.replace(aside, self._folder / name)
-        except OSError:
-            return
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(made).digest() + made)
+                os.replace(aside, self._folder / name)
+            except OSError:
+                os.unlink(aside)
 
 
 def default_folder() -> Path | None:

@@ -25,6 +25,7 @@ from cumulus.m3.program import Program
 BEST = 2
 WARM = 20_000
 """After so many events a program is worth it."""
+_NEVER = -(1 << 62)
 
 
 class Tier:
@@ -51,23 +52,27 @@ class Tier:
             return None
         if self._child.poll() is None:
             return None
-        self._events = -(1 << 62)  # once is enough, if it failed, too
+        self._events = _NEVER  # once is enough, if it failed, too
         return cached(name_of(*self._what), BEST)
 
     def _start(self) -> None:
+        """Start the child. Where there can be none, for want of processes or of disk, the code stays as it is."""
         program, functions, indexes = self._what
         signatures = {name: each.signature for name, each in functions.items()}
         wanted = {name: list(places) for name, places in indexes.items()}
-        with tempfile.TemporaryFile() as request:
-            pickle.dump((name_of(*self._what), str(program), signatures, wanted), request)
-            request.seek(0)
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", __name__],
-                stdin=request,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is not for it
-            )
+        try:
+            with tempfile.TemporaryFile() as request:
+                pickle.dump((name_of(*self._what), str(program), signatures, wanted), request)
+                request.seek(0)
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", __name__],
+                    stdin=request,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is not for it
+                )
+        except OSError:
+            self._events = _NEVER
 
 
 def _child() -> None:
