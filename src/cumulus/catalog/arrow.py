@@ -67,7 +67,7 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
     sql_type
         The type of the column that the values are for; None takes them as they are.
     """
-    if sql_type is None or pa.types.is_null(array.type):
+    if sql_type is None:
         return _plain_list(array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array)
     found = typed(array, sql_type)
     if found is None:
@@ -83,16 +83,18 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
 def typed(array: Any, sql_type: SqlType) -> Any:
     """Return an Arrow array as one of a SQL type, or None if that takes more than a cast without loss.
 
-    The type of the result is `arrow_type`, but for whole numbers, whose width stays what it is, and REAL, which stays a
-    float of any width.
+    The type of the result is `arrow_type`, but for whole numbers of up to 64 bits, whose width stays what it is, and
+    REAL, which stays a float of any width. An array without a type, of which all is NULL, is of any.
     """
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), arrow_type(sql_type))
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if not _is_of(array, sql_type):
         return None
     if sql_type.kind is Kind.VARCHAR and not _is_sound(array):
         return None
-    if sql_type.kind in (Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE) and array.type != arrow_type(sql_type):
+    if sql_type.kind in _CAST and array.type != arrow_type(sql_type):
         try:
             array = array.cast(arrow_type(sql_type))
         except pa.ArrowInvalid:
@@ -106,6 +108,7 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     return array
 
 
+_CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _DAYS = (dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH)
 _DAY = 86_400_000_000

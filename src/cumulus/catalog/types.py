@@ -241,7 +241,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     match kind:
         case Kind.VARCHAR:
             if isinstance(value, str):
-                return value
+                return str(value)
         case Kind.DECIMAL:
             return _coerce_decimal(value, sql_type)
         case Kind.DOUBLE | Kind.REAL:

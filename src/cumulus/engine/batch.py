@@ -65,7 +65,7 @@ def arrow_table(relation: Relation, data: Any) -> pa.Table | None:
         If there is a column that the relation does not have, or one twice.
     """
     if hasattr(data, "__arrow_c_stream__"):
-        table = pa.table(data)
+        table = data if isinstance(data, pa.Table) else _as_table(relation, data)
     elif hasattr(data, "__arrow_c_array__"):
         table = pa.Table.from_batches([pa.record_batch(data)])
     else:
@@ -81,6 +81,18 @@ def arrow_table(relation: Relation, data: Any) -> pa.Table | None:
             hint=f"Its columns are {', '.join(relation.column_names)}.",
         )
     return table
+
+
+def _as_table(relation: Relation, data: Any) -> pa.Table:
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, OverflowError) as problem:  # columns of Python objects may be anything
+        reason = str(problem).splitlines()[0]
+        raise ValueTypeError(
+            f"the {type(data).__name__} for {relation.name} is no Arrow table: {reason}",
+            relation=relation.name,
+            hint="Give each of its columns one type, or pass a list of rows.",
+        ) from problem
 
 
 def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:

@@ -218,7 +218,7 @@ def _columns_of(relation: Relation, table: pa.Table) -> pa.Table | None:
         found = table.column(column.name) if column.name in table.column_names else pa.nulls(table.num_rows)
         if column.type is None or (found.null_count and is_required(relation, column)):
             return None
-        made = found if pa.types.is_null(found.type) else typed(found, column.type)
+        made = typed(found, column.type)
         if made is None:
             return None
         columns.append(made)
@@ -243,7 +243,7 @@ def interleaved(relations: Mapping[str, Relation], data: Any) -> Columns | None:
     """
     if not hasattr(data, "__arrow_c_stream__"):
         return None
-    table = pa.table(data)
+    table = data if isinstance(data, pa.Table) else pa.table(data)
     if set(table.column_names) != {"sign", "row"} or not _is_dense_union(table.column("row").type):
         raise UsageError("a table of events has the columns sign and row", hint=_HOW)
     signs = table.column("sign").to_numpy()

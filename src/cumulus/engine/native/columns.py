@@ -59,6 +59,7 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
             encode = encoder(lane, dictionary)
             return _of_rows(array, encode)
     found = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
+    assert len(found) == lane.words, f"{array.type} is not of the form of {lane.type}"
     nulls = array.null_count
     if nulls:
         missing = array.is_null().to_numpy(zero_copy_only=False)
@@ -71,9 +72,11 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+    # Arrow cannot join empty chunks that came through its C interface.
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
 def _null_words(lane: Lane) -> Words:
