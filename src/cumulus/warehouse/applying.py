@@ -19,6 +19,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
 from cumulus.engine.bulk import UPSERT, Bulk, Counts, Events, Upserts
+from cumulus.engine.deferring import deliver
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.initial import initial_entries
@@ -166,10 +167,12 @@ class Applier:
         """Apply the events of a bulk in the open transaction, by code as far as it takes them."""
         at = 0
         while (reached := run(at)) < len(bulk):
+            deliver()
             tally.add(self._taken(bulk, at, reached), self.static)
             for event in self._events([bulk.event(reached)]):
                 self._apply(event, tally)
             at = reached + 1
+        deliver()
         tally.add(self._taken(bulk, at, reached), self.static)
         if not self.engine.is_settled():
             raise UnsettledError
@@ -193,6 +196,7 @@ class Applier:
             with exactly():
                 reached = run(at)
             self._count(bulk.counts(at, reached), reached - at)
+            deliver()
             if reached < len(bulk):
                 yield bulk.event(reached)
             at = reached + 1
@@ -295,6 +299,7 @@ class Applier:
 
     def _apply(self, event: Operation, tally: Tally) -> None:
         """Apply one event in the open transaction, after all checks."""
+        deliver()
         sign, relation, row = event
         if self.static:
             tally.started_by = self._in_order(sign, relation, row, tally.started_by)

@@ -8,6 +8,7 @@ from threading import RLock
 
 from cumulus.algebra.user import Given
 from cumulus.compiler.explain import Explanation, explain
+from cumulus.engine.deferring import Deferring, interruptible
 from cumulus.errors import ThreadError, UnknownNameError
 from cumulus.m3.program import Program
 from cumulus.recheck import Report
@@ -76,7 +77,7 @@ class Describing:
         UsageError
             Naming the tables whose rows are not kept, or a map without a definition.
         """
-        with self._use():
+        with self._use(), interruptible():
             return recheck(self._applier, self._finishers, self._script, views, maps, limit, self._functions)
 
     def __repr__(self) -> str:
@@ -127,21 +128,22 @@ class Describing:
 
     @contextmanager
     def _use(self) -> Iterator[None]:
-        """Hold the warehouse for this thread; ThreadError if another one has it."""
-        if not self._lock.acquire(blocking=False):
-            raise busy()
-        try:
-            self._depth += 1
-            if self._depth == 1:
-                self._applier.rest(False)
+        """Hold the warehouse for this thread; ThreadError if another one has it. Ctrl-C waits: see `Deferring`."""
+        with Deferring():
+            if not self._lock.acquire(blocking=False):
+                raise busy()
             try:
-                yield
+                self._depth += 1
+                if self._depth == 1:
+                    self._applier.rest(False)
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    if not self._depth:
+                        self._applier.rest(True)
             finally:
-                self._depth -= 1
-                if not self._depth:
-                    self._applier.rest(True)
-        finally:
-            self._lock.release()
+                self._lock.release()
 
 
 def busy() -> ThreadError:

@@ -25,6 +25,7 @@ from cumulus.catalog.arrow import table_of
 from cumulus.engine.assignments import sources
 from cumulus.engine.bulk import Columns, Rows, rows_of
 from cumulus.engine.collecting import uncollected
+from cumulus.engine.deferring import deliver, interruptible
 from cumulus.engine.integrity import references
 from cumulus.engine.protocol import Changes
 from cumulus.errors import CumulusError, UsageError
@@ -259,6 +260,7 @@ def _replay(applier: Applier, bulks: Sequence[Rows | Columns], computing: Comput
                     with nullcontext() if all_at_once else applier.committed():
                         applier.fill_by(piece, tally)
                     at += len(piece)
+                    deliver()
                     if pace is not None:
                         pace.look(len(piece))
                         size = pace.size
@@ -309,12 +311,14 @@ class Computing(Thread):
         """Begin, unless that was done before, and wait for the result so many seconds, or as long as it takes."""
         if not self.has_begun:
             self.start()
-            self.join(wait_s)
+            with interruptible():
+                self.join(wait_s)
 
     def finish(self) -> None:
         """Wait for the result."""
         self.begin()
-        self.join()
+        with interruptible():
+            self.join()
 
     @property
     def has_begun(self) -> bool:

@@ -14,6 +14,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType
 from cumulus.engine.batch import checked_rows
 from cumulus.engine.bulk import Bulk, Changes, Upserts, events_of, rows_of
+from cumulus.engine.deferring import Deferring, interruptible
 from cumulus.engine.limits import Budget, bytes_of
 from cumulus.errors import CumulusError, MismatchError, UsageError
 from cumulus.m3.program import Program
@@ -186,13 +187,10 @@ class Warehouse(Filling):
         if per not in ("event", "call"):
             raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
         with self._use():
-            bulk = events_of(self._applier.relations, events, per, self._operation)
-            if bulk is None:
-                count = 0
-                for event in events:
-                    self._submit([self._operation(event)])
-                    count += 1
-                return count
+            with interruptible():  # it may be a generator, which waits for its events
+                bulk = events_of(self._applier.relations, events, per, self._operation)
+                if bulk is None:
+                    return self._each(events)
             if per == "call" or self._buffer is not None:
                 self._submit_bulk(bulk)
             else:
@@ -234,13 +232,23 @@ class Warehouse(Filling):
         with self._use():
             if self._buffer is not None:
                 raise UsageError("a transaction is open already", hint="Transactions do not nest: put all into one.")
-            self._buffer = []
             try:
-                yield
+                self._buffer = []
+                with interruptible():
+                    yield
                 operations = self._buffer
             finally:
                 self._buffer = None
             self._submit_checked(operations)
+
+    def _each(self, events: Iterable[Any]) -> int:
+        """Apply events, each as a transaction; return how many."""
+        count = 0
+        for event in events:
+            with Deferring():
+                self._submit([self._operation(event)])
+                count += 1
+        return count
 
     def _rows(self, sign: int, table: str, rows: Any) -> int:
         with self._use():
@@ -297,7 +305,7 @@ class Warehouse(Filling):
 
         @contextmanager
         def reader() -> Iterator[MapViewReader]:
-            with self._use():
+            with self._use(), interruptible():
                 yield MapViewReader(self._finisher(name), self._applier.engine)
 
         return WarehouseView(name, reader, lambda: self.errors(name))
@@ -310,7 +318,7 @@ class Warehouse(Filling):
         UsageError
             If DuckDB refuses the SQL.
         """
-        with self._use():
+        with self._use(), interruptible():
             return Result(asking.ask(sql, self.views, lambda name: self.view(name).arrow(), self._functions))
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
@@ -340,7 +348,8 @@ class Warehouse(Filling):
             for subscription in self._subscriptions:
                 if subscription.view not in {view.name for view in applier.program.views}:
                     raise UsageError(f"{subscription.view} has subscribers", hint="Cancel the subscriptions first.")
-            carry_over(self._applier, applier, self._functions)
+            with interruptible():
+                carry_over(self._applier, applier, self._functions)
             self._open(applier)
             self._script = script
 
@@ -391,7 +400,8 @@ class Warehouse(Filling):
             if self._buffer is not None:
                 raise UsageError("a transaction is open", hint="Save before or after it.")
             state = {"script": self._script, "keep": self._keep, **self._applier.state()}
-            storing.save(path, self._applier.program, self._applier.engine, state, format)
+            with interruptible():
+                storing.save(path, self._applier.program, self._applier.engine, state, format)
 
     @classmethod
     def load(

@@ -12,6 +12,7 @@ from cumulus.algebra.user import Functions, UserFunction, given_functions, runna
 from cumulus.catalog.events import Row
 from cumulus.engine.assignments import sources
 from cumulus.engine.bulk import Bulk, Upserts
+from cumulus.engine.deferring import Deferring
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.initial import initial_entries
@@ -466,8 +467,13 @@ class NativeEngine(Called):
         if not 0 < len(positions) < len(store.store.keys) or positions in store.store.indexes:
             return
         assert not self._is_open, "an index is added outside transactions"
+        with Deferring():
+            self._rebuild(map, {**self._indexes, map: [*self._indexes.get(map, ()), positions]})
+
+    def _rebuild(self, map: str, indexes: dict[str, list[tuple[int, ...]]]) -> None:
+        """Go on with code that keeps other indexes, of which those of `map` are new, and with the rows there are."""
         before = self._image, self._named, self._tier, self._indexes
-        self._indexes = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
+        self._indexes = indexes
         self._image = self._build(before[0])
         for number, store in self._image.maps.items():
             if not store.store.is_scratch and not store.adopt(before[0].maps[number]):
