@@ -26,10 +26,11 @@ from support.engines import KINDS
 
 SQL = """
 CREATE TABLE r (id BIGINT, t VARCHAR, d DATE, n DECIMAL(30, 3), f DOUBLE, h HUGEINT, i INTERVAL, b BOOLEAN,
-  ts TIMESTAMP, PRIMARY KEY (id)) WITH (keep = all);
+  ts TIMESTAMP, e REAL, PRIMARY KEY (id)) WITH (keep = all);
 CREATE VIEW totals AS SELECT t, SUM(n) AS s, COUNT(*) AS c, MIN(d) AS m, STDDEV(f) AS sd FROM r GROUP BY t;
 CREATE VIEW spans AS SELECT i, b, ts, SUM(f) AS s, COUNT(DISTINCT t) AS c FROM r GROUP BY i, b, ts;
 CREATE VIEW some AS SELECT h, COUNT(*) AS k FROM r WHERE t LIKE 'a%' OR t = 'zz' GROUP BY h;
+CREATE VIEW short AS SELECT e, COUNT(*) AS k, MAX(e) AS m FROM r GROUP BY e;
 CREATE VIEW alone AS SELECT COUNT(*) AS n FROM r;
 CREATE VIEW ratio AS SELECT c, COUNT(*) AS n FROM totals WHERE s > 5 GROUP BY c;
 """
@@ -54,6 +55,7 @@ def rows(start: int, end: int) -> list[tuple[Any, ...]]:
             maybe(Interval(choose.randrange(3), 1, 5)),
             maybe(choose.random() < 0.5),
             maybe(dt.datetime(2020, 1, 1, choose.randrange(24))),
+            maybe(choose.choice([0.1, 0.5, float("nan")])),
         )
         for number in range(start, end)
     ]

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.arrow import array_of, values_of
-from cumulus.catalog.types import Interval, SqlType
+from cumulus.catalog.types import DOUBLE, Interval, SqlType
 from cumulus.engine.protocol import Engine
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
@@ -101,7 +101,8 @@ def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, di
     if sql_type is None:
         return _text(values)
     try:
-        return array_of(values, sql_type), None
+        # REAL is computed in double precision, so a key may have more digits than its type.
+        return array_of(values, DOUBLE if sql_type.is_float else sql_type), None
     except (pa.ArrowException, OverflowError):
         return _text(values)  # a computed key beyond its type: kept as text, exactly
 

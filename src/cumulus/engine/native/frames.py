@@ -60,7 +60,7 @@ def _key_array(words: list[Column], lane: Lane, dictionary: Numbered) -> pa.Arra
             high = words[1] if lane.is_wide else words[0] >> 63
             return _decimal_array(words[0], high, target, is_null)
         if lane.type.is_float:
-            return pa.array(_words(words[0]).view(np.float64), pa.float64(), mask=is_null).cast(target)
+            return pa.array(_words(words[0]).view(np.float64), pa.float64(), mask=is_null)
         numbers = pa.array(_words(words[0]), pa.int64(), mask=is_null)
         if kind is Kind.DATE:
             return numbers.cast(pa.int32()).cast(target)
