@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import random
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -220,3 +220,33 @@ def test_a_table_that_is_checked_stays_so_when_a_view_makes_an_index() -> None:
     wh._applier.engine.end("owned_rows", "max", 0, (1,), None)
     with pytest.raises(CumulusError, match="already"):
         wh.apply([(1, "owned", (1, 2))])
+
+
+@pytest.mark.parametrize("null", ["", "NOT NULL"])
+def test_numbers_of_two_words_in_tuples_are_read_by_code(null) -> None:
+    sql = f"""
+    CREATE TABLE r (id INT PRIMARY KEY, h HUGEINT {null}, d DECIMAL(30, 2) {null});
+    CREATE VIEW by_h AS SELECT h, COUNT(*) AS n, SUM(d) AS s, MIN(d) AS least FROM r GROUP BY h;
+    CREATE VIEW total AS SELECT SUM(h) AS s FROM r WHERE h > -1000;
+    """
+    wides = [0, 5, -5, 2**64, -(2**64), 10**30, 2**63, -(2**63)]
+    rows = [
+        (number, h, Decimal(d).scaleb(-2, Context(prec=50)))
+        for number, (h, d) in enumerate((h, d) for h in wides for d in (0, -1, 10**27, 1 - 10**30))
+    ]
+    rows += [] if null else [(100, None, Decimal("1.00")), (101, 7, None), (102, None, None)]
+    native, plain = (Warehouse(sql, engine=engine) for engine in ("native", "interpreter"))
+    for wh in (native, plain):
+        on = wh.trigger("r")
+        for row in rows:
+            on(1, *row)
+        wh.delete("r", rows)
+        wh.insert("r", rows[::-1])
+        wh.apply([(-1, "r", row) for row in rows[::3]])
+        on(1, *rows[0])
+    for view in native.views:
+        assert sorted(native.view(view).rows(), key=repr) == sorted(plain.view(view).rows(), key=repr)
+    assert native.stats().stepped == 0
+    for wrong in ((2**127, 0), (1.5, 0), (True, "x"), (0, Decimal("0.001")), (0, Decimal("1e29"))):
+        with pytest.raises(CumulusError):
+            native.trigger("r")(1, 500, *wrong)

@@ -20,7 +20,6 @@ from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import (
     F64,
-    FALSE,
     I64,
     NOWHERE,
     PTR,
@@ -32,7 +31,7 @@ from cumulus.engine.native.kernel import (
     i64,
     select,
 )
-from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, joined, split
 from cumulus.engine.native.layout import JOURNAL_USED, STATUS, TEXTS, EventLane, event_words
 from cumulus.engine.native.texts import NUMBER_OF
 
@@ -319,23 +318,25 @@ class Reader:
     def words(self, place: int, column: EventLane, relation: str) -> list[Expr]:
         """Read a value of a column; return its words, none if triggers do not use it."""
         lane, body = column.lane, self._body
-        if lane.is_wide:
-            self._leave_unless(FALSE)
-            return [i64(0)] * column.words
         given = self._object(place)
         if lane.type.kind is Kind.VARCHAR:
             return self._text_words(given, column)
-        null = lane.null
-        found = body.local(I64, "word")
-        body.set(found, null)
+        nulls = split(lane.null) if lane.is_wide else (lane.null,)
+        found = [body.local(I64, "word") for _ in nulls]
+        for word, null in zip(found, nulls, strict=True):
+            body.set(word, null)
         is_null = given.eq(self._known("none"))
         if not lane.nullable:
             self._leave_unless(~is_null)
         with body.when(~is_null):
-            body.set(found, self._word(given, column, relation, place))
-            if lane.nullable and column.is_used:
-                self._leave_unless(found.ne(null))
-        return [found] if column.is_used else []
+            if lane.is_wide:
+                for part, word in enumerate(found):
+                    body.set(word, self._converted(given, relation, place, part))
+            else:
+                body.set(found[0], self._word(given, column, relation, place))
+                if lane.nullable and column.is_used:
+                    self._leave_unless(found[0].ne(lane.null))
+        return [*found] if column.is_used else []
 
     def _word(self, given: Local, event: EventLane, relation: str, column: int) -> Expr:
         body, kind = self._body, event.lane.type.kind
@@ -354,7 +355,7 @@ class Reader:
             self._leave_unless(self._is(given, "float"))
             number = body.call(_FLOAT, given, hint="float")
             return select(number.ne(number), i64(NAN_BITS), (number + 0.0).bits())
-        return self._converted(given, relation, column)
+        return self._converted(given, relation, column, 0)
 
     def _text_words(self, given: Local, column: EventLane) -> list[Expr]:
         """Read a str, or None; a str that has no UTF-8 is left."""
@@ -384,18 +385,18 @@ class Reader:
                     self._leave_unless(found[0] >= 0)
         return [*found] if column.is_used else []
 
-    def _converted(self, given: Local, relation: str, column: int) -> Expr:
-        """Write the conversion by Python, which remembers; where it refuses, the event is left."""
+    def _converted(self, given: Local, relation: str, column: int, part: int) -> Expr:
+        """Write the conversion to a word by Python, which remembers; where it refuses, the event is left."""
         body = self._body
         type_ = body.load(PTR, given, _TYPE, "type")
         self._leave_unless(type_.eq(self._known(("type", relation, column))))
         found = body.local(I64, "word")
-        memo = body.call(_MEMO, self._known(("memo", relation, column)), given, hint="memo")
+        memo = body.call(_MEMO, self._known(("memo", relation, column, part)), given, hint="memo")
         with body.when(memo.ne(NOWHERE), likely=True):
             body.set(found, self._long(memo))
         with body.otherwise():
             body.run(_CLEAR)
-            made = body.call(_CONVERT, self._known(("word", relation, column)), given, hint="made")
+            made = body.call(_CONVERT, self._known(("word", relation, column, part)), given, hint="made")
             with body.when(made.eq(NOWHERE), likely=False):
                 body.run(_CLEAR)
                 body.leave(self._left)
@@ -405,6 +406,7 @@ class Reader:
 
 
 _CLASSES: dict[Kind, type[Any]] = {
+    Kind.HUGEINT: int,
     Kind.DECIMAL: Decimal,
     Kind.DATE: dt.date,
     Kind.TIMESTAMP: dt.datetime,
@@ -414,15 +416,18 @@ _REMEMBERED = 1 << 16
 
 
 class Converter:
-    """Values of a lane of one word to the word, with a memory that code looks into.
+    """Values of a lane to one of its words, with a memory that code looks into.
 
     Parameters
     ----------
     lane, dictionary
         As for `encoder`.
+    part
+        Which word.
     """
 
-    def __init__(self, lane: Lane, dictionary: Dictionary) -> None:
+    def __init__(self, lane: Lane, dictionary: Dictionary, part: int) -> None:
+        self._part = part
         self.class_ = _CLASSES[lane.type.kind]
         self.memo: dict[Any, int] = {}
         self._encode = encoder(lane, dictionary)
@@ -430,9 +435,12 @@ class Converter:
 
     def __call__(self, value: Any) -> int:
         """Return the word of a value of the class; whatever it raises, the value is not plain."""
-        (found,) = self._encode(value)
-        if self.class_ is Decimal and not (value.as_tuple().exponent == self._scale and -self._end < found < self._end):
-            raise ValueError
+        words = self._encode(value)
+        if self.class_ is Decimal:
+            whole = joined(*words) if len(words) > 1 else words[0]
+            if not (value.as_tuple().exponent == self._scale and -self._end < whole < self._end):
+                raise ValueError
+        found = words[self._part]
         if len(self.memo) >= _REMEMBERED:
             self.memo.clear()
         self.memo[value] = found
@@ -441,4 +449,4 @@ class Converter:
 
 def is_converted(lane: Lane) -> bool:
     """Whether code has Python convert the values of a lane."""
-    return lane.type.kind in _CLASSES and not lane.is_wide
+    return lane.type.kind in _CLASSES

@@ -89,11 +89,12 @@ class Image:
             self.set_word(open_word(relation), 1)
             for place, column in enumerate(columns):
                 if is_converted(column.lane):
-                    converter = Converter(column.lane, dictionary)
-                    self._alive.append(converter)
-                    self.set_word(("type", relation, place), id(converter.class_))
-                    self.set_word(("memo", relation, place), id(converter.memo))
-                    self.set_word(("word", relation, place), id(converter))
+                    for part in range(column.lane.words):
+                        converter = Converter(column.lane, dictionary, part)
+                        self._alive.append(converter)
+                        self.set_word(("type", relation, place), id(converter.class_))
+                        self.set_word(("memo", relation, place, part), id(converter.memo))
+                        self.set_word(("word", relation, place, part), id(converter))
 
     def _set_literals(self) -> None:
         for (_, value), place in self.made.context.literals.items():
