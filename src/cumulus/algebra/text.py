@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, assert_never, cast
 
 from cumulus.algebra.terms import (
@@ -81,6 +82,7 @@ INFIX = {
 """The scalar functions of two arguments that are written between them: the sign and how strongly it binds."""
 
 
+@lru_cache(maxsize=1 << 16)
 def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
     """Return a name as M3 writes it: bare where it can be, else in double quotes.
 

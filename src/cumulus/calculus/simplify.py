@@ -67,14 +67,30 @@ def unify(term: Term, keys: Names, bound: Names) -> Term:
 
 
 def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
-    """Unify lift after lift until none is left to do."""
+    """Unify lift after lift until none is left to do; those that nobody asks for outside, all at once."""
     while True:
+        parts = _unify_hidden(parts, keys, bound)
         changed = _unify_one(parts, keys, bound)
         if changed is None:
             return product_of(parts)
         if not isinstance(changed, Product):
             return changed
         parts = changed.parts
+
+
+def _unify_hidden(parts: tuple[Term, ...], keys: Names, bound: Names) -> tuple[Term, ...]:
+    """Unify the lifts of bound variables to variables that are no keys: an event has one for each of its columns."""
+    found: dict[str, str] = {}
+    others: list[Term] = []
+    for part in parts:
+        match part:
+            case Lift(variable, Var(value)) if value in bound and not (
+                variable in keys or variable in bound or variable in found
+            ):
+                found[variable] = value
+            case _:
+                others.append(part)
+    return factors_of(product_of(rename(other, found) for other in others)) if found else parts
 
 
 def _unify_one(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term | None:

@@ -18,6 +18,7 @@ from cumulus.algebra.terms import (
     Apply,
     Cast,
     Const,
+    Relation,
     Sum,
     Term,
     Var,
@@ -97,9 +98,7 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
         places: dict[str, list[str]] = {name: [] for name in names}
         for part in parts:
             for name in variables_of(part):
-                marked = {other: colours[other] for other in variables_of(part)}
-                marked[name] = "here"
-                places[name].append(str(rename(part, marked)))
+                places[name].append(_place(part, name, colours))
         described = {name: (colours[name], tuple(sorted(places[name]))) for name in names}
         ranks = {text: index for index, text in enumerate(sorted(set(described.values())))}
         refined = {name: f"{described[name][0][0]}{ranks[described[name]]}" for name in names}
@@ -107,6 +106,14 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
             return refined
         colours = refined
     return colours
+
+
+def _place(part: Term, name: str, colours: Mapping[str, str]) -> str:
+    """Return a factor with the colours of its variables, but for one, which is marked."""
+    if isinstance(part, Relation):  # quickly: a table of many columns is asked for each of them
+        shown = ["here" if other == name else colours[other] for other in part.variables]
+        return f"{str(Relation(part.name, ())).removesuffix(')')}{', '.join(shown)})"
+    return str(rename(part, {other: "here" if other == name else colours[other] for other in variables_of(part)}))
 
 
 def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
