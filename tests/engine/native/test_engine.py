@@ -24,7 +24,7 @@ from cumulus.engine.native.machine import Load
 from cumulus.engine.native.shapes import MARKS
 from cumulus.engine.native.stored import I64
 from cumulus.engine.protocol import Engine
-from cumulus.errors import EvaluationError
+from cumulus.errors import DuplicateKeyError, EvaluationError
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program
 from cumulus.warehouse.applying import exactly
@@ -262,3 +262,40 @@ def test_a_builtin_fires_what_is_ordinary_and_hands_on_the_rest() -> None:
     native.rest(False)
     on(*ordinary[0])
     assert handed == [*unusual, ordinary[0]]
+
+
+@pytest.mark.parametrize("width", [10, 600, 1200])
+def test_tables_of_many_columns(width) -> None:
+    columns = ", ".join(f"c{place} BIGINT NOT NULL" for place in range(width))
+    sql = f"""
+    CREATE TABLE r ({columns}, PRIMARY KEY (c0)) WITH (keep = all);
+    CREATE VIEW v AS SELECT c1, COUNT(*) AS n FROM r GROUP BY c1;
+    """
+    program = compile_sql(sql)
+    if width > 1000:
+        with pytest.raises(NotNativeError, match="more columns"):
+            NativeEngine(program)
+        return
+    rows = [(number, *range(1, width)) for number in range(40)]
+    wh = Warehouse(sql, engine="native")
+    wh.insert("r", rows)
+    with pytest.raises(DuplicateKeyError):
+        wh.insert("r", [(100, *range(1, width)), rows[3]])
+    wh.delete("r", rows[:20])
+    wh.trigger("r")(1, *rows[0])
+    assert wh.view("v").rows() == [(1, 21)]
+    assert all(store.view.problems() == [] for store in wh._applier.engine._image.maps.values())
+
+
+def test_a_view_of_many_sums() -> None:
+    # An entry is longer than the journal is at first.
+    names = [f"c{place}" for place in range(180)]
+    sql = f"""
+    CREATE TABLE r (k INT NOT NULL, {", ".join(f"{name} DOUBLE NOT NULL" for name in names)});
+    CREATE VIEW v AS SELECT k, {", ".join(f"SUM({name}) AS {name}" for name in names)} FROM r GROUP BY k;
+    """
+    wh = Warehouse(sql, engine="native")
+    rows = [(number % 3, *(float(number + place) for place in range(180))) for number in range(30)]
+    wh.insert("r", rows)
+    wh.delete("r", rows[3:])
+    assert sorted(wh.view("v").rows()) == rows[:3]

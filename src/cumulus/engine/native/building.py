@@ -7,7 +7,9 @@ the user is only loaded. Any other is written and compiled, but for the librarie
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from cumulus.m3.program import Program
 
 Indexes = Mapping[str, Sequence[tuple[int, ...]]]
 _MOST_RECENT = 64
+_DEEPEST = 1 << 17
 _recent: dict[str, tuple[Plan, Code]] = {}
 """What this process has loaded, the oldest first."""
 
@@ -73,12 +76,23 @@ def build(
 ) -> tuple[Plan, Code]:
     """Write and compile a program, and leave the code in the user's cache."""
     store = Cache(default_folder())
-    with uncollected():
+    with uncollected(), _deep():
         plan, modules = written(program, functions, indexes)
         objects = [_object_of(store, module, level) for module in modules]
     file = f"{name}-{level}.plan"
     store.put(file, pickle.dumps((plan, [each for each, _ in objects])))
     return _remembered(file, (plan, Code(made for _, made in objects)))
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """Allow as many calls in each other as the code of a table with thousands of columns is deep."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _remembered(file: str, found: tuple[Plan, Code]) -> tuple[Plan, Code]:

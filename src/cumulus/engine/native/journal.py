@@ -66,9 +66,11 @@ def _note_function(shape: Shape) -> Function:
         context, number, place = body.function.parameters
         used = body.load(I64, context, JOURNAL_USED, "used")
         size = body.load(I64, context, JOURNAL_SIZE, "size")
-        after = body.let(used + 8 * note_words(shape), "after")
+        needed = 8 * note_words(shape)
+        after = body.let(used + needed, "after")
         with body.when(after > size, likely=False):
-            larger = body.let(select(size.eq(0), i64(_START), size * 2), "larger")
+            beyond = 0 if needed <= _START else needed  # twice as much need not be enough for a long row
+            larger = body.let(select(size.eq(0), i64(_START), size * 2) + beyond, "larger")
             budget = body.load(I64, context, MEMORY + BUDGET, "budget")
             body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
             moved = body.call(GROW, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")

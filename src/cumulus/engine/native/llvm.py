@@ -231,19 +231,29 @@ class _Writer:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _value(self, expr: Expr) -> str:
+        waiting: list[Op] = []
+        while isinstance(expr, Op):  # a chain of a value for each of many columns is as deep as it is long
+            waiting.append(expr)
+            expr = expr.args[0]
+        found = self._leaf(expr)
+        for each in reversed(waiting):
+            found = self._operation(each, found)
+        return found
+
+    def _leaf(self, expr: Expr) -> str:
         match expr:
             case Const(type_, number):
                 return _literal(type_, number)
             case Local(type_, _):
                 self._slot(expr)
                 return self._new(f"load {type_}, {self._place(expr)}")
-            case Op(type_, name, args):
-                return self._operation(type_, name, args)
             case _:
                 raise AssertionError(f"{expr} is no expression")
 
-    def _operation(self, type_: Type, name: str, args: tuple[Expr, ...]) -> str:
-        values = [self._value(arg) for arg in args]
+    def _operation(self, operation: Op, first_value: str) -> str:
+        """Write an operation, the first of whose arguments has a value already."""
+        type_, name, args = operation.type, operation.name, operation.args
+        values = [first_value, *(self._value(arg) for arg in args[1:])]
         first = args[0].type
         if name in _CONVERSIONS:
             return self._new(f"{name} {first} {values[0]} to {type_}")

@@ -36,7 +36,7 @@ from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.journal import journal_functions, notes_function, touched_function, undo_function
 from cumulus.engine.native.kernel import I64, PTR, Function, Module, Type, i64
 from cumulus.engine.native.lanes import NotNativeError, Scalar, about, from_words
-from cumulus.engine.native.layout import STATUS, Context, EventLane, lanes_of
+from cumulus.engine.native.layout import STATUS, Context, EventLane, event_words, lanes_of
 from cumulus.engine.native.maps import map_functions
 from cumulus.engine.native.memory import MEMORY_FUNCTIONS
 from cumulus.engine.native.numbers import Env
@@ -107,6 +107,10 @@ def library(shape: Shape) -> Module:
     return Module([*map_functions(shape), *journal_functions(shape)])
 
 
+_MOST_WORDS = 1000
+"""Of an event or of an entry: ctypes has a limit of 1,024 arguments."""
+
+
 def written(
     program: Program, functions: Mapping[str, UserFunction], indexes: Mapping[str, Sequence[tuple[int, ...]]]
 ) -> tuple[Plan, tuple[Module, ...]]:
@@ -144,6 +148,9 @@ def written(
             if top is not None:
                 assert view.limit is not None
                 context.stores[view.maps[0]].want_first(*top, _SPARE + 2 * (view.offset + view.limit))
+        for store in context.stores.values():
+            if store.shape.keys + store.shape.values > _MOST_WORDS:
+                raise NotNativeError("more columns than machine code takes", (store.name,))
         found = writer.write()
         if context.state == before:
             return found
@@ -187,6 +194,9 @@ class _Writer:
             store = self._host.batch_store(relation)
             batches[relation] = (self._host.adder(store, (0,), False).name, store.number)
         events = {relation.name: self._event_lanes(relation) for relation in self._program.relations}
+        for name, columns in events.items():
+            if event_words(columns) > _MOST_WORDS:
+                raise NotNativeError(f"more columns of {name} than machine code takes")
         checks = Checks(self._host, events, self._indexes)
         functions += checks.functions()
         functions += self._entrances(events, triggers, {each.name: each for each in functions}, checks)
