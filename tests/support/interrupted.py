@@ -168,6 +168,7 @@ def fill(engine: str, rng: random.Random, pest: Pest) -> None:
 def main(engine: str, seed: int, steps: int) -> None:
     """Run so many steps."""
     sys.setswitchinterval(1e-5)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     pest, run = Pest(), Run(engine, seed)
     for step in range(steps):
         if step % 20 == 0:

@@ -18,6 +18,14 @@ TESTS = Path(__file__).parents[1]
 SQL = "CREATE TABLE r (a BIGINT NOT NULL); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a"
 
 
+@pytest.fixture(autouse=True)
+def handler():
+    """Take Ctrl-C as a terminal's programs do: who is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
