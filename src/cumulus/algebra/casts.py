@@ -9,14 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-import struct
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, NoReturn
 
 from cumulus.algebra.function import CONDITIONS, POINTS
 from cumulus.algebra.spans import parse_span, span_as_text
-from cumulus.catalog.types import EXACT, INTEGER_BITS, INTERVAL, MAX_PRECISION, Interval, Kind, SqlType
+from cumulus.catalog.types import EXACT, INTEGER_BITS, INTERVAL, MAX_PRECISION, Interval, Kind, SqlType, as_real
 from cumulus.errors import EvaluationError
 
 
@@ -196,16 +195,11 @@ def _to_double(value: Any, target: SqlType) -> float:
             _fail(value, target)
 
 
-_SINGLE = struct.Struct("<f")  # unlike the native format, it refuses what is out of range
-
-
 def _to_real(value: Any, target: SqlType) -> float:
-    double = _to_double(value, target)
     try:
-        single: float = _SINGLE.unpack(_SINGLE.pack(double))[0]
-    except OverflowError:
+        return as_real(_to_double(value, target))
+    except ValueError:
         _fail(value, target, _OUT)
-    return single
 
 
 _BOOLEANS = {

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType, arrow_type
+from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlType, arrow_type
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
@@ -72,9 +72,7 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
     found = typed(array, sql_type)
     if found is None:
         return None
-    values: list[Any] = found.to_pylist()
-    if sql_type.kind is Kind.INTERVAL:
-        return [None if value is None else interval_of(value) for value in values]
+    values = _plain_list(found)
     if sql_type.kind is Kind.HUGEINT and pa.types.is_decimal(found.type):
         return [None if value is None else int(value) for value in values]
     return values
@@ -84,7 +82,7 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     """Return an Arrow array as one of a SQL type, or None if that takes more than a cast without loss.
 
     The type of the result is `arrow_type`, but for whole numbers of up to 64 bits, whose width stays what it is, and
-    REAL, which stays a float of any width. An array without a type, of which all is NULL, is of any.
+    DOUBLE, which may have 32 bits. An array without a type, of which all is NULL, is of any.
     """
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(sql_type))
@@ -99,6 +97,10 @@ def typed(array: Any, sql_type: SqlType) -> Any:
             array = array.cast(arrow_type(sql_type))
         except pa.ArrowInvalid:
             return None
+    if sql_type.kind is Kind.REAL and array.type != pa.float32():
+        array = reals(array)
+        if array is None:
+            return None
     if sql_type.kind in _SPANS and not _is_within(array, sql_type):
         return None
     if sql_type.kind is Kind.INTERVAL and any(
@@ -106,6 +108,12 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     ):
         return None
     return array
+
+
+def reals(array: Any) -> Any:
+    """Return floats, rounded to 32 bits; None if each must be looked at, because one is beyond them or infinite."""
+    rounded = array.cast(pa.float32())
+    return None if pc.any(pc.is_inf(rounded)).as_py() else rounded
 
 
 _CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE)
@@ -140,6 +148,8 @@ def _plain_list(array: Any) -> list[Any]:
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         array = array.cast(pa.timestamp("us"))
     values: list[Any] = array.to_pylist()
+    if array.type == arrow_type(INTERVAL):
+        return [None if value is None else interval_of(value) for value in values]
     return values
 
 

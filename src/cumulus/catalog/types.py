@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
@@ -104,6 +105,11 @@ class SqlType:
     def is_temporal(self) -> bool:
         """Whether values are points in time."""
         return self.kind in (Kind.DATE, Kind.TIMESTAMP)
+
+    @property
+    def computed(self) -> SqlType:
+        """The type of what is computed and kept in maps: DOUBLE for REAL, which only columns and casts round to."""
+        return DOUBLE if self.is_float else self
 
 
 BIGDECIMAL = SqlType(Kind.BIGDECIMAL)
@@ -211,8 +217,28 @@ def arrow_type(sql_type: SqlType) -> pa.DataType:
             return pa.null()
 
 
+_SINGLE = struct.Struct("<f")  # unlike the native format, it refuses what is out of range
+
+
+def as_real(number: float) -> float:
+    """Return the REAL, a float of 32 bits, that is nearest to a float; ValueError beyond 3.4e38.
+
+    Examples
+    --------
+    >>> as_real(0.1), as_real(as_real(0.1)) == as_real(0.1)
+    (0.10000000149011612, True)
+    """
+    try:
+        single: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
+    except OverflowError:
+        raise ValueError(f"{number} does not fit REAL") from None
+    return single
+
+
 def coerce(value: Any, sql_type: SqlType) -> Any:
     """Return `value` as the plain Python object of `sql_type`, changing nothing but its representation.
+
+    Floats are rounded to the nearest: to 32 bits for REAL, and whole numbers and decimals to 64 for DOUBLE.
 
     Parameters
     ----------
@@ -224,7 +250,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     Raises
     ------
     TypeError, ValueError
-        If the value is not of the type, or out of its range, or would have to be rounded.
+        If the value is not of the type, or out of its range, or, being exact, would have to be rounded.
 
     Examples
     --------
@@ -233,8 +259,8 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     """
     if value is None:
         return None
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy scalar
-        value = value.item()
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = _of_numpy(value)
     kind = sql_type.kind
     if kind in INTEGER_BITS:
         return _coerce_integer(value, INTEGER_BITS[kind])
@@ -246,7 +272,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
             return _coerce_decimal(value, sql_type)
         case Kind.DOUBLE | Kind.REAL:
             if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-                return float(value)
+                return _coerce_float(value, sql_type)
         case Kind.DATE:
             return _coerce_date(value)
         case Kind.TIMESTAMP:
@@ -258,10 +284,26 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
             if isinstance(value, Interval):
                 return value
             if isinstance(value, dt.timedelta):
+                _refuse_nanoseconds(getattr(value, "nanoseconds", 0), value)
                 return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
         case _:
             pass
     raise TypeError(f"{value!r} is not a {sql_type}")
+
+
+def _of_numpy(scalar: Any) -> Any:
+    """Return a numpy scalar as Python's; times, which numpy would make integers, too."""
+    kind = scalar.dtype.kind
+    if kind in "mM":
+        times = scalar.astype(f"{kind}8[us]")
+        _refuse_nanoseconds(times != scalar, scalar)
+        scalar = times
+    return scalar.item()
+
+
+def _refuse_nanoseconds(has_some: Any, value: Any) -> None:
+    if has_some:
+        raise ValueError(f"{value} is more precise than a microsecond")
 
 
 def _coerce_integer(value: Any, bits: int) -> int:
@@ -273,6 +315,14 @@ def _coerce_integer(value: Any, bits: int) -> int:
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise ValueError(f"{value} does not fit {bits} bits")
     return int(value)
+
+
+def _coerce_float(value: float | Decimal, sql_type: SqlType) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{value} does not fit {sql_type}") from None
+    return as_real(number) if sql_type.kind is Kind.REAL else number
 
 
 def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
@@ -292,7 +342,7 @@ def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
 
 def _coerce_date(value: Any) -> dt.date:
     if isinstance(value, dt.datetime):
-        if value.time() == dt.time():
+        if value.time() == dt.time() and not getattr(value, "nanosecond", 0):
             return value.date()
     elif isinstance(value, dt.date):
         return value
@@ -302,7 +352,8 @@ def _coerce_date(value: Any) -> dt.date:
 
 
 def _coerce_timestamp(value: Any) -> dt.datetime:
-    if hasattr(value, "to_pydatetime"):
+    if hasattr(value, "to_pydatetime"):  # of pandas
+        _refuse_nanoseconds(value.nanosecond, value)
         value = value.to_pydatetime()
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value

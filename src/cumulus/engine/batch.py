@@ -179,7 +179,7 @@ def _test(name: str, column: Column, pool: Pool) -> str | None:
             return f"{right_type} and {name}.same_quantum({quantum}) and -{end_name} < {name} < {end_name}"
         case Kind.VARCHAR:
             return f"type({name}) is str"
-        case Kind.DOUBLE | Kind.REAL:
+        case Kind.DOUBLE:
             return f"type({name}) is float"
         case Kind.BOOLEAN:
             return f"type({name}) is bool"

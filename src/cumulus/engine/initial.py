@@ -19,7 +19,7 @@ def initial_entries(definition: MapDef) -> Iterator[tuple[Key, Values]]:
 
     def key(value: Any, sql_type: SqlType | None) -> Any:
         try:
-            return value if sql_type is None else coerce(value, sql_type)
+            return value if sql_type is None else coerce(value, sql_type.computed)
         except (TypeError, ValueError):
             return value  # a computed key beyond its type, as events make them, too
 

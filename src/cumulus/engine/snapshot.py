@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.arrow import array_of, values_of
-from cumulus.catalog.types import DOUBLE, Interval, SqlType
+from cumulus.catalog.types import Interval, SqlType
 from cumulus.engine.protocol import Engine
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
@@ -101,8 +101,7 @@ def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, di
     if sql_type is None:
         return _text(values)
     try:
-        # REAL is computed in double precision, so a key may have more digits than its type.
-        return array_of(values, DOUBLE if sql_type.is_float else sql_type), None
+        return array_of(values, sql_type.computed), None
     except (pa.ArrowException, OverflowError):
         return _text(values)  # a computed key beyond its type: kept as text, exactly
 
@@ -134,7 +133,7 @@ def _read_column(table: pa.Table, name: str, sql_type: SqlType | None) -> list[A
     column = table.column(name)
     if table.schema.field(name).metadata == _TEXT:
         return [from_text(text) for text in column.to_pylist()]
-    values = values_of(column, sql_type)
+    values = values_of(column, None if sql_type is None else sql_type.computed)
     if values is None:
         raise ValueError(f"column {name} is {column.type}, not {sql_type}")
     return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from cumulus.catalog.types import Kind
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.references import sees
 from cumulus.epochs.sources import FolderSource
@@ -27,6 +28,8 @@ def sound(program: Program) -> Program:
     ------
     LayoutError
         Naming the map without a definition, or the maps of the cycle.
+    UsageError
+        Naming a column of a view that Parquet has no type for.
 
     References
     ----------
@@ -49,6 +52,13 @@ def sound(program: Program) -> Program:
                 f"map {each.name} has no definition, so the order of events inside an epoch could change it",
                 hint="Give it one (`= term`), or give the program to `cumulus.Warehouse`, which goes event by event.",
             )
+    for view in program.views:
+        for column in view.columns:
+            if column.type is not None and column.type.kind is Kind.INTERVAL:
+                raise UsageError(
+                    f"view {view.name}: its column {column.name} is an INTERVAL, which Parquet files cannot hold",
+                    hint="Select a number, such as epoch(x), or a text, CAST(x AS VARCHAR).",
+                )
     return program
 
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from cumulus.catalog.arrow import array_of, reals, typed
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type, coerce
 from cumulus.epochs.sources import FolderSource
@@ -262,7 +263,14 @@ def _rejected(index: int, reason: str, relation: Relation, raw: Raw) -> Rejected
 
 
 def _cell(column: Values, index: int) -> Any:
-    return column[index] if isinstance(column, list) else column[index].as_py()
+    if isinstance(column, list):
+        return column[index]
+    try:
+        return column[index].as_py()
+    except UnicodeDecodeError:
+        return column[index].as_buffer().to_pybytes().decode("utf-8", "replace")
+    except (ValueError, OverflowError):  # a time that Python does not have
+        return column.slice(index, 1).cast(pa.string())[0].as_py()
 
 
 def _find_nulls(relation: Relation, columns: list[Any], problems: dict[int, str]) -> None:
@@ -288,13 +296,37 @@ def _typed(values: Values, column: Column, relation: Relation, place: str, probl
                 f"{place}: column {column.name!r} is {values.type}, table {relation.name!r} says {column.type}",
                 hint="Write the file with that type, or correct CREATE TABLE.",
             )
-        if values.type == target:
-            return _unchunked(values)
+        rounds = target == pa.float32() != values.type
         try:
-            return _unchunked(values.cast(target, safe=True))
+            made = reals(values) if rounds else values.cast(target, safe=True)
         except pa.ArrowException:
-            values = values.to_pylist()
-    return pa.array([_value(value, column, index, problems) for index, value in enumerate(values)], target)
+            made = None
+        if made is not None and typed(made, column.type) is not None:
+            return _unchunked(made)
+        values = _plain(values, column, problems)
+    return array_of([_value(value, column, index, problems) for index, value in enumerate(values)], column.type)
+
+
+_UNPLAIN = {
+    OverflowError: "is beyond the years 1 to 9999",
+    UnicodeDecodeError: "is not UTF-8",
+    ValueError: "is more precise than a microsecond",
+}
+
+
+def _plain(values: Any, column: Column, problems: dict[int, str]) -> list[Any]:
+    """Return the values as Python's; None and a problem where it has none."""
+    try:
+        plain: list[Any] = values.to_pylist()
+    except (ValueError, OverflowError):
+        plain = [None] * len(values)
+        for index, value in enumerate(values):
+            try:
+                plain[index] = value.as_py()
+            except (ValueError, OverflowError) as problem:
+                reason = next(reason for kind, reason in _UNPLAIN.items() if isinstance(problem, kind))
+                problems.setdefault(index, f"{column.name}: {_cell(values, index)!r} {reason}")
+    return plain
 
 
 def _undictionaried(values: Any) -> Any:

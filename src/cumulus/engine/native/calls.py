@@ -8,6 +8,7 @@ checks, errors, subscriptions. So nothing but the ordinary case is written here.
 from __future__ import annotations
 
 import datetime as dt
+import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -354,8 +355,23 @@ class Reader:
         if kind in (Kind.DOUBLE, Kind.REAL):
             self._leave_unless(self._is(given, "float"))
             number = body.call(_FLOAT, given, hint="float")
-            return select(number.ne(number), i64(NAN_BITS), (number + 0.0).bits())
+            bits = (number + 0.0).bits()
+            if kind is Kind.REAL:
+                bits = self._rounded(body.let(bits, "bits"))
+            return select(number.ne(number), i64(NAN_BITS), bits)
         return self._converted(given, relation, column, 0)
+
+    def _rounded(self, bits: Local) -> Expr:
+        """Round the bits of a DOUBLE to those of the nearest REAL, of two the even one; what has no normal one is left.
+
+        Adding a little less than half of the last bit that stays makes the bits behind it run over where they are more.
+        """
+        cut = 52 - 23
+        odd = (bits >> cut) & 1
+        made = self._body.let((bits + odd + ((1 << cut - 1) - 1)) & -(1 << cut), "real")
+        size = made & ((1 << 63) - 1)
+        self._leave_unless(made.eq(0) | ((size >= _FIRST_REAL) & (size < _BEHIND_REALS)))
+        return made
 
     def _text_words(self, given: Local, column: EventLane) -> list[Expr]:
         """Read a str, or None; a str that has no UTF-8 is left."""
@@ -404,6 +420,9 @@ class Reader:
             body.run(_DROP, made)
         return found
 
+
+_FIRST_REAL, _BEHIND_REALS = (struct.unpack("<q", struct.pack("<d", 2.0**power))[0] for power in (-126, 128))
+"""The bits of the least REAL above 0 that is normal, and of the first number that is none."""
 
 _CLASSES: dict[Kind, type[Any]] = {
     Kind.HUGEINT: int,

@@ -129,7 +129,7 @@ def words_of(store: Store, columns: Sequence[pa.ChunkedArray], dictionary: Dicti
     given = iter(columns)
     for lane in store.keys:
         column = next(given)
-        found = typed(column, lane.type)
+        found = typed(column, lane.type.computed)
         if found is None or (found.null_count and not lane.nullable):
             return None
         words += column_words(found, lane, dictionary)
