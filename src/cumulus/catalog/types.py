@@ -293,8 +293,8 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
 
 def _of_numpy(scalar: Any) -> Any:
     """Return a numpy scalar as Python's; times, which numpy would make integers, too."""
-    kind = scalar.dtype.kind
-    if kind in "mM":
+    kind = getattr(getattr(scalar, "dtype", None), "kind", None)
+    if kind in ("m", "M"):
         times = scalar.astype(f"{kind}8[us]")
         _refuse_nanoseconds(times != scalar, scalar)
         scalar = times
@@ -353,7 +353,7 @@ def _coerce_date(value: Any) -> dt.date:
 
 def _coerce_timestamp(value: Any) -> dt.datetime:
     if hasattr(value, "to_pydatetime"):  # of pandas
-        _refuse_nanoseconds(value.nanosecond, value)
+        _refuse_nanoseconds(getattr(value, "nanosecond", 0), value)
         value = value.to_pydatetime()
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value
