@@ -61,7 +61,8 @@ def test_what_does_not_compile_is_named() -> None:
 
 def test_one_query_as_a_table() -> None:
     lines = bench("--query", "q3", "--keys", "none", "--static", "customer", "--repetitions", "4").splitlines()
-    assert lines[0].split() == ["query", "compile", "ms", "maps", "loading", "statements", "cost", "unsupported"]
+    names = ["query", "compile", "ms", "maps", "loading", "statements", "cost", "unsupported"]
+    assert sorted(" ".join(lines[:2]).split()) == sorted(names)
     query, total = (next(line.split() for line in lines if line.split()[:1] == [name]) for name in ("q3", "total"))
     assert query[1:4] == total[1:4]
     assert "repetitions: 4" in lines

@@ -48,6 +48,9 @@ def test_run_and_query_embedded(folders: Path) -> None:
     assert json.loads(found.stdout) == {"n": 2, "s": "3.00"}
     found = cumulus("query", folders / "out", "SELECT n FROM totals", "--epoch", "1", "--json")
     assert json.loads(found.stdout) == {"n": 1}
+    wide = ", ".join(f"{10**30 + place} AS number_{place}" for place in range(9))
+    found = cumulus("query", folders / "out", f"SELECT {wide} FROM totals")
+    assert found.stdout.splitlines()[-1].replace("│", "").split() == [str(10**30 + place) for place in range(9)]
     assert "nothing new" in run_embedded(folders).stdout
 
 

@@ -71,7 +71,8 @@ def measure(
     assert bool(np.all(stream.kinds & 1)), "rows only come"
     with tempfile.TemporaryDirectory(prefix="cumulus-bulk-") as folder:
         _write(Path(folder), static, stream)
-        runs = {way: [_in_child(way, query, script, folder) for _ in range(repetitions)] for way in WAYS}
+        rounds = [{way: _in_child(way, query, script, folder) for way in WAYS} for _ in range(repetitions)]
+    runs = {way: [each[way] for each in rounds] for way in WAYS}
     seconds = {way: median(run["seconds"] for run in found) for way, found in runs.items()}
     rows = len(stream.kinds) + sum(table.num_rows for table in static.values())
     nbytes = sum(table.nbytes for table in [*static.values(), *stream.tables.values()])

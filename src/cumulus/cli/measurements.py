@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cumulus.cli.tables import print_whole
+
 
 def tell(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
     """Print `rows`, which all have the keys of the first, then `summary`, a line for each key."""
@@ -18,7 +20,7 @@ def tell(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     console = Console(highlight=False, markup=False)
-    console.print(table)
+    print_whole(console, table)
     for name, value in summary.items():
         told = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
         console.print(f"{name.replace('_', ' ')}: {told}", soft_wrap=True)
@@ -27,4 +29,6 @@ def tell(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, (int, float)) else str(value)

@@ -24,6 +24,7 @@ def query(
     from rich.console import Console
     from rich.table import Table
 
+    from cumulus.cli.tables import print_whole
     from cumulus.epochs.query import manifest_of
     from cumulus.epochs.query import query as ask
     from cumulus.epochs.sink import committed
@@ -55,7 +56,7 @@ def query(
         table.add_column(field.name, justify="right" if _is_number(str(field.type)) else "left")
     for row in result.to_pylist():
         table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
-    Console(highlight=False, markup=False).print(table)
+    print_whole(Console(highlight=False, markup=False), table)
 
 
 def _is_number(arrow_name: str) -> bool:

@@ -38,6 +38,7 @@ def _tell(found: Stats) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cumulus.cli.tables import print_whole
     from cumulus.engine.limits import told
 
     console = Console(highlight=False, markup=False)
@@ -50,7 +51,7 @@ def _tell(found: Stats) -> None:
         probes = "" if each.probes_mean is None else f"{each.probes_mean:.2f}"
         worst = "" if each.probes is None else str(each.probes)
         table.add_row(name, f"{each.rows:,}", told(each.bytes), load, probes, worst, f"{each.chain:,}")
-    console.print(table)
+    print_whole(console, table)
     rows = ", ".join(f"{name} {count:,}" for name, count in found.rows.items())
     console.print(f"{found.events:,} events; rows: {rows or 'none'}", soft_wrap=True)
     limit = "" if found.memory_limit is None else f" of {told(found.memory_limit)} that it may take"
