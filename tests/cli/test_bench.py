@@ -18,7 +18,7 @@ from support.benchmarks import NOT_YET
 
 
 def bench(*arguments: str) -> str:
-    told = CliRunner().invoke(app, ["bench", "compile", *arguments], catch_exceptions=False)
+    told = CliRunner().invoke(app, ["bench", "compile", *arguments], catch_exceptions=False, env={"COLUMNS": "120"})
     assert told.exit_code == 0, told.output
     return told.output
 
@@ -61,8 +61,7 @@ def test_what_does_not_compile_is_named() -> None:
 
 def test_one_query_as_a_table() -> None:
     lines = bench("--query", "q3", "--keys", "none", "--static", "customer", "--repetitions", "4").splitlines()
-    names = ["query", "compile", "ms", "maps", "loading", "statements", "cost", "unsupported"]
-    assert sorted(" ".join(lines[:2]).split()) == sorted(names)
+    assert lines[0].split() == ["query", "compile", "ms", "maps", "loading", "statements", "cost", "unsupported"]
     query, total = (next(line.split() for line in lines if line.split()[:1] == [name]) for name in ("q3", "total"))
     assert query[1:4] == total[1:4]
     assert "repetitions: 4" in lines

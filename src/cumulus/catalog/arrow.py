@@ -68,11 +68,11 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
         The type of the column that the values are for; None takes them as they are.
     """
     if sql_type is None:
-        return _plain_list(array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array)
+        return plain_list(array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array)
     found = typed(array, sql_type)
     if found is None:
         return None
-    values = _plain_list(found)
+    values = plain_list(found)
     if sql_type.kind is Kind.HUGEINT and pa.types.is_decimal(found.type):
         return [None if value is None else int(value) for value in values]
     return values
@@ -98,7 +98,7 @@ def typed(array: Any, sql_type: SqlType) -> Any:
         except pa.ArrowInvalid:
             return None
     if sql_type.kind is Kind.REAL and array.type != pa.float32():
-        array = reals(array)
+        array = _reals(array)
         if array is None:
             return None
     if sql_type.kind in _SPANS and not _is_within(array, sql_type):
@@ -110,7 +110,7 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     return array
 
 
-def reals(array: Any) -> Any:
+def _reals(array: Any) -> Any:
     """Return floats, rounded to 32 bits; None if each must be looked at, because one is beyond them or infinite."""
     rounded = array.cast(pa.float32())
     return None if pc.any(pc.is_inf(rounded)).as_py() else rounded
@@ -144,7 +144,8 @@ def interval_of(value: Any) -> Interval:
     return Interval(value.months, value.days, value.nanoseconds // 1000)
 
 
-def _plain_list(array: Any) -> list[Any]:
+def plain_list(array: Any) -> list[Any]:
+    """Return the values of an Arrow array, of whatever type, as plain ones."""
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         array = array.cast(pa.timestamp("us"))
     values: list[Any] = array.to_pylist()

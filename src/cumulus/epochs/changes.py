@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
-from cumulus.catalog.arrow import values_of
+from cumulus.catalog.arrow import plain_list
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.packing import Chunk
@@ -69,7 +69,7 @@ def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
     for chunk in chunks:
         if not chunk.rows.num_rows:
             continue
-        columns = [values_of(column, None) or [] for column in chunk.rows.columns]
+        columns = [plain_list(column) for column in chunk.rows.columns]
         names = chunk.rows.column_names
         operations = columns[names.index("_op")]
         positions = columns[names.index("_position")]

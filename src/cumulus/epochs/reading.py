@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from cumulus.catalog.arrow import array_of, reals, typed
+from cumulus.catalog.arrow import array_of, typed
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type, coerce
 from cumulus.epochs.sources import FolderSource
@@ -288,7 +288,6 @@ def _find_nulls(relation: Relation, columns: list[Any], problems: dict[int, str]
 def _typed(values: Values, column: Column, relation: Relation, place: str, problems: dict[int, str]) -> Any:
     """Return `values` as one Arrow column of the declared type; what does not fit becomes NULL and a problem."""
     assert column.type is not None, f"{relation.name}.{column.name} has no type"
-    target = arrow_type(column.type)
     if not isinstance(values, list):
         values = _undictionaried(values)
         if not _may_become(values.type, column.type):
@@ -296,12 +295,11 @@ def _typed(values: Values, column: Column, relation: Relation, place: str, probl
                 f"{place}: column {column.name!r} is {values.type}, table {relation.name!r} says {column.type}",
                 hint="Write the file with that type, or correct CREATE TABLE.",
             )
-        rounds = target == pa.float32() != values.type
         try:
-            made = reals(values) if rounds else values.cast(target, safe=True)
+            made = typed(values.cast(arrow_type(column.type.computed), safe=True), column.type)
         except pa.ArrowException:
             made = None
-        if made is not None and typed(made, column.type) is not None:
+        if made is not None:
             return _unchunked(made)
         values = _plain(values, column, problems)
     return array_of([_value(value, column, index, problems) for index, value in enumerate(values)], column.type)

@@ -8,15 +8,14 @@ checks, errors, subscriptions. So nothing but the ordinary case is written here.
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from cumulus.catalog.types import INTEGER_BITS, Interval, Kind
+from cumulus.catalog.types import DOUBLE, INTEGER_BITS, Interval, Kind
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.checks import Checks
-from cumulus.engine.native.codec import encoder
+from cumulus.engine.native.codec import encoder, plain_word
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.kernel import (
@@ -32,7 +31,7 @@ from cumulus.engine.native.kernel import (
     i64,
     select,
 )
-from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, joined, split
+from cumulus.engine.native.lanes import NAN_BITS, NULL_WORD, Lane, joined
 from cumulus.engine.native.layout import JOURNAL_USED, STATUS, TEXTS, EventLane, event_words
 from cumulus.engine.native.texts import NUMBER_OF
 
@@ -322,9 +321,8 @@ class Reader:
         given = self._object(place)
         if lane.type.kind is Kind.VARCHAR:
             return self._text_words(given, column)
-        nulls = split(lane.null) if lane.is_wide else (lane.null,)
-        found = [body.local(I64, "word") for _ in nulls]
-        for word, null in zip(found, nulls, strict=True):
+        found = [body.local(I64, "word") for _ in lane.null_words]
+        for word, null in zip(found, lane.null_words, strict=True):
             body.set(word, null)
         is_null = given.eq(self._known("none"))
         if not lane.nullable:
@@ -421,7 +419,7 @@ class Reader:
         return found
 
 
-_FIRST_REAL, _BEHIND_REALS = (struct.unpack("<q", struct.pack("<d", 2.0**power))[0] for power in (-126, 128))
+_FIRST_REAL, _BEHIND_REALS = (plain_word(2.0**power, DOUBLE) for power in (-126, 128))
 """The bits of the least REAL above 0 that is normal, and of the first number that is none."""
 
 _CLASSES: dict[Kind, type[Any]] = {

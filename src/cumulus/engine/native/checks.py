@@ -23,7 +23,7 @@ from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.host import CONTEXT, ProgramHost
 from cumulus.engine.native.journal import noted
 from cumulus.engine.native.kernel import FALSE, I64, PTR, Expr, Function, i64
-from cumulus.engine.native.lanes import Lane, split
+from cumulus.engine.native.lanes import Lane
 from cumulus.engine.native.layout import JOURNAL, JOURNAL_USED, EventLane, Held, Store, event_words, words_of
 from cumulus.engine.native.shapes import address
 
@@ -296,7 +296,7 @@ def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> Loo
 
 
 def _is_null(lane: Lane, words: Sequence[Expr]) -> Expr:
-    nulls = split(lane.null) if lane.is_wide else (lane.null,)
+    nulls = lane.null_words
     found = words[0].eq(i64(nulls[0]))
     for word, null in zip(words[1:], nulls[1:], strict=True):
         found = found & word.eq(i64(null))

@@ -78,11 +78,11 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
         return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
-    null, limit = lane.null, 1 << (127 if lane.is_wide else 63)
+    null, null_words, limit = lane.null, lane.null_words, 1 << (127 if lane.is_wide else 63)
 
     def encode(value: Any) -> Words:
         if value is None:
-            return split(null) if lane.is_wide else (null,)
+            return null_words
         word = plain_word(value, lane.type)
         if word == null and lane.nullable:
             raise EvaluationError(

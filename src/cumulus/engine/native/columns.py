@@ -66,7 +66,7 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
     if lane.nullable:
         _check(found, lane, ~missing if nulls else None)
         if nulls:
-            for word, null in zip(found, _null_words(lane), strict=True):
+            for word, null in zip(found, lane.null_words, strict=True):
                 word[missing] = null
     return found
 
@@ -77,10 +77,6 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     if len(chunks) == 1:
         return chunks[0]
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
-
-
-def _null_words(lane: Lane) -> Words:
-    return (0, NULL_WORD) if lane.is_wide else (lane.null,)
 
 
 def _plain(array: Any, kind: Kind) -> Column:

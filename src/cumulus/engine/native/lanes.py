@@ -79,6 +79,11 @@ class Lane:
         return NULL_FLOAT if self.type.is_float else NULL_WIDE if self.is_wide else NULL_WORD
 
     @property
+    def null_words(self) -> Words:
+        """What stands for NULL, as the words of a number."""
+        return split(self.null) if self.is_wide else (self.null,)
+
+    @property
     def words(self) -> int:
         """How many words a value takes."""
         return 2 if self.is_wide or self.is_text else 1
