@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-kill fuzz install-demo install-test clean
+.PHONY: demo test test-all test-slow test-kill fuzz install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -23,16 +23,20 @@ demo: $(VENV)/.demo
 install-demo: $(VENV)/.demo
 install-test: $(VENV)/.test
 
+# The fast tier: linters, types, contracts, goldens, a share of the laws, one Spark run per feature, the pages.
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist worksteal -m "not kill and not slow"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not kill and not slow"
 
-# Long comparisons with DuckDB and with published answers.
+# Everything that `make test` leaves out, in one go: some two hours.
+test-all: test-slow test-kill
+
+# Long comparisons with DuckDB and with published answers, all cases of what is sampled, all examples of the laws.
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist worksteal -m slow
+	CUMULUS_TESTS=all $(BIN)/pytest -n 2 --dist loadgroup -m "(slow or law or hypothesis) and not kill"
 
 # 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. One
 # to three hours. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.

@@ -19,7 +19,8 @@ that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.
 5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
 6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
    tell what changed.
-7. Subscribers hear which rows of their view were which before (`cumulus.warehouse.subscribing`).
+7. Subscribers hear which rows of their view were which before (`cumulus.views.differences`,
+   `cumulus.warehouse.subscribing`).
 8. Whoever reads a view gets its rows made from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
    (`cumulus.views`). Any SQL over views is DuckDB's work, on the same rows as Arrow (`Warehouse.query`).
 
@@ -38,14 +39,16 @@ if TYPE_CHECKING:
     from cumulus.algebra.user import UserFunction, function
     from cumulus.compiler import compile_sql as compile
     from cumulus.errors import CumulusError
-    from cumulus.warehouse import Change, Warehouse
+    from cumulus.warehouse import Change, ChangeStream, ViewChanges, Warehouse
 
 __version__ = VERSION
 
 __all__ = [
     "Change",
+    "ChangeStream",
     "CumulusError",
     "UserFunction",
+    "ViewChanges",
     "Warehouse",
     "__version__",
     "compile",
@@ -56,8 +59,10 @@ __all__ = [
 
 _HOMES = {
     "Change": ("cumulus.warehouse", "Change"),
+    "ChangeStream": ("cumulus.warehouse", "ChangeStream"),
     "CumulusError": ("cumulus.errors", "CumulusError"),
     "UserFunction": ("cumulus.algebra.user", "UserFunction"),
+    "ViewChanges": ("cumulus.warehouse", "ViewChanges"),
     "Warehouse": ("cumulus.warehouse", "Warehouse"),
     "compile": ("cumulus.compiler", "compile_sql"),
     "errors": ("cumulus.errors", ""),

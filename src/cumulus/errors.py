@@ -26,7 +26,9 @@ names the place and ends with a way out (`hint`).
     ├── UsageError                 the API called wrongly
     │   ├── UnknownNameError       no such table, view or map here
     │   ├── MissingFunctionError   a function that the program calls was not given: carries `names`
-    │   └── ThreadError            a second thread in a Warehouse
+    │   ├── ThreadError            another thread uses a Warehouse, and who came does not wait, or not that long
+    │   ├── HistoryError           changes of a view that are not kept any more
+    │   └── ClosedError            a Warehouse, or what came from it, that was closed
     ├── LayoutError                no one-round layout, or a cyclic program where none may be
     ├── InputError                 a source folder or file that is missing, truncated or of the wrong shape
     ├── StoreError                 a snapshot, checkpoint or sink that cannot be read or written
@@ -41,7 +43,15 @@ program is interpreted that should have run as machine code; `MemoryLimitWarning
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+EXCERPT = 100
+"""Columns of a quoted line, at most."""
+MOST_TOLD = 10
+"""How many errors of one script are told."""
 
 
 class CumulusError(Exception):
@@ -59,6 +69,17 @@ class CumulusError(Exception):
         self.message = message
         self.hint = hint
         super().__init__(f"{message}\n{hint}" if hint else message)
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """Return what a notebook shows: the user's own frames and the message, without the frames in this package."""
+        here = str(Path(__file__).parent)
+        frames = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            if not frame.filename.startswith(here) and "/IPython/" not in frame.filename
+        ]
+        told = ["Traceback (most recent call last):\n", *traceback.format_list(frames[-3:])] if frames else []
+        return "".join([*told, f"{type(self).__name__}: {self}"]).split("\n")
 
 
 class SourceTextError(CumulusError):
@@ -87,15 +108,42 @@ class SourceTextError(CumulusError):
 def _with_caret(message: str, line: int, column: int, text: str, name: str) -> str:
     place = ":".join([*([name] if name else []), *([str(line), str(column)] if line else [])])
     told = f"{place}: {message}" if place else message
-    lines = text.splitlines()
+    lines = text.split("\n")
     if 0 < line <= len(lines):
-        quoted = lines[line - 1].replace("\t", " ")
-        told += f"\n  {quoted}\n  {' ' * max(column - 1, 0)}^"
+        quoted, place_in_it = _excerpt(lines[line - 1], max(column - 1, 0))
+        told += f"\n  {quoted}\n  {' ' * place_in_it}^"
     return told
 
 
+def _excerpt(line: str, at: int) -> tuple[str, int]:
+    """Return the part of a line around an offset, and where that is in it; what cannot be shown is a blank."""
+    shown = "".join(char if char.isprintable() else " " for char in line.rstrip("\r"))
+    if len(shown) <= EXCERPT:
+        return shown, at
+    begin = min(max(at - EXCERPT // 2, 0), len(shown) - EXCERPT)
+    cut = shown[begin : begin + EXCERPT]
+    if begin > 0:
+        cut = "…" + cut[1:]
+    if begin + EXCERPT < len(shown):
+        cut = cut[:-1] + "…"
+    return cut, at - begin
+
+
 class SqlError(SourceTextError):
-    """SQL that Cumulus cannot take."""
+    """SQL that Cumulus cannot take; `others` are the errors of further statements of the same script."""
+
+    others: tuple[SqlError, ...] = ()
+
+    @classmethod
+    def together(cls, errors: Sequence[SqlError]) -> SqlError:
+        """Return the first of some errors in the order of their places, which tells the others, too."""
+        first, *others = sorted(errors, key=lambda error: (error.line, error.column))
+        if others:
+            first.others = tuple(others)
+            told = [str(error) for error in [first, *others][:MOST_TOLD]]
+            left = len(others) + 1 - len(told)
+            first.args = ("\n\n".join([*told, *([f"and {left} more errors"] if left else [])]),)
+        return first
 
 
 class SqlSyntaxError(SqlError):
@@ -207,7 +255,15 @@ class MissingFunctionError(UsageError):
 
 
 class ThreadError(UsageError):
-    """A Warehouse belongs to one thread at a time."""
+    """Another thread uses a Warehouse, and who came does not wait for it, or not that long, or would wait for ever."""
+
+
+class HistoryError(UsageError):
+    """Changes of a view that are not kept any more."""
+
+
+class ClosedError(UsageError):
+    """A Warehouse that was closed, or something that came from it."""
 
 
 class LayoutError(CumulusError):

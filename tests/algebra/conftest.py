@@ -118,9 +118,9 @@ class Oracle:
 
     def store(self, label: str, type_name: str, texts: tuple[str, ...]) -> None:
         """Make a table of values, NULL among them, that `check` knows by `label`."""
-        table = self.tables[label] = f"v{len(self.tables)}"
+        table = self.tables.setdefault(label, f"v{len(self.tables)}")  # a label may be stored again
         self.sizes[label] = len(texts) + 1
-        self.duck.execute(f"CREATE TABLE {table} (x {type_name})")
+        self.duck.execute(f"CREATE OR REPLACE TABLE {table} (x {type_name})")
         for text in (*texts, None):
             self.duck.execute(f"INSERT INTO {table} VALUES (CAST(? AS {type_name}))", [text])
 

@@ -147,9 +147,12 @@ def test_codes(oracle: Any) -> None:
         oracle.check(name, template(name, 1), (given,))
 
 
+SEPARATORS = ("", ",", ",,", "a,")
+
+
 def test_parts_of_text(oracle: Any) -> None:
     oracle.store("VARCHAR#split", "VARCHAR", ("", "a", "a,b,c", ",a,", "a,,b", "日,本"))
-    oracle.store("VARCHAR#by", "VARCHAR", ("", ",", ",,", "a,"))
+    oracle.store("VARCHAR#by", "VARCHAR", SEPARATORS)
     oracle.store("INTEGER#part", "INTEGER", ("-9", "-4", "-2", "-1", "0", "1", "2", "3", "4", "9"))
     oracle.check("split_part", template("split_part", 3), ("VARCHAR#split", "VARCHAR#by", "INTEGER#part"))
     oracle.check("repeat", "repeat({0}, {1})", ("VARCHAR", "INTEGER#part"))
@@ -160,6 +163,7 @@ def test_parts_of_text(oracle: Any) -> None:
 
 
 def test_concat_ws_takes_every_type(oracle: Any) -> None:
+    oracle.store("VARCHAR#by", "VARCHAR", SEPARATORS)
     for given in ("INTEGER", "DECIMAL(9,4)", "DATE", "BOOLEAN"):
         oracle.check("concat_ws", template("concat_ws", 3), ("VARCHAR#by", given, "BOOLEAN"))
 

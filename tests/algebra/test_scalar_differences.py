@@ -189,8 +189,10 @@ def test_regular_expressions_take_null_as_null(oracle: Any) -> None:
     assert oracle.duck.execute("SELECT regexp_extract('a', 'a', NULL)").fetchone() == ("",)
 
 
-def test_nanoseconds_have_no_limit(oracle: Any) -> None:
-    assert call("epoch_ns", (dt.date(9999, 12, 31),)) == 253402214400 * 10**9
+def test_nanoseconds_end_where_bigint_does(oracle: Any) -> None:
+    assert call("epoch_ns", (dt.date(2262, 4, 11),)) == 9223286400 * 10**9
+    with pytest.raises(EvaluationError, match="do not fit BIGINT"):
+        call("epoch_ns", (dt.date(9999, 12, 31),))
     with pytest.raises(duckdb.Error):
         oracle.duck.execute("SELECT epoch_ns(DATE '9999-12-31')")
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cumulus.algebra.scalar import call, cast_value
 from cumulus.catalog.types import DOUBLE, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, Interval, SqlType, decimal
 from cumulus.errors import EvaluationError
+from support.tiers import examples
 
 DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**20), max_value=10**20)
 FLOATS = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0])
@@ -24,7 +25,9 @@ SPANS = st.builds(
     Interval, st.integers(-400, 400), st.integers(-1000, 1000), st.integers(-(10**12), 10**12) | st.just(0)
 )
 PARTS = st.sampled_from(("year", "week", "month", "quarter", "hour", "isoyear"))
-WITH_DUCKDB = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WITH_DUCKDB = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @given(DECIMALS, DECIMALS | st.integers(-(10**20), 10**20))

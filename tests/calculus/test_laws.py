@@ -11,6 +11,7 @@ from cumulus.calculus.evaluate import apply_event, evaluate
 from cumulus.calculus.simplify import PASSES, simplify
 from cumulus.catalog.types import EXACT
 from support.random_terms import ARITIES, databases, events, products, terms
+from support.tiers import examples
 
 
 def difference(after, before):
@@ -24,7 +25,7 @@ def copy(database):
     return {name: dict(rows) for name, rows in database.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(terms(), databases, events)
 def test_the_delta_is_the_change_of_the_value(term, database, event):
     """value(Δ) = value(after) − value(before), self-joins, nesting and deletes included (compiler.md §1)."""
@@ -38,7 +39,7 @@ def test_the_delta_is_the_change_of_the_value(term, database, event):
     assert found == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(terms(), databases, databases)
 def test_the_delta_of_a_batch_is_the_change_of_the_value(term, database, batch):
     net = dict(batch["r"])
@@ -51,7 +52,7 @@ def test_the_delta_of_a_batch_is_the_change_of_the_value(term, database, batch):
     assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(products(), databases, events)
 def test_every_pass_keeps_the_value_of_the_aggregate_around_it(term, database, event):
     variables = tuple(f"e{index}" for index in range(ARITIES[event.relation]))
@@ -67,7 +68,7 @@ def test_every_pass_keeps_the_value_of_the_aggregate_around_it(term, database, e
         assert evaluate(AggSum(tuple(keys), changed), database, bound) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(terms())
 def test_terms_of_the_generator_are_closed(term):
     assert not inputs(term)

@@ -27,6 +27,7 @@ from cumulus.catalog.types import (
     arrow_type,
     decimal,
 )
+from support.tiers import examples
 
 
 def test_the_hash_is_pinned():
@@ -87,7 +88,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("sql_type", "values"), VALUES, ids=[str(sql_type) for sql_type, _ in VALUES])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data(), buckets=st.integers(1, 4096))
 def test_arrow_and_python_agree(sql_type, values, data, buckets):
     rows = data.draw(st.lists(st.one_of(st.none(), values), max_size=20))

@@ -23,6 +23,7 @@ from cumulus.engine.interpreter import Interpreter
 from cumulus.errors import CumulusError, UsageError
 from cumulus.warehouse.applying import Applier
 from cumulus.workloads import orders, queries
+from support.tiers import sampled
 
 
 def bench(*arguments: str) -> list[dict[str, Any]]:
@@ -43,7 +44,7 @@ def test_a_stream_through_every_engine() -> None:
 
 @pytest.mark.parametrize(
     ("workload", "query", "shares"),
-    [("ssb", "q2_1", [0.0, 0.1]), ("orderbook", "bsv", [0.5]), ("tpch", "q5", [0.0, 0.1])],
+    sampled([("ssb", "q2_1", [0.0, 0.1]), ("orderbook", "bsv", [0.5]), ("tpch", "q5", [0.0, 0.1])], of=3, first=1),
 )
 def test_each_query_with_and_without_deletions_by_batch(
     workload: str, query: str, shares: list[float], tmp_path: Path
@@ -103,6 +104,7 @@ def test_which_of_equal_rows_a_limit_takes_is_open() -> None:
         check(applier, "v", script, {"r": table.slice(0, 2)}, "it")
 
 
+@pytest.mark.slow
 def test_what_an_event_costs_by_the_size_of_the_state() -> None:
     sizes = ["--states", "200", "--states", "50", "--repetitions", "2"]
     *rows, last = bench(*sizes)
@@ -147,9 +149,14 @@ def test_what_cannot_be_measured_is_refused(arguments: list[str], words: str) ->
 
 @pytest.mark.parametrize(
     "of",
-    [["--scale", "0.0004"], ["--workload", "orderbook", "--query", "vwap", "--sf", "0.0005"]],
-    ids=["example", "book"],
+    [
+        pytest.param(["--scale", "0.0004"], id="example"),
+        pytest.param(
+            ["--workload", "orderbook", "--query", "vwap", "--sf", "0.0005"], id="book", marks=pytest.mark.slow
+        ),
+    ],
 )
+@pytest.mark.slow
 def test_rows_that_are_there_by_sql_and_as_events(of: list[str]) -> None:
     *rows, last = bench("--bulk", *of, "--repetitions", "1")
     (row,) = rows

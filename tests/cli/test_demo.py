@@ -100,6 +100,7 @@ def interrupted(out: Path, host: str, epochs: int) -> int:
     return len(list((out / "views" / "epochs").glob("[0-9]*.json")))
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = interrupted(out, "embedded", 4)

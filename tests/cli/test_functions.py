@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_file_or_a_module_gives_the_functions(folder: Path) -> None:
     told = cumulus(folder, "compile", "views.sql", "--functions", "mine")
     assert (told.returncode, told.stderr) == (0, "")

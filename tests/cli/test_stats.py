@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from cumulus import Warehouse
+from support.tiers import sampled
 
 SQL = """
 CREATE TABLE r (a BIGINT, b BIGINT, x BIGINT);
@@ -22,7 +23,7 @@ def cumulus(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize("engine", sampled(["native", "interpreter"], of=2))
 def test_a_saved_warehouse_says_what_it_holds(tmp_path, engine) -> None:
     wh = Warehouse(SQL)
     wh.insert("r", [(number % 4, number, 1) for number in range(1000)])

@@ -55,7 +55,7 @@ def test_shared_maps_are_named_with_who_shares_them():
 
 def test_an_unknown_view_is_told_with_those_that_are_there():
     program = compile_sql(SHOP.format(key="NOT NULL"))
-    with pytest.raises(UnknownNameError, match=r"no view nothing\nThe views are revenue, sold, pairs\."):
+    with pytest.raises(UnknownNameError, match=r"no view nothing\nViews: revenue, sold, pairs\."):
         explain(program, "nothing")
 
 

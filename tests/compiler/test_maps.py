@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from support.differential import run
 from support.random_sql import scripts
 from support.random_tables import streams
+from support.tiers import examples
 
 
 @pytest.mark.parametrize("batch", [False, True])
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(scripts(), streams())
 def test_views_and_maps_are_exact_after_every_event(batch, script, events):
     run(script, events, batch=batch)

@@ -26,8 +26,9 @@ from support.oracle import Oracle
 from support.random_sql import scripts, views
 from support.random_tables import SCHEMA, streams
 from support.random_terms import atoms, guards
+from support.tiers import examples, sampled
 
-HURRIED = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+HURRIED = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def selects_of(script: str) -> list[str]:
@@ -104,7 +105,7 @@ def test_a_batch_is_its_single_events(script, events):
 
 
 @pytest.mark.parametrize("rely", [True, False])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", sampled(range(2), of=2))
 def test_trusted_keys_change_no_result_while_the_promises_hold(seed, rely):
     made = trusted.Promises(seed)
     events = made.loaded() + [made.event() for _ in range(45)]

@@ -8,12 +8,12 @@ import pytest
 
 from fuzz.case import parse_case
 from fuzz.compare import compare
+from support.tiers import one_mode_each
 
 CASES = sorted((Path(__file__).parent / "regressions").glob("*.sql"))
 
 
-@pytest.mark.parametrize("mode", ["event", "call", "batch"])
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("path", "mode"), one_mode_each(CASES, ("event", "call", "batch")))
 def test_what_once_was_wrong_is_right(path, mode):
     found = compare(parse_case(path.read_text(encoding="utf-8"), mode))
     assert (found.invalid, found.refused, found.failures, found.doubted) == ({}, {}, [], [])

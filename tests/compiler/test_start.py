@@ -11,6 +11,7 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import UnsupportedError
 from support.differential import run
 from support.random_tables import SCHEMA, walk
+from support.tiers import sampled
 
 SELECTS = [
     "SELECT COUNT(*) AS n, SUM(x.m) AS y FROM (SELECT MAX(a) AS m FROM r) x",
@@ -52,7 +53,7 @@ def there_and_back(seed: int, length: int):
     return [*events, *((-1, relation, row) for relation, row in left)]
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", sampled(SELECTS, of=3))
 def test_rows_over_empty_tables_are_there_from_the_start_and_stay_right(select):
     program = compile_sql(f"{SCHEMA}CREATE VIEW v AS {select}")
     assert any(definition.initial for definition in program.maps), "else this says nothing about them"

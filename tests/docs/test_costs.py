@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 STATIC = {"tpch": ("nation", "region"), "ssb": (), "orderbook": ()}
 
 
+@cache
 def classes(workload: str) -> dict[str, dict[str, CostClass]]:
     scripts = queries(workload, keys="primary", static=STATIC[workload])
     return {name: next(iter(cost_classes(compile_sql(script)).values())) for name, script in scripts.items()}

@@ -29,6 +29,7 @@ from cumulus.catalog.types import (
 )
 from cumulus.engine.batch import checked_rows, checker
 from cumulus.errors import ArityError, NullError, ValueTypeError
+from support.tiers import examples
 
 TYPES = {
     BOOLEAN: st.booleans(),
@@ -46,7 +47,7 @@ EVERY = Relation("r", tuple(Column(f"c{place}", kind) for place, kind in enumera
 ROWS = st.lists(st.tuples(*(st.none() | values for values in TYPES.values())), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ROWS)
 def test_rows_go_through_arrow_and_back(rows) -> None:
     table = table_of(EVERY.columns, rows)

@@ -48,6 +48,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.m3 import parse
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 from support.engines import engine_of
+from support.tiers import examples
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -305,7 +306,7 @@ def _events(seed: int, count: int):
         yield kind, rows, chance
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(programs(), st.integers(0, 1000))
 def test_every_event_leaves_the_maps_that_the_definition_of_m3_says(program: Program, seed: int) -> None:
     engine, naive = engine_of(program), Naive(program)

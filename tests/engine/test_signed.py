@@ -15,6 +15,7 @@ from cumulus.m3 import parse
 from cumulus.m3.program import On, Program, Trigger
 from cumulus.workloads import queries
 from fuzz.case import parse_case
+from support.tiers import sampled
 
 CASES = sorted(Path(__file__).parents[1].joinpath("compiler", "regressions").glob("*.sql"))
 QUERIES = {
@@ -41,13 +42,13 @@ def check(program: Program) -> None:
                 assert with_sign(statement.term, sign) is own.term
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sampled(CASES, of=3))
 def test_each_sign_is_a_trigger(path: Path) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), "event")
     check(compile_sql(case.sql([name for name, _ in case.views])))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", sampled(QUERIES, of=3))
 def test_each_sign_is_a_trigger_of_a_query(name: str) -> None:
     check(compile_sql(QUERIES[name]))
 

@@ -19,6 +19,7 @@ from cumulus.errors import MismatchError, UsageError, ValidationError
 from support.engines import engine_of
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
+from support.tiers import examples
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -46,7 +47,7 @@ def play(engine: Engine, events) -> None:
         engine.on_event(*event)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(scripts(), streams(), streams())
 def test_a_rollback_restores_every_bit(script, before, inside) -> None:
     engine = engine_of(compile_sql(SCHEMA + script, keep="all"))
@@ -64,7 +65,7 @@ def test_a_rollback_restores_every_bit(script, before, inside) -> None:
         assert state_of(engine) == state
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(scripts(), streams(), streams())
 def test_a_snapshot_restores_every_bit_and_goes_on_alike(script, before, later) -> None:
     program = compile_sql(SCHEMA + script, keep="all")
@@ -194,7 +195,7 @@ def test_what_cannot_run_is_refused_when_it_is_made() -> None:
         engine_of(m3.parse("ON +r(x) { m[] += unheard_of(x) }"))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(scripts(), streams(), st.booleans())
 def test_watched_changes_are_the_difference_of_the_states(script, events, batch) -> None:
     program = compile_sql(SCHEMA + script)

@@ -24,6 +24,7 @@ from support.engines import chosen, engine_of
 from support.failing_view import SCRIPT, FailingStream
 from support.oracle import same_bag
 from support.orders_stream import json_lines
+from support.tiers import sampled
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -64,7 +65,7 @@ def stream_of(tmp_path: Path, seed: int, epochs: int) -> FailingStream:
     return stream
 
 
-@pytest.mark.parametrize("layout", ["one-bucket", "one-round:r=k+s=k", "one-round:s=k"])
+@pytest.mark.parametrize("layout", sampled(["one-bucket", "one-round:r=k+s=k", "one-round:s=k"], of=2))
 def test_views_go_on_without_the_rows_that_fail(tmp_path: Path, layout: str) -> None:
     stream = stream_of(tmp_path, 3, 6)
     epochs = run(tmp_path, layout=layout, buckets=3)
@@ -170,6 +171,7 @@ with embedded.EmbeddedRun(
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_tells_every_error_once(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, 5, 6)
     wishes = "in-handler:2,after-state-write:2,before-manifest:2,after-manifest:2,in-compaction:1"

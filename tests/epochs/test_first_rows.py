@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter import Interpreter
@@ -20,6 +21,7 @@ from cumulus.epochs.publish import merges, write_outputs
 from cumulus.epochs.reading import read_table
 from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource
+from support.tiers import examples
 
 TABLES = """
 CREATE TABLE sales (shop INT NOT NULL, kind INT NOT NULL, x INT, f DOUBLE);
@@ -94,8 +96,9 @@ def compare(seed: int, out: Path) -> None:
             assert pq.read_table(out / found).to_pylist() == pq.read_table(out / file).to_pylist(), (seed, epoch, view)
 
 
+@pytest.mark.law
 def test_the_first_rows_of_all_are_among_the_first_of_each(tmp_path: Path) -> None:
-    for seed in range(12):
+    for seed in range(examples(12)):
         compare(seed, tmp_path / str(seed))
 
 

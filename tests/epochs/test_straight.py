@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter import Interpreter
@@ -16,6 +17,7 @@ from cumulus.epochs.plan import Plan
 from cumulus.epochs.reading import Reading, read_table
 from cumulus.epochs.sources import FolderSource
 from cumulus.epochs.straight import rounds
+from support.tiers import WHOLE, examples
 
 SQL = """
 CREATE TABLE shops (town VARCHAR, no INT, kind VARCHAR, PRIMARY KEY (town, no));
@@ -149,11 +151,12 @@ def compare(seed: int) -> list[Counting]:
     return ours
 
 
+@pytest.mark.law
 def test_columns_and_rows_leave_the_same() -> None:
-    found = [bucket for seed in range(60) for bucket in compare(seed)]
-    assert sum(bucket.went for bucket in found) > 1_000
-    assert sum(bucket.failed for bucket in found) > 50
-    assert sum(bucket.waited for bucket in found) > 10
+    found = [bucket for seed in range(examples(60)) for bucket in compare(seed)]
+    assert sum(bucket.went for bucket in found) > (1_000 if WHOLE else 150)
+    assert sum(bucket.failed for bucket in found) > (50 if WHOLE else 5)
+    assert sum(bucket.waited for bucket in found) > (10 if WHOLE else 0)
 
 
 def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:

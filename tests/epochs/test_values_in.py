@@ -19,16 +19,30 @@ from support.engines import engine_of
 pytestmark = pytest.mark.usefixtures("each_engine")
 
 BROKEN = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
+FINER = "more precise than a microsecond"
 BAD = [
     ("REAL", pa.array([0.5, 1e300, -1e300]), ["0.5"], "does not fit REAL"),
     ("REAL", pa.array(["0.5", "1e300"]), ["0.5"], "does not fit REAL"),
-    ("TIMESTAMP", pa.array([0, 1], pa.timestamp("ns")), ["1970-01-01 00:00:00"], "more precise than a microsecond"),
+    ("TIMESTAMP", pa.array([0, 1], pa.timestamp("ns")), ["1970-01-01 00:00:00"], FINER),
+    (
+        "TIMESTAMP",
+        pa.array(["1970-01-01T00:00:00.0000000", "1970-01-01T00:00:00.0000001"]),
+        ["1970-01-01 00:00:00"],
+        FINER,
+    ),
+    (
+        "TIMESTAMPTZ",
+        pa.array(["1970-01-01T00:00:00Z", "1970-01-01 00:00:00.123456789Z"]),
+        ["1970-01-01 00:00:00+00"],
+        FINER,
+    ),
     ("TIMESTAMP", pa.array([0, 2**62], pa.timestamp("us")), ["1970-01-01 00:00:00"], "beyond the years 1 to 9999"),
     ("TIMESTAMP", pa.array([0, -(2**60)], pa.timestamp("ms")), ["1970-01-01 00:00:00"], "beyond the years 1 to 9999"),
     ("DATE", pa.array([0, 2**31 - 1], pa.date32()), ["1970-01-01"], "beyond the years 1 to 9999"),
-    ("INTERVAL", pa.array([1000, 1], pa.duration("ns")), ["00:00:00.000001"], "more precise than a microsecond"),
+    ("INTERVAL", pa.array([1000, 1], pa.duration("ns")), ["00:00:00.000001"], FINER),
     ("VARCHAR", BROKEN, ["a"], "not UTF-8"),
     ("BIGINT", BROKEN.slice(1), [], "not UTF-8"),
+    ("DATE", pa.array(["2024-01-31", "2024-02-30"]), ["2024-01-31"], "not a DATE: write it as 2024-01-31"),
 ]
 FINE = [
     ("REAL", pa.array([0.1, None, float("inf")]), ["0.10000000149011612", None, "inf"]),

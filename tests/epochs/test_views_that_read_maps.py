@@ -18,6 +18,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from support.ends_and_totals import TEXT, expected, random_events, with_views
 from support.engines import engine_of
+from support.tiers import sampled
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -56,7 +57,7 @@ def bag(out: Path, epoch: int, view: str) -> Counter:
         ("one-round:shops=shop", ("range", "large", "top", "followed")),  # the sales are
     ],
 )
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", sampled(range(2), of=2))
 def test_every_epoch_is_what_the_tables_say(tmp_path: Path, layout: str, views: tuple[str, ...], seed: int) -> None:
     program = m3.read(with_views(*views))
     wanted = write(tmp_path / "in", program, seed)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fuzz.epochs import compare
+from support.tiers import sampled
 
 
-@pytest.mark.parametrize("seed", [2, 4, 24])
+@pytest.mark.parametrize("seed", sampled([2, 4, 24], of=3))
 def test_epochs_leave_what_duckdb_says(seed: int, tmp_path: Path) -> None:
     assert compare(seed, tmp_path) is not None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fuzz.case import Case, case_of, parse_case
 from fuzz.compare import compare
 from fuzz.constructs import CONSTRUCTS, constructs
@@ -15,6 +17,7 @@ def test_a_seed_is_a_script():
     assert script_of(7) == script_of(7) != script_of(8)
 
 
+@pytest.mark.slow
 def test_views_are_valid_dense_and_show_every_construct():
     """What `make fuzz` promises of 10,000 views, on the first few."""
     tally = Tally(dry=True)
@@ -35,6 +38,7 @@ def test_wanted_constructs_are_met_and_others_are_not():
         assert not any(constructs(view) & {"COALESCE", "UNION"} for view in without.views)
 
 
+@pytest.mark.slow
 def test_twenty_views_are_exact():
     tally = Tally(dry=False)
     seed = 0
@@ -83,6 +87,7 @@ def test_an_error_is_a_failure():
     assert [failure.kind for failure in found.failures] == ["error"]
 
 
+@pytest.mark.slow
 def test_a_script_shrinks_to_what_matters():
     """Here it "fails" while a view that DuckDB takes has an outer join and comes to show a row."""
 

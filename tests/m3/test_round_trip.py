@@ -46,6 +46,7 @@ from cumulus.catalog.types import (
 )
 from cumulus.m3 import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef, canonical, parse
 from cumulus.m3.printer import wrap
+from support.tiers import examples
 
 plain = st.sampled_from(["x", "y", "oid", "nation", "c.nation", "date", "sum", "min", "key", "größe", "_1"])
 odd = st.sampled_from(
@@ -174,13 +175,13 @@ def terms(draw, depth, functions=True):
             return draw(st.one_of(literals, names.map(Var)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(terms(4))
 def test_a_printed_term_reads_back_as_the_same_node(term):
     assert parse_term(print_term(term), relations=RELATIONS) is term
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(scalars(4, values=False))
 def test_a_printed_scalar_reads_back_as_the_same_node(scalar):
     assert parse_scalar(print_scalar(scalar)) is scalar
@@ -277,7 +278,7 @@ programs = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(programs)
 def test_a_printed_program_reads_back_as_the_same_program(program):
     assert canonical(program) == program

@@ -18,7 +18,7 @@ from support.orders_stream import json_lines
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 MODULE = """
 import cumulus

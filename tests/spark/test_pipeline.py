@@ -30,7 +30,7 @@ from support.unfinished_view import ROWS, SQL, write_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,6 +59,22 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
             ours = sorted_rows(query(tmp_path / "out", sql, epoch).to_pylist())
             assert ours == sorted_rows(query(tmp_path / "embedded", sql, epoch).to_pylist())
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == stream.expected[epoch]
+
+
+def test_a_session_without_the_state_store_that_it_takes_runs_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    stream = OrdersStream(tmp_path / "in", 1)
+    stream.write()
+    name = "spark.sql.streaming.stateStore.providerClass"
+    other = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    before = spark.conf.get(name)
+    assert before is not None
+    spark.conf.set(name, other)
+    try:
+        maintain(spark, parse(PROGRAM), tmp_path / "in", tmp_path / "out")
+        assert spark.conf.get(name) == other
+    finally:
+        spark.conf.set(name, before)
+    assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.oracle()
 
 
 def test_a_restart_resumes_and_a_changed_program_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -143,6 +159,7 @@ def test_a_view_that_cannot_be_finished_keeps_its_rows(spark: SparkSession, tmp_
         assert query(tmp_path / "out", "FROM plain", epoch).to_pylist() == [{"n": plain}]
 
 
+@pytest.mark.slow
 def test_views_every_third_epoch_and_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 6)
     for _ in range(5):
@@ -165,6 +182,7 @@ def test_views_every_third_epoch_and_at_the_end(spark: SparkSession, tmp_path: P
         maintain(spark, parse(PROGRAM), {**sources, "lineitem": frame}, tmp_path / "other", snapshot_every=2)
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 5)
     for _ in range(3):

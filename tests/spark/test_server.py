@@ -183,7 +183,7 @@ def test_a_folder_of_sockets_that_others_can_open_is_refused(owner: int) -> None
     folder = Path(tempfile.gettempdir()) / f"cumulus-{os.getuid()}"
     folder.mkdir()
     folder.chmod(0o755)
-    with pytest.raises(StoreError, match="is open to others"):
+    with pytest.raises(StoreError, match="is not a folder of yours alone"):
         Served("c/0", "bucket 0", owner)
 
 

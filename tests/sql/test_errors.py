@@ -13,8 +13,8 @@ CREATE TABLE s (a INT NOT NULL, x SMALLINT);
 
 CASES = [
     # text, error, line:column, words of the message, words of the way out
-    ("CREATE VIEW v AS SELECT a, COUNT(*) FRM r", SqlSyntaxError, "3:41", "not valid SQL", ""),
-    ("CREATE VIEW v AS SELECT 'a FROM r", SqlSyntaxError, "3:25", "cannot split", "quote"),
+    ("CREATE VIEW v AS SELECT a, COUNT(*) FRM r", SqlSyntaxError, "3:37", "not valid SQL", "Did you mean FROM?"),
+    ("CREATE VIEW v AS SELECT 'a FROM r", SqlSyntaxError, "3:25", "string does not end", "Close it"),
     ("CREATE VIEW v AS SELECT a FROM nowhere", BindError, "3:32", "no table nowhere", "r, s"),
     ("CREATE VIEW v AS SELECT aa FROM r", BindError, "3:25", "no column aa", "Did you mean a"),
     ("CREATE VIEW v AS SELECT q.a FROM r", BindError, "3:25", "no table q in FROM", "r"),
@@ -81,7 +81,7 @@ CASES = [
         "GROUPING takes",
         "Group by",
     ),
-    ("CREATE TABLE t (a FOO)", UnsupportedError, "", "FOO", "Use BOOLEAN"),
+    ("CREATE TABLE t (a FOO)", UnsupportedError, "3:19", "FOO", "Use BOOLEAN"),
     ("CREATE TABLE t (a INT, a INT)", BindError, "3:14", "two columns called a", ""),
     ("CREATE TABLE t (a INT CHECK (a > 0))", UnsupportedError, "3:", "CHECK", "NOT NULL"),
     ("CREATE TABLE t (a INT REFERENCES u)", BindError, "3:14", "refers to u", "Declare"),
@@ -89,7 +89,7 @@ CASES = [
     ("CREATE TABLE t (a INT) WITH (statik = true)", BindError, "3:30", "statik", "static = true|false"),
     ("CREATE TABLE r (a INT)", BindError, "3:14", "r is there already", ""),
     ("CREATE TABLE t AS SELECT 1 AS a", UnsupportedError, "3:", "CREATE TABLE … AS", "columns"),
-    ("INSERT INTO r VALUES (1)", UnsupportedError, "3:13", "INSERT INTO r", "CREATE TABLE"),
+    ("INSERT INTO r VALUES (1)", UnsupportedError, "3:1", "INSERT INTO r", "insert()"),
     ("DROP VIEW nothing", BindError, "3:11", "no view nothing", ""),
 ]
 

@@ -11,6 +11,7 @@ import cumulus
 from cumulus import m3
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.views import Finisher, finish
+from support.tiers import examples
 
 TABLE = "CREATE TABLE r (a INT, b VARCHAR, x DOUBLE, d DECIMAL(9,2));"
 ITEMS = ["a", "b", "x", "d", "a + 1", "d * 2"]
@@ -39,7 +40,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(ordered_bags(), ROWS)
 def test_order_by_limit_and_bags_are_duckdbs(select: str, rows) -> None:
     warehouse = cumulus.Warehouse(f"{TABLE} CREATE VIEW v AS {select}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from decimal import Decimal
 
 import pyarrow as pa
@@ -164,32 +163,6 @@ def test_static_tables_are_loaded_first() -> None:
     with pytest.raises(errors.StaticTableError, match="c has had events"):
         warehouse.insert("nations", [(4, "IT")])
     assert set(warehouse.view("v").rows()) == {("CH", 1), ("FR", 2)}
-
-
-def test_a_second_thread_gets_an_error_while_the_first_is_inside(wh) -> None:
-    caught: list = []
-
-    def meddle() -> None:
-        for call in (
-            lambda: wh.insert("orders", [(1, 1, 1)]),
-            lambda: wh.view("revenue").rows(),
-            lambda: wh.trigger("orders")(1, 1, 1, 1),
-            lambda: wh.stats(),
-        ):
-            try:
-                call()
-            except errors.ThreadError as problem:
-                caught.append(problem)
-
-    with wh.transaction():
-        thread = threading.Thread(target=meddle)
-        thread.start()
-        thread.join()
-    assert len(caught) == 4
-    thread = threading.Thread(target=lambda: wh.insert("orders", [(1, 1, 1)]))
-    thread.start()  # one after the other is right
-    thread.join()
-    assert sold(wh) == {("CH", Decimal("1.00"), 1)}
 
 
 def test_negative_multiplicities_are_not_shown_but_counted_and_healed() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import cumulus
 from cumulus.engine.deferring import Deferring, deliver, interruptible
+from support.tiers import sampled
 
 TESTS = Path(__file__).parents[1]
 SQL = "CREATE TABLE r (a BIGINT NOT NULL); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a"
@@ -30,8 +31,9 @@ def ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize(
+    ("engine", "seed"), sampled([("native", 1), ("interpreter", 2), ("native", 2), ("interpreter", 1)], of=4)
+)
 def test_what_is_interrupted_is_done_or_not(engine, seed) -> None:
     command = [sys.executable, "-m", "support.interrupted", engine, str(seed), "80"]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=300, check=False)

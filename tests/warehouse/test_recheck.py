@@ -123,7 +123,7 @@ def test_a_tie_at_the_limit_is_no_difference():
     wh = Warehouse("""
         CREATE TABLE r (a INT PRIMARY KEY, x INT NOT NULL);
         CREATE VIEW top AS SELECT a, x FROM r ORDER BY x DESC LIMIT 2;
-        CREATE VIEW some AS SELECT a FROM r LIMIT 1;
+        CREATE VIEW one AS SELECT a FROM r LIMIT 1;
     """)
     rows = [(a, 5) for a in range(20)]
     random.Random(3).shuffle(rows)

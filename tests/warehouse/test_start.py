@@ -9,6 +9,7 @@ import pytest
 
 import cumulus
 from cumulus import errors
+from cumulus.compiler import materialize
 from support.oracle import Oracle, same_bag
 
 TABLES = "CREATE TABLE r (a INT, b INT); CREATE TABLE s (b INT);\n"
@@ -94,3 +95,15 @@ def test_a_program_written_by_hand_opens_with_its_entries() -> None:
 def test_entries_that_do_not_fit_are_refused() -> None:
     with pytest.raises(errors.ValidationError, match=r"map m: the entry \(1, 2: 3\) does not have 1 keys and 1 values"):
         cumulus.Warehouse(cumulus.m3.parse("RELATION r(a INT); MAP m[a INT](n BIGINT) START (1, 2: 3);"))
+
+
+def test_a_warehouse_may_be_larger(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(materialize, "MAX_COLUMNS", 5)
+    sql = "CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM r GROUP BY a"
+    wide = f"{sql}; CREATE VIEW w AS SELECT b, SUM(a) AS s, COUNT(a) AS c, MIN(a) AS m FROM r GROUP BY b"
+    with pytest.raises(errors.UnsupportedError, match=r"size=2"):
+        cumulus.Warehouse(wide)
+    wh = cumulus.Warehouse(sql, size=4)
+    wh.execute(wide.split("; ")[2])
+    wh.save(tmp_path / "saved")
+    cumulus.Warehouse.load(tmp_path / "saved").execute("DROP VIEW v")

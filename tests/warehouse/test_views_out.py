@@ -15,6 +15,7 @@ from cumulus.views import Consistency
 from support.oracle import same_bag
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
+from support.tiers import examples
 
 SQL = """
 CREATE TABLE r (a INT, b VARCHAR, x INT);
@@ -163,7 +164,7 @@ def test_a_row_with_nan_that_stays_is_not_told() -> None:
         assert [change.new for change in heard] == [(1, 1.0)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(scripts(), streams(), streams(max_size=5))
 def test_what_subscribers_hear_turns_the_old_rows_into_the_new(script, before, inside) -> None:
     warehouse = cumulus.Warehouse(SCHEMA + script)

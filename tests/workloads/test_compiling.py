@@ -9,6 +9,7 @@ from cumulus.catalog.types import arrow_type
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.workloads import BENCHMARKS, checks, flights, queries, shop, tpch
 from support.benchmarks import NOT_YET
+from support.tiers import sampled
 
 WORKLOADS = {"flights": flights.sql(), "shop": shop.sql()} | {
     f"{benchmark} {query}": script
@@ -18,7 +19,7 @@ WORKLOADS = {"flights": flights.sql(), "shop": shop.sql()} | {
 }
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", sampled(WORKLOADS, of=3))
 def test_a_view_has_the_oracles_columns_and_types(workload: str) -> None:
     sql = WORKLOADS[workload]
     empty = {name: table.schema.empty_table() for name, table in checks.declared(sql).items()}
@@ -30,7 +31,7 @@ def test_a_view_has_the_oracles_columns_and_types(workload: str) -> None:
         assert promised == wanted, view.name
 
 
-@pytest.mark.parametrize("keys", ["none", "primary", "foreign", "rely"])
+@pytest.mark.parametrize("keys", sampled(["none", "primary", "foreign", "rely"], of=4))
 def test_tpch_compiles_with_all_keys_and_static_tables(keys: str) -> None:
     for query in tpch.QUERIES:
         if query in NOT_YET["tpch"]:

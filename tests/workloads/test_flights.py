@@ -76,6 +76,7 @@ def test_replaying_the_files_gives_the_published_tables(folder: Path) -> None:
         assert rows.schema.types == left[name].schema.types
 
 
+@pytest.mark.slow
 def test_replaying_the_events_row_by_row_gives_the_published_tables() -> None:
     tables: dict[str, Counter[tuple[object, ...]]] = {name: Counter() for name in flights.tables()}
     keys = {name: [d.schema.names.index(column) for column in d.key] for name, d in flights.tables().items()}

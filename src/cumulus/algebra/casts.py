@@ -30,7 +30,7 @@ def can_cast(source: SqlType, target: SqlType) -> bool:
     """
     if source.kind is target.kind or Kind.VARCHAR in (source.kind, target.kind) or source.kind is Kind.NULL:
         return target.kind is not Kind.NULL or source.kind is Kind.NULL
-    families = (CONDITIONS, POINTS)
+    families = (CONDITIONS, POINTS | {Kind.TIMESTAMPTZ})
     return any(source.kind in family and target.kind in family for family in families)
 
 
@@ -88,8 +88,10 @@ def as_text(value: Any) -> str:
     if kind is Interval:
         return span_as_text(value)
     if kind is dt.datetime:
-        text = value.isoformat(" ", "microseconds" if value.microsecond else "seconds")
-        return str(text.rstrip("0") if value.microsecond else text)
+        plain = value.replace(tzinfo=None)  # it is UTC
+        text = plain.isoformat(" ", "microseconds" if value.microsecond else "seconds")
+        cut = text.rstrip("0") if value.microsecond else text
+        return f"{cut}+00" if value.tzinfo is not None else str(cut)
     if kind is float:
         return repr(value)
     return str(value)
@@ -226,15 +228,15 @@ def _to_boolean(value: Any, target: SqlType) -> bool:
 _DATE = r"(?P<year>\d+)(?P<sep>[-/\\ ])(?P<month>\d{1,2})(?P=sep)(?P<day>\d{1,2})"
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(:(?P<second>\d{1,2})(\.(?P<fraction>\d*))?)?"
 # An offset is read and, as in DuckDB, means nothing to a timestamp without time zone.
-_ZONE = r"(\s*(Z|UTC|[+-]\d{1,2}(:?\d{2}(:?\d{2})?)?))?"
+_ZONE = r"(\s*(Z|UTC|(?P<offset>(?P<sign>[+-])(?P<hours>\d{1,2})(:?(?P<minutes>\d{2})(:?(?P<seconds>\d{2}))?)?)))?"
 _POINT = re.compile(rf"{_DATE}(([ T]|\s+){_TIME}{_ZONE})?", re.ASCII)
 
 
-def _parse_point(text: str, target: SqlType) -> tuple[dt.datetime, bool]:
-    """Return a timestamp, and whether the text means the midnight after its day."""
+def _parse_point(text: str, target: SqlType) -> tuple[dt.datetime, bool, dt.timedelta]:
+    """Return a timestamp, whether the text means the midnight after its day, and its offset from UTC."""
     stripped = text.strip(_SPACE)
     if stripped.lower() == "epoch":
-        return dt.datetime(1970, 1, 1), False
+        return dt.datetime(1970, 1, 1), False, dt.timedelta()
     found = _POINT.fullmatch(stripped)
     if found is None:
         _fail(text, target)
@@ -243,11 +245,20 @@ def _parse_point(text: str, target: SqlType) -> tuple[dt.datetime, bool]:
     midnight = (hour, minute, second, micros) == (24, 0, 0, 0)
     try:
         day = dt.datetime(int(found["year"]), int(found["month"]), int(found["day"]))
+        offset = _offset(found)
         if midnight:
-            return day, True
-        return day.replace(hour=hour, minute=minute, second=second, microsecond=micros), False
+            return day, True, offset
+        return day.replace(hour=hour, minute=minute, second=second, microsecond=micros), False, offset
     except (ValueError, OverflowError):
         _fail(text, target, "is no day of the years 1 to 9999, or no time of day")
+
+
+def _offset(found: re.Match[str]) -> dt.timedelta:
+    if not found["offset"]:
+        return dt.timedelta()
+    hours, minutes, seconds = (int(found[part] or 0) for part in ("hours", "minutes", "seconds"))
+    offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return -offset if found["sign"] == "-" else offset
 
 
 def _to_date(value: Any, target: SqlType) -> dt.date:
@@ -265,16 +276,22 @@ def _to_date(value: Any, target: SqlType) -> dt.date:
 def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
     match value:
         case dt.datetime():
-            return value
+            return value.replace(tzinfo=None)
         case dt.date():
             return dt.datetime(value.year, value.month, value.day)
         case str():
-            point, next_midnight = _parse_point(value, target)
-            if next_midnight and point.date() == dt.date.max:
+            point, next_midnight, offset = _parse_point(value, target)
+            try:
+                point += dt.timedelta(days=next_midnight)
+                return point if target.kind is Kind.TIMESTAMP else point - offset
+            except OverflowError:
                 _fail(value, target, _OUT)
-            return point + dt.timedelta(days=1) if next_midnight else point
         case _:
             _fail(value, target)
+
+
+def _to_timestamptz(value: Any, target: SqlType) -> dt.datetime:
+    return _to_timestamp(value, target).replace(tzinfo=dt.UTC)
 
 
 def _to_interval(value: Any, target: SqlType) -> Interval:
@@ -300,6 +317,7 @@ _CASTS: dict[Kind, Callable[[Any, SqlType], Any]] = {
     Kind.BOOLEAN: _to_boolean,
     Kind.DATE: _to_date,
     Kind.TIMESTAMP: _to_timestamp,
+    Kind.TIMESTAMPTZ: _to_timestamptz,
     Kind.INTERVAL: _to_interval,
     Kind.NULL: _to_null,
 }

@@ -162,7 +162,7 @@ def _meet(left: SqlType, right: SqlType) -> SqlType | None:
     if left.kind in NUMBERS and right.kind in NUMBERS:
         return _meet_numbers(left, right)
     if left.is_temporal and right.is_temporal:
-        return SqlType(Kind.TIMESTAMP)
+        return SqlType(Kind.TIMESTAMPTZ if Kind.TIMESTAMPTZ in (left.kind, right.kind) else Kind.TIMESTAMP)
     if left.kind is Kind.BOOLEAN and right.kind in INTEGERS:
         return right
     if right.kind is Kind.BOOLEAN and left.kind in INTEGERS:

@@ -10,6 +10,7 @@ import re
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
+from cumulus.catalog.texts import half_character
 from cumulus.errors import M3SyntaxError
 
 
@@ -93,6 +94,16 @@ def tokenize(text: str, name: str = "") -> list[Token]:
     >>> [token.text for token in tokenize("q[x] += 2 -- a comment")]
     ['q', '[', 'x', ']', '+=', '2', '']
     """
+    half = half_character(text)
+    if half >= 0:
+        raise M3SyntaxError(
+            f"{text[half]!r} is half a character (a lone surrogate): no UTF-8 says it",
+            line=text.count("\n", 0, half) + 1,
+            column=half - text.rfind("\n", 0, half),
+            text=text,
+            name=name,
+            hint="Write the whole character.",
+        )
     tokens: list[Token] = []
     at, line, line_start = 0, 1, 0
     while at < len(text):

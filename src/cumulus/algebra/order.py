@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from cumulus.catalog.types import Interval
@@ -25,6 +26,7 @@ def order_key(value: Any) -> Any:
     return value
 
 
+@cache
 def all_but(axis: int, width: int) -> tuple[int, ...]:
     """Return the places of all key columns but one.
 

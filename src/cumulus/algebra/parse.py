@@ -40,7 +40,7 @@ from cumulus.algebra.terms import (
     sum_of,
 )
 from cumulus.algebra.text import CALL_WORDS, COMPARISONS, typed_literal
-from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, VARCHAR
+from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ, VARCHAR, coerce
 from cumulus.errors import EvaluationError
 
 _COMPARISON_OF = {sign: name for name, sign in COMPARISONS.items()}
@@ -313,7 +313,7 @@ class TermReader(NameReader):
             case "MIN" | "MAX" as end if after.is_sign("[") and self._end_ahead():
                 tokens.take()
                 return self._end(end)
-            case "DATE" | "TIMESTAMP" | "INTERVAL" as word if after.kind is TokenKind.STRING:
+            case "DATE" | "TIMESTAMP" | "TIMESTAMPTZ" | "INTERVAL" as word if after.kind is TokenKind.STRING:
                 tokens.take()
                 return self._temporal(word)
             case _:
@@ -382,7 +382,9 @@ class TermReader(NameReader):
             if word == "DATE":
                 return Const(dt.date.fromisoformat(token.text), DATE)
             if word == "TIMESTAMP":
-                return Const(dt.datetime.fromisoformat(token.text), TIMESTAMP)
+                return Const(coerce(token.text, TIMESTAMP), TIMESTAMP)
+            if word == "TIMESTAMPTZ":
+                return Const(coerce(token.text, TIMESTAMPTZ), TIMESTAMPTZ)
             return Const(cast_value(token.text, INTERVAL), INTERVAL)
         except (ValueError, EvaluationError) as problem:
             self.tokens.fail(f"expected a {word} ({problem})", token)

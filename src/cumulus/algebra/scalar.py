@@ -16,6 +16,7 @@ from typing import Any
 
 from cumulus.algebra.casts import can_cast, cast_value
 from cumulus.algebra.function import Function, Types, common_type, failure
+from cumulus.algebra.scalar_apart import APART_FUNCTIONS
 from cumulus.algebra.scalar_calendar import CALENDAR_FUNCTIONS
 from cumulus.algebra.scalar_logic import LOGIC_FUNCTIONS
 from cumulus.algebra.scalar_math import MATH_FUNCTIONS
@@ -44,7 +45,7 @@ __all__ = [
 FUNCTIONS: dict[str, Function] = {
     function.name: function
     for function in (
-        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *LOGIC_FUNCTIONS),
+        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *APART_FUNCTIONS, *LOGIC_FUNCTIONS),
         *(*TEXT_FUNCTIONS, *STRING_FUNCTIONS, *REGEXP_FUNCTIONS),
         *(*CALENDAR_FUNCTIONS, *MOMENT_FUNCTIONS),
     )

@@ -122,12 +122,15 @@ def date_part(part: str, value: Any) -> int:
 
 
 def epoch(value: Any) -> float:
-    """Return the seconds since 1970, or those of a span (a year has 365.25 days, a month 30)."""
+    """Return the seconds since 1970, or those of a span (a year has 365.25 days, a month 30).
+
+    As DuckDB, the microseconds become a DOUBLE before they are divided.
+    """
     if type(value) is Interval:
         years = whole_quotient(value.months, 12)
         days = years * 365.25 + _rest(value.months, 12) * 30 + value.days
-        return days * 86_400 + value.micros / MICROS_PER_SECOND
-    return micros_since_epoch(value) / MICROS_PER_SECOND
+        return days * 86_400 + float(value.micros) / MICROS_PER_SECOND
+    return float(micros_since_epoch(value)) / MICROS_PER_SECOND
 
 
 def micros_since_epoch(point: dt.date) -> int:

@@ -64,11 +64,16 @@ def _meet(left: Any, right: Any) -> tuple[Any, Any]:
         return float(left), right
     if isinstance(left, Interval) and isinstance(right, Interval):
         return _length(left), _length(right)
-    if isinstance(left, dt.datetime) and type(right) is dt.date:
-        return left, dt.datetime(right.year, right.month, right.day)
-    if type(left) is dt.date and isinstance(right, dt.datetime):
-        return dt.datetime(left.year, left.month, left.day), right
+    if isinstance(left, dt.date) and isinstance(right, dt.date) and dt.datetime in (type(left), type(right)):
+        return _moment(left), _moment(right)
     return left, right
+
+
+def _moment(point: dt.date) -> dt.datetime:
+    """Return a date or a timestamp, of UTC if it has a time zone, as one without."""
+    if isinstance(point, dt.datetime):
+        return point.replace(tzinfo=None)
+    return dt.datetime(point.year, point.month, point.day)
 
 
 def _length(span: Interval) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from cumulus.algebra.scalar_time import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
     checked_span,
+    fits,
     moment,
     whole_quotient,
 )
@@ -61,7 +62,10 @@ def epoch_microseconds(value: Any) -> int:
 
 def epoch_nanoseconds(value: Any) -> int:
     """Return the nanoseconds since 1970, or of a span."""
-    return _micros(value) * 1000
+    found = _micros(value) * 1000
+    if not fits(found, 64):
+        raise failure("epoch_ns", (value,), "the nanoseconds do not fit BIGINT")
+    return found
 
 
 def _timestamp(name: str, arguments: tuple[Any, ...], micros: int) -> dt.datetime:

@@ -249,9 +249,9 @@ def exponential(value: Any) -> float:
 
 # --- float sums -----------------------------------------------------------------------------------------------------
 
-_NAN_UNIT = 1
-_PLUS_UNIT = 1 << 40
-_MINUS_UNIT = 1 << 80
+NAN_UNIT = 1
+PLUS_UNIT = 1 << 40
+MINUS_UNIT = 1 << 80
 
 
 def finite(value: Any) -> float:
@@ -280,8 +280,8 @@ def special(value: Any) -> int:
     if math.isfinite(value):
         return 0
     if value != value:
-        return _NAN_UNIT
-    return _PLUS_UNIT if value > 0 else _MINUS_UNIT
+        return NAN_UNIT
+    return PLUS_UNIT if value > 0 else MINUS_UNIT
 
 
 def float_sum(total: Any, specials: int) -> float:
@@ -289,9 +289,9 @@ def float_sum(total: Any, specials: int) -> float:
     if not specials:
         return float(total)
     # Round to the nearest multiple: each count may be negative in passing.
-    minus, rest = divmod(specials + (_MINUS_UNIT >> 1), _MINUS_UNIT)
-    plus, nans = divmod(rest - (_MINUS_UNIT >> 1) + (_PLUS_UNIT >> 1), _PLUS_UNIT)
-    nans -= _PLUS_UNIT >> 1
+    minus, rest = divmod(specials + (MINUS_UNIT >> 1), MINUS_UNIT)
+    plus, nans = divmod(rest - (MINUS_UNIT >> 1) + (PLUS_UNIT >> 1), PLUS_UNIT)
+    nans -= PLUS_UNIT >> 1
     if nans or (plus and minus):
         return math.nan
     if plus:

@@ -51,11 +51,10 @@ def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datet
         if span.months:
             index = start.year * 12 + start.month - 1 + direction * span.months
             year, month = index // 12, index % 12 + 1
-            # The months may leave the range and the days come back: detour over the same calendar 400 years off.
-            if year > dt.MAXYEAR:
-                year, days = year - 400, days + _DAYS_OF_400_YEARS
-            elif year < dt.MINYEAR:
-                year, days = year + 400, days - _DAYS_OF_400_YEARS
+            # The months may leave the range and the days come back: a detour over the same calendar 400 years off.
+            if not dt.MINYEAR <= year <= dt.MAXYEAR:
+                eras = (year - 1) // 400
+                year, days = year - 400 * eras, days + eras * _DAYS_OF_400_YEARS
             start = start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
         if days or span.micros:
             start += dt.timedelta(days=days, microseconds=direction * span.micros)

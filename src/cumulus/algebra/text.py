@@ -44,6 +44,7 @@ from cumulus.catalog.types import (
     DATE,
     INTERVAL,
     TIMESTAMP,
+    TIMESTAMPTZ,
     VARCHAR,
     Interval,
     Kind,
@@ -360,7 +361,7 @@ def literal(value: Any) -> Const:
         case str():
             return Const(value, VARCHAR)
         case dt.datetime():
-            return Const(value, TIMESTAMP)
+            return Const(value, TIMESTAMP if value.tzinfo is None else TIMESTAMPTZ)
         case dt.date():
             return Const(value, DATE)
         case Interval():
@@ -379,7 +380,7 @@ def _literal(const: Const) -> str:
         case str():
             return print_text(value)
         case dt.datetime():
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+            return f"{own} '{value.isoformat(sep=' ')}'"
         case dt.date():
             return f"DATE '{value.isoformat()}'"
         case Interval():

@@ -237,6 +237,8 @@ def given_functions(functions: Functions | None) -> dict[str, Given]:
         return found
     if isinstance(functions, UserFunction) or callable(functions):
         raise UsageError("functions= takes a list of functions", hint="Write functions=[f].")
+    if not isinstance(functions, Iterable):
+        raise UsageError(f"{functions!r} is no list of functions", hint="Write functions=[f].")
     pairs = functions.items() if isinstance(functions, Mapping) else (("", each) for each in functions)
     for name, each in pairs:
         if not callable(each):

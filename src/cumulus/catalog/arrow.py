@@ -68,7 +68,7 @@ def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> li
         The type of the column that the values are for; None takes them as they are.
     """
     if sql_type is None:
-        return plain_list(array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array)
+        return plain_list(decoded(array))
     found = typed(array, sql_type)
     if found is None:
         return None
@@ -86,8 +86,7 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     """
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(sql_type))
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+    array = decoded(array)
     if not _is_of(array, sql_type):
         return None
     if sql_type.kind is Kind.VARCHAR and not _is_sound(array):
@@ -110,17 +109,28 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     return array
 
 
+def decoded(array: Any) -> Any:
+    """Return an Arrow array without a dictionary: categories, enumerations, and whatever else is written so."""
+    while pa.types.is_dictionary(array.type):
+        pieces = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        kind = pa.string() if pa.types.is_string_view(array.type.value_type) else array.type.value_type
+        # Not every type of values has a `take`, nor a cast to itself; texts that are views have neither.
+        array = pa.chunked_array([piece.dictionary.cast(kind).take(piece.indices) for piece in pieces], kind)
+    return array
+
+
 def _reals(array: Any) -> Any:
     """Return floats, rounded to 32 bits; None if each must be looked at, because one is beyond them or infinite."""
     rounded = array.cast(pa.float32())
     return None if pc.any(pc.is_inf(rounded)).as_py() else rounded
 
 
-_CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.DATE)
+_CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _DAYS = (dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH)
 _DAY = 86_400_000_000
-_SPANS = {Kind.DATE: _DAYS, Kind.TIMESTAMP: (_DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1)}
+_MICROS = (_DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1)
+_SPANS = {Kind.DATE: _DAYS, Kind.TIMESTAMP: _MICROS, Kind.TIMESTAMPTZ: _MICROS}
 """The first and the last date and timestamp of Python, as Arrow numbers them."""
 
 
@@ -146,9 +156,12 @@ def interval_of(value: Any) -> Interval:
 
 def plain_list(array: Any) -> list[Any]:
     """Return the values of an Arrow array, of whatever type, as plain ones."""
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    if zone is not None or array.type == pa.timestamp("ns"):
         array = array.cast(pa.timestamp("us"))
     values: list[Any] = array.to_pylist()
+    if zone is not None:
+        return [None if value is None else value.replace(tzinfo=dt.UTC) for value in values]
     if array.type == arrow_type(INTERVAL):
         return [None if value is None else interval_of(value) for value in values]
     return values
@@ -179,8 +192,8 @@ def _is_of(array: Any, sql_type: SqlType) -> bool:
             return bool(pa.types.is_boolean(given))
         case Kind.DATE:
             return bool(pa.types.is_date(given))
-        case Kind.TIMESTAMP:
-            return bool(pa.types.is_timestamp(given) and given.tz is None)
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:  # Arrow keeps moments of a time zone in UTC
+            return bool(pa.types.is_timestamp(given))
         case Kind.INTERVAL:
             return bool(given == pa.month_day_nano_interval())
         case _:

@@ -12,7 +12,7 @@ any other number, by its exact value    ``mix(2**32 + crc32(text))``, text being
                                         lower-case hexadecimal; or ``inf``, ``-inf``, ``nan``
 VARCHAR                                 ``mix(crc32(UTF-8))``
 DATE                                    ``mix`` of the days since 1970-01-01
-TIMESTAMP                               ``mix`` of the microseconds since 1970-01-01 00:00:00
+TIMESTAMP, TIMESTAMPTZ                  ``mix`` of the microseconds since 1970-01-01 00:00:00 (UTC)
 INTERVAL                                ``mix(mix(mix(months) + days) + microseconds)``
 ======================================  ===========================================================================
 
@@ -105,7 +105,7 @@ def hash_of(value: Any) -> int:
         case float() | Decimal():
             return _hash_of_fraction(value)
         case dt.datetime():
-            return _mix((value - _EPOCH) // _MICROSECOND)
+            return _mix((value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND)
         case dt.date():
             return _mix(value.toordinal() - _EPOCH_DAY)
         case Interval(months, days, micros):

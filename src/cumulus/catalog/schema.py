@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.events import Row
-from cumulus.catalog.types import SqlType, coerce
+from cumulus.catalog.names import find_name
+from cumulus.catalog.types import Kind, SqlType, coerce
+from cumulus.catalog.written import is_null, value_of
 from cumulus.errors import ArityError, NullError, ValueTypeError
+
+_SOLID = frozenset({int, str, bool, Decimal})
+"""Types of which no value stands for NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +92,17 @@ class Relation:
         values = self._ordered(row)
         result: list[Any] = []
         for column, value in zip(self.columns, values, strict=True):
-            if value is None or (value != value and column.type is not None and not column.type.is_float):
-                # NaN in a column that is no float is how pandas writes NULL.
+            if type(value) not in _SOLID and is_null(value, column.type):
                 if column.not_null or column.name in self.key:
-                    raise NullError(
-                        f"{self.name}.{column.name} is NULL in {values!r}",
-                        relation=self.name,
-                        row=values,
-                        hint="The column is NOT NULL; give it a value or drop the constraint.",
-                    )
+                    raise self._null(column.name, row, values)
                 result.append(None)
                 continue
             if column.type is None:
                 result.append(value)
                 continue
             try:
+                if type(value) is str and column.type.kind is not Kind.VARCHAR:
+                    value = value_of(value, column.type)
                 result.append(coerce(value, column.type))
             except (TypeError, ValueError, OverflowError) as problem:
                 raise ValueTypeError(
@@ -110,18 +113,61 @@ class Relation:
                 ) from None
         return tuple(result)
 
-    def _ordered(self, row: Any) -> Row:
-        if isinstance(row, dict):
-            unknown = sorted(set(row) - set(self.column_names))
-            if unknown:
+    def _null(self, column: str, row: Any, values: Row) -> NullError:
+        """Return the error of a NULL where there must be none."""
+        where = "key" if column in self.key else "column"
+        if isinstance(row, dict) and all(find_name(name, (column,)) is None for name in row):
+            message = f"the row {row!r} has no {self.name}.{column}, which is NOT NULL"
+            return NullError(message, relation=self.name, row=row, hint=f"Give the {where} a value.")
+        return NullError(
+            f"{self.name}.{column} is NULL in {values!r}",
+            relation=self.name,
+            row=values,
+            hint=f"The {where} is NOT NULL; give it a value or drop the constraint.",
+        )
+
+    def lacking(self, column: str) -> NullError:
+        """Return the error of a table without a column that must not be NULL."""
+        return NullError(
+            f"the table has no column {column}, and {self.name}.{column} is NOT NULL",
+            relation=self.name,
+            hint=f"The columns of {self.name} are {', '.join(self.column_names)}.",
+        )
+
+    def columns_named(self, names: Iterable[Any], row: object = None) -> list[str]:
+        """Return the columns that names stand for, in any case.
+
+        Raises
+        ------
+        ArityError
+            If there is no such column, or two names stand for one.
+        """
+        found: dict[str, Any] = {}
+        for name in names:
+            column = find_name(name, self.column_names)
+            if column is None:
                 raise ArityError(
-                    f"{self.name} has no column {unknown[0]!r}",
+                    f"{self.name} has no column {name!r}",
                     relation=self.name,
                     row=row,
                     hint=f"Its columns are {', '.join(self.column_names)}.",
                 )
+            if column in found:
+                raise ArityError(
+                    f"two columns are given for {self.name}.{column}: {found[column]!r} and {name!r}",
+                    relation=self.name,
+                    row=row,
+                    hint="Names that differ in case only are one name. Rename or leave out one of the columns.",
+                )
+            found[column] = name
+        return list(found)
+
+    def _ordered(self, row: Any) -> Row:
+        if isinstance(row, dict):
+            if not row.keys() <= set(self.column_names):
+                row = dict(zip(self.columns_named(row, row), row.values(), strict=True))
             return tuple(row.get(name) for name in self.column_names)
-        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+        if isinstance(row, (str, bytes, set, frozenset)) or not hasattr(row, "__len__"):
             raise ArityError(
                 f"a row of {self.name} must be a tuple, a list or a dict, not {row!r}",
                 relation=self.name,

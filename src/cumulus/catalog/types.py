@@ -1,18 +1,22 @@
 """The SQL types, and how their values look in Python and in Arrow.
 
 A value of a type is one plain Python object everywhere above the native engine: `bool`, `int`, `float`,
-`Decimal`, `str`, `date`, `datetime` (no time zone), `Interval`, and `None` for NULL. Names and meanings are DuckDB's.
+`Decimal`, `str`, `date`, `datetime` (without a time zone for TIMESTAMP, in UTC for TIMESTAMPTZ), `Interval`, and `None`
+for NULL. Names and meanings are DuckDB's, with `SET TimeZone = 'UTC'`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import struct
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cumulus.catalog.texts import half_character
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +38,7 @@ class Kind(StrEnum):
     VARCHAR = "VARCHAR"
     DATE = "DATE"
     TIMESTAMP = "TIMESTAMP"
+    TIMESTAMPTZ = "TIMESTAMPTZ"
     INTERVAL = "INTERVAL"
     NULL = "NULL"
 
@@ -104,7 +109,7 @@ class SqlType:
     @property
     def is_temporal(self) -> bool:
         """Whether values are points in time."""
-        return self.kind in (Kind.DATE, Kind.TIMESTAMP)
+        return self.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 
     @property
     def computed(self) -> SqlType:
@@ -126,6 +131,8 @@ DOUBLE = SqlType(Kind.DOUBLE)
 VARCHAR = SqlType(Kind.VARCHAR)
 DATE = SqlType(Kind.DATE)
 TIMESTAMP = SqlType(Kind.TIMESTAMP)
+TIMESTAMPTZ = SqlType(Kind.TIMESTAMPTZ)
+"""TIMESTAMP WITH TIME ZONE: a moment, which is told in UTC."""
 INTERVAL = SqlType(Kind.INTERVAL)
 NULL = SqlType(Kind.NULL)
 
@@ -152,6 +159,8 @@ _ALIASES = {
     "CHAR": VARCHAR,
     "BPCHAR": VARCHAR,
     "DATETIME": TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ,
+    "TIMESTAMP WITHOUT TIME ZONE": TIMESTAMP,
 }
 
 
@@ -211,6 +220,8 @@ def arrow_type(sql_type: SqlType) -> pa.DataType:
             return pa.date32()
         case Kind.TIMESTAMP:
             return pa.timestamp("us")
+        case Kind.TIMESTAMPTZ:
+            return pa.timestamp("us", tz="UTC")
         case Kind.INTERVAL:
             return pa.month_day_nano_interval()
         case Kind.NULL:
@@ -238,7 +249,8 @@ def as_real(number: float) -> float:
 def coerce(value: Any, sql_type: SqlType) -> Any:
     """Return `value` as the plain Python object of `sql_type`, changing nothing but its representation.
 
-    Floats are rounded to the nearest: to 32 bits for REAL, and whole numbers and decimals to 64 for DOUBLE.
+    Floats are rounded to the nearest: to 32 bits for REAL, and whole numbers and decimals to 64 for DOUBLE. Times with
+    a time zone, and texts with an offset or `Z`, become UTC for TIMESTAMP; what has none is UTC for TIMESTAMPTZ.
 
     Parameters
     ----------
@@ -267,7 +279,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     match kind:
         case Kind.VARCHAR:
             if isinstance(value, str):
-                return str(value)
+                return sound_text(value)
         case Kind.DECIMAL:
             return _coerce_decimal(value, sql_type)
         case Kind.DOUBLE | Kind.REAL:
@@ -276,7 +288,9 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
         case Kind.DATE:
             return _coerce_date(value)
         case Kind.TIMESTAMP:
-            return _coerce_timestamp(value)
+            return _coerce_timestamp(value, sql_type)
+        case Kind.TIMESTAMPTZ:
+            return _coerce_timestamp(value, sql_type).replace(tzinfo=dt.UTC)
         case Kind.BOOLEAN:
             if isinstance(value, bool):
                 return value
@@ -289,6 +303,14 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
         case _:
             pass
     raise TypeError(f"{value!r} is not a {sql_type}")
+
+
+def sound_text(text: str) -> str:
+    """Return a text that UTF-8 can say; ValueError if it has half a character, as `json.loads` may make."""
+    at = half_character(text)
+    if at >= 0:
+        raise ValueError(f"{text[at]!r} at character {at + 1} is half a character (a lone surrogate): no UTF-8 says it")
+    return str(text)
 
 
 def _of_numpy(scalar: Any) -> Any:
@@ -328,7 +350,10 @@ def _coerce_float(value: float | Decimal, sql_type: SqlType) -> float:
 def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise TypeError(f"{value!r} is not a {sql_type}")
-    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if isinstance(value, Decimal):
+        number = value
+    else:  # an enumeration's member is a number, too, with a `repr` of its own
+        number = Decimal(int(value)) if isinstance(value, int) else Decimal(repr(float(value)))
     if not number.is_finite():
         raise ValueError(f"{value!r} is not a {sql_type}")
     try:
@@ -342,25 +367,55 @@ def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
 
 def _coerce_date(value: Any) -> dt.date:
     if isinstance(value, dt.datetime):
+        if value.tzinfo is not None:
+            raise TypeError(
+                f"{value!r} has a time zone, a DATE has none: give the day that you mean, value.date() or that of UTC, "
+                "value.astimezone(datetime.UTC).date()"
+            )
         if value.time() == dt.time() and not getattr(value, "nanosecond", 0):
             return value.date()
     elif isinstance(value, dt.date):
         return value
     elif isinstance(value, str):
-        return dt.date.fromisoformat(value)
+        try:
+            return dt.date.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{_shortened(value)} is not a DATE: write it as 2024-01-31") from None
     raise TypeError(f"{value!r} is not a DATE")
 
 
-def _coerce_timestamp(value: Any) -> dt.datetime:
+def _coerce_timestamp(value: Any, sql_type: SqlType) -> dt.datetime:
+    """Return a time without its zone, in UTC."""
     if hasattr(value, "to_pydatetime"):  # of pandas
         _refuse_nanoseconds(getattr(value, "nanosecond", 0), value)
         value = value.to_pydatetime()
-    if isinstance(value, dt.datetime) and value.tzinfo is None:
-        return value
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        return dt.datetime(value.year, value.month, value.day)
     if isinstance(value, str):
-        moment = dt.datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            return moment
-    raise TypeError(f"{value!r} is not a TIMESTAMP without time zone")
+        value = _moment_of(value, sql_type)
+    if isinstance(value, dt.datetime):
+        try:
+            return value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+        except OverflowError:
+            raise ValueError(f"{value} is beyond the years 1 to 9999 in UTC") from None
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day)
+    raise TypeError(f"{value!r} is not a {sql_type}")
+
+
+def _moment_of(text: str, sql_type: SqlType) -> dt.datetime:
+    """Return the time that a text says; `fromisoformat` would cut what is finer than a microsecond."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{_shortened(text)} is not a {sql_type}: write it as 2024-01-31 12:00:00") from None
+    if found.microsecond or "." in text or "," in text:
+        digits = _FINER.search(text)
+        if digits is not None:
+            raise ValueError(f"{_shortened(text)} is more precise than a microsecond")
+    return found
+
+
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}…")

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from cumulus.cli.bench_compile import compile_bench
+from cumulus.cli.bench_edges import edges_bench
 from cumulus.cli.bench_engine import engine_bench
 from cumulus.cli.machine import facts, load_average
 from cumulus.cli.measurements import tell
@@ -26,6 +27,7 @@ def _group() -> None:
 
 bench.command("compile")(compile_bench)
 bench.command("engine")(engine_bench)
+bench.command("edges")(edges_bench)
 
 
 @bench.command("spark")

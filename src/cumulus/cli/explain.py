@@ -47,12 +47,13 @@ def explain_command(
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
     from cumulus.compiler.explain import explain_views
+    from cumulus.engine.engines import python_functions
     from cumulus.m3.layout import choose_layout
 
     program = program_in(file, rely=rely, functions=given)
     statistics = _statistics(program, rows, distinct, source)
     name = second or view
-    found = explain_views(program, [name] if name else None, statistics)
+    found = explain_views(program, [name] if name else None, statistics, python_functions(program, given))
     layout = choose_layout(program).explain()
     if as_json:
         print(json.dumps({"views": [one.as_dict() for one in found], "layout": layout}, indent=2, ensure_ascii=False))
@@ -80,6 +81,7 @@ def _compare(old: Program, new: Program, as_json: bool) -> None:
 
 def _statistics(program: Program, rows: list[str], distinct: list[str], source: list[str]) -> Statistics:
     """Return the counts that the command line gives; what is said there wins over what is counted."""
+    from cumulus.catalog.names import find_name
     from cumulus.compiler.memory import Statistics
 
     counted = Statistics()
@@ -91,13 +93,16 @@ def _statistics(program: Program, rows: list[str], distinct: list[str], source: 
     given_rows, given_distinct = dict(counted.rows), dict(counted.distinct)
     for text in rows:
         name, number = _count("--rows", text)
-        if name not in tables:
+        found = find_name(name, tables)
+        if found is None:
             raise UsageError(f"--rows {text}: no table {name!r}", hint=f"Tables: {', '.join(tables)}.")
-        given_rows[name] = number
+        given_rows[found] = number
     for text in distinct:
         name, number = _count("--distinct", text)
-        table, _, column = name.partition(".")
-        if table not in tables or column not in tables[table].column_names:
+        before, _, behind = name.partition(".")
+        table = find_name(before, tables)
+        column = find_name(behind, tables[table].column_names) if table is not None else None
+        if table is None or column is None:
             raise UsageError(f"--distinct {text}: no column {name!r}", hint="Write TABLE.COLUMN=N.")
         given_distinct[table, column] = number
     return Statistics(given_rows, given_distinct)
@@ -137,6 +142,8 @@ def _show(console: Console, found: Explanation) -> None:
     console.print(maps)
     for reason in found.reasons:
         console.print(f"not cheaper: {reason}")
+    if found.python:
+        console.print(f"calls Python: {', '.join(found.python)}")
     statements = Table(title="statements", title_justify="left", show_edge=False, header_style="bold")
     for title in ("on", "statement", "cost", "loops over"):
         statements.add_column(title)

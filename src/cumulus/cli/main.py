@@ -15,6 +15,7 @@ from cumulus.cli.explain import explain_command
 from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
 from cumulus.cli.run import run
+from cumulus.cli.shell.command import shell
 from cumulus.cli.stats import stats
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
@@ -32,6 +33,7 @@ app.command("compile")(compile_command)
 app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
+app.command("shell")(shell)
 app.command("recheck")(recheck)
 app.command("stats")(stats)
 app.command("demo")(demo)

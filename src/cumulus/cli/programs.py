@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cumulus.algebra.user import UserFunction
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
+
+if TYPE_CHECKING:
+    from cumulus.epochs.origin import Origin
 
 
 def program_in(
@@ -59,3 +63,14 @@ def program_in(
         size=size,
         trace=trace,
     )
+
+
+def program_of(origin: Origin) -> Program:
+    """Return the program that a run was started with, compiled again as the run did: without trusted keys."""
+    if origin.name.endswith(".m3"):
+        from cumulus.m3 import parse
+
+        return parse(origin.script, name=origin.name)
+    from cumulus.compiler import compile_sql
+
+    return compile_sql(origin.script, name=origin.name, rely=False)

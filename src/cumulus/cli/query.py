@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.errors import UsageError
 
 
 def query(
     out: Path = typer.Argument(..., help="The --out folder of a run, running or not."),
-    sql: str = typer.Argument(..., help="Any SELECT over the views, and over the tables quarantine and view_errors."),
+    sql: str = typer.Argument(..., help="One SELECT over the views, and over the tables quarantine and view_errors."),
     epoch: int = typer.Option(0, min=0, help="An earlier epoch; 0 for the last committed one."),
     functions: FunctionPlaces = None,
+    param: list[str] = typer.Option(
+        [], "--param", help="NAME=VALUE for $NAME in the SQL: a JSON value, or else a text.", show_default=False
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
 ) -> None:
     """Ask for what the views of OUT say, at the last committed epoch or an earlier one.
@@ -22,15 +27,14 @@ def query(
     Example: cumulus query out/ "SELECT * FROM revenue ORDER BY revenue DESC LIMIT 10"
     """
     from rich.console import Console
-    from rich.table import Table
 
-    from cumulus.cli.tables import print_whole
+    from cumulus.cli.tables import print_rows
     from cumulus.epochs.query import manifest_of
     from cumulus.epochs.query import query as ask
     from cumulus.epochs.sink import committed
     from cumulus.epochs.view_errors import VIEW_ERRORS
 
-    result = ask(out, sql, epoch, functions_in(functions))
+    result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
     manifest = manifest_of(out, epoch)
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(out, each).snapshot for each in committed(out)})
@@ -51,13 +55,29 @@ def query(
         for row in result.to_pylist():
             print(json.dumps(row, default=str, ensure_ascii=False))
         return
-    table = Table(show_edge=False, header_style="bold")
-    for field in result.schema:
-        table.add_column(field.name, justify="right" if _is_number(str(field.type)) else "left")
-    for row in result.to_pylist():
-        table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
-    print_whole(Console(highlight=False, markup=False), table)
+    print_rows(Console(highlight=False, markup=False), result)
 
 
-def _is_number(arrow_name: str) -> bool:
-    return arrow_name.startswith(("int", "uint", "float", "double", "decimal"))
+def parameters_in(given: list[str]) -> dict[str, Any]:
+    """Return the values of ``NAME=VALUE`` by name.
+
+    Raises
+    ------
+    UsageError
+        For one without a name.
+
+    Examples
+    --------
+    >>> parameters_in(["g=5", "nation=Kenya"])
+    {'g': 5, 'nation': 'Kenya'}
+    """
+    found: dict[str, Any] = {}
+    for each in given:
+        name, sign, text = each.partition("=")
+        if not name or not sign:
+            raise UsageError(f"--param {each}", hint="It is NAME=VALUE, and $NAME in the SQL.")
+        try:
+            found[name.removeprefix("$")] = json.loads(text)
+        except ValueError:
+            found[name.removeprefix("$")] = text
+    return found

@@ -47,6 +47,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     UsageError, InputError, StoreError
         If script or sources are unknown or gone, or are not those of the run.
     """
+    from cumulus.cli.programs import program_of
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.identity import program_hash
     from cumulus.epochs.layouts import fitted
@@ -60,7 +61,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     manifest_of(out)  # tells what is not an output folder
     manifest = checked_manifest(out)
     origin = _origin(out, file, source)
-    program = _program(origin)
+    program = program_of(origin)
     program, sources = fitted(program, sources_from(source or list(origin.sources), program))
     if program_hash(program) != manifest.program:
         raise MismatchError(
@@ -103,25 +104,12 @@ def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
     return replace(origin, name=file.name, script=text)
 
 
-def _program(origin: Origin) -> Program:
-    if origin.name.endswith(".m3"):
-        from cumulus.m3 import parse
-
-        return parse(origin.script, name=origin.name)
-    from cumulus.compiler import compile_sql
-
-    return compile_sql(origin.script, name=origin.name, rely=False)
-
-
 def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
-    from cumulus.errors import UnknownNameError
+    from cumulus.catalog.names import known_name
     from cumulus.recheck.checking import tables_behind
 
     known = {view.name: view for view in program.views}
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(f"there is no view {name}", hint=f"Views: {', '.join(known) or 'none'}.")
-    wanted = [known[name] for name in names or known]
+    wanted = [known[known_name(name, known, "view")] for name in names or known]
     tables_behind(program, wanted)  # tells a map without a definition
     return wanted
 

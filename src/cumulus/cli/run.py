@@ -24,7 +24,8 @@ def run(
     source: list[str] = typer.Option(
         ...,
         "--from",
-        help="DIR with a folder per table, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…]; repeatable.",
+        help="DIR with a folder per table, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…][,delimiter=…]"
+        "[,header=…][,encoding=…][,times=…][,decimals=…]; repeatable.",
     ),
     out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
     checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
@@ -47,10 +48,12 @@ def run(
     """
     from cumulus.cli.programs import program_in
     from cumulus.engine.engines import check_engine, make_engine
+    from cumulus.epochs.files import refuse_remote
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
     check_engine(engine)
+    refuse_remote(out, "--out")
     given = functions_in(functions)
     program = program_in(file, rely=False, functions=given)
     settings: dict[str, Any] = {

@@ -74,10 +74,14 @@ class Teller:
             return
         totals = self._last.totals
         errors = f", {totals['errors']:,} errors of views" if totals.get("errors") else ""
+        fates = {**totals, "waiting": self._last.counts.get("waiting", 0)}
+        others = "".join(
+            f", {fates[name]:,} {name}" for name in ("repeated", "waiting", "tombstones", "messages") if fates.get(name)
+        )
         self.say(
             f"{self._epochs} epochs in {seconds:.1f} s; up to epoch {self._last.number}: "
-            f"{totals.get('events', 0):,} events, "
-            f"{totals.get('quarantined', 0):,} quarantined{errors}; the views are in {out}/latest"
+            f"{totals.get('events', 0):,} events, {totals.get('applied', 0):,} applied, "
+            f"{totals.get('quarantined', 0):,} quarantined{others}{errors}; the views are in {out}/latest"
         )
 
 
@@ -87,7 +91,7 @@ def _line(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {counts.get('events', 0):,} events in {epoch.seconds:.2f} s "
         f"({epoch.events_per_s:,.0f}/s), {epoch.files_left} files behind"
     )
-    for name in ("quarantined", "waiting", "repeated", "errors"):
+    for name in ("quarantined", "waiting", "repeated", "tombstones", "messages", "errors"):
         if counts.get(name):
             line += f", {counts[name]:,} {name}"
     return line + (" (replayed)" if epoch.replayed else "")

@@ -18,6 +18,7 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
+    Relation,
     Sum,
     Term,
     Var,
@@ -26,6 +27,7 @@ from cumulus.algebra.terms import (
     rebuild,
 )
 from cumulus.calculus.delta import aggregate
+from cumulus.calculus.derived import Registry
 from cumulus.calculus.simplify import fold
 
 Names = frozenset[str]
@@ -48,6 +50,41 @@ class Alternative(NamedTuple):
 
     sign: int
     blocks: tuple[Block, ...]
+
+
+def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
+    """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them.
+
+    Parameters
+    ----------
+    loose
+        Keys of changed relations that their changes do not bind.
+
+    Examples
+    --------
+    >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
+    ['x', 'y', 'z']
+    """
+    found = set(bound)
+    rest = list(factors)
+    while True:
+        before = len(found)
+        for factor in rest:
+            match factor:
+                case Batch(name, variables) if derived.get(name) is None:
+                    found |= set(variables)
+                case Batch(name, variables) | Relation(name, variables) if (what := derived.get(name)) is not None:
+                    keys, given, columns = what.split(Relation(name, variables))
+                    if isinstance(factor, Batch):
+                        found |= keys - loose
+                    if keys | given <= found:
+                        found |= columns
+                case Lift(variable, inner) if variables_of(inner) <= found:
+                    found.add(variable)
+                case _:
+                    pass
+        if len(found) == before:
+            return frozenset(found)
 
 
 def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:

@@ -12,6 +12,7 @@ from cumulus.calculus.delta import Change
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
+from cumulus.compiler.share import is_value
 
 HIDDEN = "\0"
 """Marks a definition's variables while they stand beside a trigger's; no column's name has it, so they never meet."""
@@ -69,6 +70,16 @@ class Rule:
     factors: tuple[Term, ...]
     reads: tuple[tuple[str, Column], ...]
     op: str = "+="
+
+
+def is_count(column: Column) -> bool:
+    """Whether a column counts rows: it adds up nothing but ones."""
+    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
+
+
+def row_counts(group: Group) -> list[Column]:
+    """Return the columns of a group that are 0 where, and only where, it has no entry."""
+    return [each for each in group.columns if each.counts or (is_count(each) and each.skeleton == group.skeleton)]
 
 
 def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:

@@ -7,15 +7,16 @@ map, why something scans or is computed anew, and what a subscriber has to expec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 from cumulus.algebra.scope import maps_of, variables_of
-from cumulus.algebra.terms import Lift, MapEnd, MapRead, Var
+from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
+from cumulus.catalog.names import known_name
 from cumulus.compiler.cost import CostClass, Costs, Read, StatementCost
 from cumulus.compiler.memory import Size, Statistics, size_of
-from cumulus.errors import UnknownNameError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, ViewDef
 
@@ -65,7 +66,7 @@ class Subscribed:
     rows: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What it takes to keep one view.
 
@@ -79,6 +80,8 @@ class Explanation:
         Why something scans a whole map or is computed anew; empty if nothing does.
     subscribed
         For every relation whose events can change rows of the view.
+    python
+        Functions that machine code calls in Python, where it is known what those of the program are.
     """
 
     view: str
@@ -87,6 +90,7 @@ class Explanation:
     events: tuple[EventCost, ...]
     reasons: tuple[str, ...]
     subscribed: tuple[Subscribed, ...]
+    python: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int | None:
@@ -106,6 +110,12 @@ class Explanation:
 
         return text_of(self)
 
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for `--json`."""
         from cumulus.compiler.telling import data_of
@@ -113,13 +123,17 @@ class Explanation:
         return data_of(self)
 
 
-def explain(program: Program, view: str, statistics: Statistics | None = None) -> Explanation:
+def explain(
+    program: Program, view: str, statistics: Statistics | None = None, python: Set[str] = frozenset()
+) -> Explanation:
     """Return what keeping `view` costs.
 
     Parameters
     ----------
     statistics
         Counts of the tables, from which sizes of maps are bounded; without them there are formulas only.
+    python
+        What the machine code of the program calls in Python: `cumulus.engine.engines.python_functions`.
 
     Raises
     ------
@@ -148,22 +162,35 @@ def explain(program: Program, view: str, statistics: Statistics | None = None) -
     subscribing
       an event of r touches 1 row
     """
-    return explain_views(program, [view], statistics)[0]
+    return explain_views(program, [view], statistics, python)[0]
 
 
 def explain_views(
-    program: Program, views: Iterable[str] | None = None, statistics: Statistics | None = None
+    program: Program,
+    views: Iterable[str] | None = None,
+    statistics: Statistics | None = None,
+    python: Set[str] = frozenset(),
 ) -> tuple[Explanation, ...]:
     """Return what keeping each of some views costs; all views if none are named. See `explain`."""
     costs = Costs(program)
     known = {view.name: view for view in program.views}
-    wanted = list(known) if views is None else list(views)
-    for name in wanted:
-        if name not in known:
-            raise UnknownNameError(f"no view {name}", hint=f"The views are {', '.join(known) or 'none'}.")
+    wanted = list(known) if views is None else [known_name(name, known, "view") for name in views]
     needed = {name: costs.needed(view) for name, view in known.items()}
     sizes = _sizes(program, costs, statistics or Statistics())
-    return tuple(_explained(program, known[name], costs, needed, sizes) for name in wanted)
+    found = (_explained(program, known[name], costs, needed, sizes) for name in wanted)
+    return tuple(replace(one, python=tuple(sorted(python & _functions_of(one)))) for one in found)
+
+
+def _functions_of(found: Explanation) -> set[str]:
+    """Return the functions and casts in the statements of a view, as `Explanation.python` names them."""
+    terms = [
+        node
+        for event in found.events
+        for cost in event.statements
+        for node in nodes(cost.statement.term)
+        if isinstance(node, (Apply, Cast))
+    ]
+    return {node.function if isinstance(node, Apply) else f"CAST(… AS {node.type})" for node in terms}
 
 
 def _explained(

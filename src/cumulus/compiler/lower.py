@@ -15,9 +15,8 @@ from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.closed import Spelled, closed
-from cumulus.compiler.columns import Column, Group, Rule, nice_names, variable_types
+from cumulus.compiler.columns import Column, Group, Rule, is_count, nice_names, row_counts, variable_types
 from cumulus.compiler.options import Options
-from cumulus.compiler.share import is_value
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.start import initial_entries, starts_empty
 from cumulus.m3.infer import nodes
@@ -61,7 +60,7 @@ def lower(
             if mine:
                 statements = [_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target])]
                 ordered = stages(statements)
-                assert ordered is not None, "a derived relation depends on simpler ones only"
+                assert ordered is not None, f"maps wait for each other in a circle at {on.name} of {table.name}"
                 last = (statement for statement in statements if statement.op == ":=")
                 triggers.append(Trigger(on, table.name, mine[0].change.variables, (*chain(*ordered), *last)))
     axes = _axes(triggers, views)
@@ -111,16 +110,12 @@ def name_columns(group: Group) -> None:
     """
     taken = set(group.columns[0].keys)
     for column in group.columns:
-        wanted = column.hint or ("n" if _is_count(column) else "v" if len(group.columns) == 1 else "s")
+        wanted = column.hint or ("n" if is_count(column) else "v" if len(group.columns) == 1 else "s")
         name, number_ = wanted, 2
         while name in taken:
             name, number_ = f"{wanted}{number_}", number_ + 1
         taken.add(name)
         column.hint = name
-
-
-def _is_count(column: Column) -> bool:
-    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
 
 
 def _bodies(group: Group) -> list[list[Monomial]]:
@@ -136,12 +131,10 @@ def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
-    counts = [
-        column for column in group.columns if column.counts or (_is_count(column) and column.skeleton == group.skeleton)
-    ]
+    counts = row_counts(group)
     bodies = _bodies(group)
     parts = [closed(first.keys, body, derived) for body in bodies]
-    values = tuple(NamedColumn(column.hint, BIGINT if _is_count(column) else column.type) for column in group.columns)
+    values = tuple(NamedColumn(column.hint, BIGINT if is_count(column) else column.type) for column in group.columns)
     return MapDef(
         name=group.name,
         keys=keys,

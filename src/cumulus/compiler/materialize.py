@@ -8,28 +8,31 @@ own, found among all columns of the whole program or added to the list. The degr
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
-from cumulus.algebra.terms import Compare, Term, sum_of
+from cumulus.algebra.terms import Compare, Relation, Term, sum_of
 from cumulus.algebra.typing import number_type
 from cumulus.calculus.delta import AFTER, Change, aggregate, delta
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
+from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
+from cumulus.compiler.blocks import known
 from cumulus.compiler.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
 from cumulus.compiler.keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
-from cumulus.compiler.rules import evaluation, known, rules_of
-from cumulus.compiler.share import Canonical, canonical, is_value
+from cumulus.compiler.rules import evaluation, rules_of
+from cumulus.compiler.share import Canonical, canonical, is_value, without_guards
 from cumulus.compiler.start import starts_empty
 from cumulus.compiler.tracing import traced
 
 MAX_COLUMNS = 2000
 """How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""
-_WIDE = "Trust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view."
+_WIDE = "{static}rust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view."
 
 MAX_ROWS = 1000
 """How often statements may look into a derived relation: each level of nested queries multiplies it."""
@@ -71,7 +74,7 @@ class Materializer:
         self._numbers: dict[tuple[str, str, int | None], tuple[Column, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[Group, tuple[str, ...]]] = {}
         self._changes: dict[str, list[Change]] = {}
-        self._todo: list[Column] = []
+        self._todo: deque[Column] = deque()
         self._rows = 0
 
     def add(
@@ -83,6 +86,7 @@ class Materializer:
         near: tuple[Group, tuple[str, ...]] | None = None,
         order: int | None = None,
         hint: str = "",
+        guest: bool = False,
     ) -> tuple[Column, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys.
 
@@ -101,6 +105,8 @@ class Materializer:
             How the column is kept; columns that are kept differently are not shared.
         hint
             A name for the column.
+        guest
+            Whether it may live in the group of the same join without its `guards`.
         """
         wanted = ordered(keys)
         body = [Monomial(m.coefficient, self._once(m.factors)) for m in body]
@@ -110,7 +116,10 @@ class Materializer:
             column, own = found
             mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
-        if home is not None:
+        host = self._host(wanted, body, order) if guest and home is None and near is None else None
+        if host is not None and (skeleton, order) not in self._by_skeleton:
+            group, key_order = host
+        elif home is not None:
             group, key_order = home
         else:
             known = self._by_skeleton.get((skeleton, order)) if self.options.payloads else None
@@ -121,7 +130,8 @@ class Materializer:
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
-        self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", _WIDE)
+        if len(self.columns) >= MAX_COLUMNS:
+            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._way_out())
         column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order)
         group.columns.append(column)
         self.columns.append(column)
@@ -130,8 +140,26 @@ class Materializer:
         if column.type.is_float and self.options.counts:
             # A float that looks like 0 does not say that its entry is gone; a count does.
             plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
+            if host is not None and group is host[0]:
+                plain = [Monomial(1, without_guards(column.keys, m.factors)) for m in plain]
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
+
+    def _host(
+        self, keys: tuple[str, ...], body: list[Monomial], order: int | None
+    ) -> tuple[Group, tuple[str, ...]] | None:
+        """Return the group of the same join without guards, and the keys in its order; None if there is none.
+
+        A number that leaves rows with a NULL out is one more column beside the numbers of all rows.
+        """
+        if len(body) != 1 or not self.options.payloads:
+            return None
+        factors = without_guards(keys, body[0].factors)
+        if len(factors) == len(body[0].factors):
+            return None
+        form = self._canonical(keys, factors)
+        group = self._by_skeleton.get((form.skeleton, order))
+        return None if group is None else (group, form.keys)
 
     def _once(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
@@ -168,7 +196,8 @@ class Materializer:
                 near = group, tuple(inside.get(key, key) for key in listed)
             column, listed = self.add(given, monomials(rename(each.term, inside)), near=near, order=order)
             self._numbers[place] = column, tuple(given[key] for key in listed)
-            if each is what.sums[0] and self.options.payloads and not column.group.of_view:
+            is_own = column.skeleton == column.group.skeleton  # not a guest among rows that it leaves out
+            if each is what.sums[0] and self.options.payloads and not column.group.of_view and is_own:
                 column.counts = True
                 self._homes.setdefault((what.name, order), (column.group, self._numbers[place][1]))
         column, listed = self._numbers[place]
@@ -205,31 +234,58 @@ class Materializer:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
         return number_type(sum_of(monomial.term() for monomial in body), variables)
 
+    def _way_out(self) -> str:
+        """Return what makes a program of many maps smaller: the tables whose changes need most of them are named."""
+        names = Counter(
+            factor.name
+            for column in self.columns
+            for factor in column.body[0].factors
+            if isinstance(factor, Relation) and self.derived.of(factor) is None and not self.tables[factor.name].static
+        )
+        often = [name for name, _ in names.most_common(4)]
+        if len(often) < 2:
+            return _WIDE.format(static="T")
+        told = f"Declare which of {', '.join(sorted(often))} is small and changes no more: WITH (static = true). "
+        return _WIDE.format(static=f"{told}Or t")
+
     def count_row(self) -> None:
         """Count a statement's look into a derived relation; refuse programs that would not end."""
         self._rows += 1
         self.options.refuse(self._rows, MAX_ROWS, "looks into sub-queries, level over level", _DEEP)
 
     def run(self) -> None:
-        """Work the list off."""
-        while self._todo:
-            column = self._todo.pop(0)
+        """Work the list off.
+
+        Insertions come first, for all columns: deletions and batches need the same maps, so that a program that is too
+        large is refused before they are looked at.
+        """
+        later: deque[tuple[Column, Change]] = deque()
+        while self._todo or later:
+            if not self._todo:
+                self._keep(*later.popleft())
+                continue
+            column = self._todo.popleft()
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
                 if relation not in self._changes:
                     self._changes[relation] = self._changes_of(relation)
-                for change in self._changes[relation]:
-                    if column.order == 0:
-                        self.rules.append(evaluation(self, column, change))
-                    else:
-                        self._derive(column, change)
+                insertion, *others = self._changes[relation]
+                self._keep(column, insertion)
+                later += ((column, change) for change in others)
+
+    def _keep(self, column: Column, change: Change) -> None:
+        """Add the rules that keep a column while a table changes."""
+        if column.order == 0:
+            self.rules.append(evaluation(self, column, change))
+        else:
+            self._derive(column, change)
 
     def _changes_of(self, relation: str) -> list[Change]:
         """Return the changes of a base table that maps must follow."""
         table, derived = self.tables[relation], self.derived.touched(relation)
         signs = (+1,) if table.static else (+1, -1)
         lookups = self.derived.lookups() & derived
-        changes = [Change(relation, sign, table.column_names, derived, lookups) for sign in signs]
+        changes = [Change(relation, sign, tuple(map(folded, table.column_names)), derived, lookups) for sign in signs]
         if self.options.batches and not table.static:
             changes.append(Change(relation, 0, (), derived, lookups))
         return changes

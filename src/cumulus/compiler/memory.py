@@ -43,7 +43,7 @@ TEXT = 61
 _SIZES = {
     Kind.BOOLEAN: 0, Kind.TINYINT: 16, Kind.SMALLINT: 32, Kind.INTEGER: 32, Kind.BIGINT: 36, Kind.HUGEINT: 40,
     Kind.DECIMAL: 104, Kind.BIGDECIMAL: 160, Kind.REAL: 24, Kind.DOUBLE: 24, Kind.VARCHAR: TEXT, Kind.DATE: 32,
-    Kind.TIMESTAMP: 40, Kind.INTERVAL: 150,
+    Kind.TIMESTAMP: 40, Kind.TIMESTAMPTZ: 40, Kind.INTERVAL: 150,
 }  # fmt: skip
 
 

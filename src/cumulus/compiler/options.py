@@ -65,14 +65,14 @@ class Options:
         Traceback (most recent call last):
         ...
         cumulus.errors.UnsupportedError: these views need more than 2000 maps
-        Join fewer tables. Or allow larger programs: size=2, --size 2.
+        Join fewer tables. Or allow larger programs: Warehouse(…, size=2), --size 2.
         >>> Options(size=2).refuse(2001, 2000, "maps", "Join fewer tables.")
         """
         if count > limit * self.size:
             raise UnsupportedError(
                 f"these views need more than {limit * self.size} {what}",
                 feature="a program of this size",
-                hint=f"{hint} Or allow larger programs: size={2 * self.size}, --size {2 * self.size}.",
+                hint=f"{hint} Or allow larger programs: Warehouse(…, size={2 * self.size}), --size {2 * self.size}.",
             )
 
 

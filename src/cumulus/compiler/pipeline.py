@@ -13,19 +13,23 @@ from cumulus.algebra.terms import MapEnd, MapRead, Relation, Term, Var
 from cumulus.algebra.user import Functions, given_functions, signatures
 from cumulus.calculus.derived import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.circles import without_circles
 from cumulus.compiler.columns import Column, Group
+from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, Options
 from cumulus.compiler.strict import check_strict
-from cumulus.errors import BindError, InputError, UnsupportedError
+from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
-from cumulus.sql.ast import CreateTable, CreateView, DropView, Script
-from cumulus.sql.parse import parse_script, too_deep
+from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
+from cumulus.sql.parse import parse_script
 from cumulus.sql.source import Source
 from cumulus.sql.translate import BoundView, bind_view
+from cumulus.sql.words import too_deep
 
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""
@@ -80,6 +84,7 @@ def compile_sql(
     >>> [m.name for m in program.maps], program.views[0].columns[1].name
     (['v'], 'n')
     """
+    text = as_path(text)
     if isinstance(text, Path):
         name = name or text.name
         try:
@@ -93,22 +98,115 @@ def compile_sql(
         return declare_functions(compile_script(parse_script(text, name, own), options), own)
     except RecursionError:
         raise too_deep(text=text, name=name) from None
+    except AssertionError as fault:  # a mistake of ours, but the script's author must get on with it
+        raise UnsupportedError(
+            f"the compiler cannot do this, and does not know why: {fault}",
+            feature="a script that the compiler fails on",
+            name=name,
+            hint="Compile the views one by one to see which it is, write that one in another way, and report it.",
+        ) from fault
+
+
+def as_path(source: Any) -> Any:
+    """Return a text that is the path of a script as a Path, anything else as it is.
+
+    It is one line, and ends in .sql or .m3 or is the name of a file that is there.
+
+    Examples
+    --------
+    >>> as_path("shop/views.sql").name, as_path("CREATE TABLE r (a INT)")
+    ('views.sql', 'CREATE TABLE r (a INT)')
+    """
+    if not isinstance(source, str) or "\n" in source or ";" in source or not source.strip():
+        return source
+    if source.lower().endswith((".sql", ".m3")):
+        return Path(source)
+    try:
+        return Path(source) if Path(source).is_file() else source
+    except (OSError, ValueError):  # no name that a file may have
+        return source
+
+
+def extend_sql(
+    earlier: str, text: str, *, keep: str = "auto", functions: Functions | None = None, size: int = 1
+) -> tuple[str, Program]:
+    """Return a script with statements added, and its program: new tables, and views that come and go.
+
+    Parameters
+    ----------
+    earlier
+        The script so far.
+    text
+        The statements: places in errors are those of this text.
+    keep, functions, size
+        As of `compile_sql`.
+
+    Raises
+    ------
+    UnsupportedError
+        If a table is to be replaced.
+    """
+    before = f"{earlier.rstrip().rstrip(';')}\n;\n"  # it may end in a comment
+    own = signatures(given_functions(functions))
+    try:
+        script = parse_script(before + text, functions=own, begin=len(before))
+        tables: set[str] = set()
+        errors = list(script.errors)
+        for statement in script.statements:
+            if not isinstance(statement, CreateTable):
+                continue
+            name = Name(statement.relation.name)
+            if statement.at >= len(before) and statement.replace and name in tables:
+                errors.append(
+                    UnsupportedError(
+                        f"table {name} cannot be replaced here: it has rows, and views that read them",
+                        feature="CREATE OR REPLACE TABLE",
+                        hint="Give the new table another name, or begin anew with another script.",
+                        **script.source.place(statement.at),
+                    )
+                )
+            tables.add(name)
+        if errors:
+            raise SqlError.together(errors)
+        program = compile_script(script, Options(keep=keep, size=size))
+        return script.source.text, declare_functions(program, own)
+    except RecursionError:
+        raise too_deep(text=text) from None
 
 
 def compile_script(script: Script, options: Options) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
-    tables, views = declarations(script)
+    declared = declarations(script)
+    bound, derived = _bound(declared)
+    if declared.errors:
+        raise SqlError.together(declared.errors)
+    views = list(declared.views.values())
+    orders = {"": options.order, "full": None, "0": 0, "1": 1}
+    spelled = {table.name: table for table in declared.tables.values()}
+    wanted = {str(view.name): orders[view.order] for view in views}
+    program = compile_views(spelled, bound, options, derived, wanted)
+    check_strict(program, views, script.source)
+    return program
+
+
+def _bound(declared: Declarations) -> tuple[list[BoundView], Registry]:
+    """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound."""
     derived = Registry()
     seen: dict[str, CreateView] = {}
     bound = []
-    for view in views:
-        bound.append(bind_view(view, tables, script.source, dict(seen), derived))
+    for view in declared.views.values():
+        source = replace(declared.source, first=view.at)
+        if declared.broken.isdisjoint(tables_read(view.query)):
+            try:
+                bound.append(bind_view(view, declared.tables, source, dict(seen), derived))
+                _refuse_wide(bound[-1], derived, source)
+            except SqlError as problem:
+                declared.errors.append(problem)
+                declared.broken.add(view.name)
+        else:
+            declared.broken.add(view.name)
         seen[view.name] = view
-        _refuse_wide(bound[-1], derived, script.source)
-    orders = {"": options.order, "full": None, "0": 0, "1": 1}
-    program = compile_views(tables, bound, options, derived, {view.name: orders[view.order] for view in views})
-    check_strict(program, views, script.source)
-    return program
+    return bound, derived
 
 
 def _refuse_wide(view: BoundView, derived: Registry, source: Source) -> None:
@@ -128,49 +226,6 @@ def _refuse_wide(view: BoundView, derived: Registry, source: Source) -> None:
             )
 
 
-def declarations(script: Script) -> tuple[dict[str, Table], list[CreateView]]:
-    """Return the tables and the views that a script leaves behind, with their keys resolved."""
-    tables: dict[str, Table] = {}
-    views: dict[str, CreateView] = {}
-    for statement in script.statements:
-        place = script.source.place(statement.at)
-        match statement:
-            case CreateTable(relation, _):
-                if relation.name in tables or relation.name in views:
-                    raise BindError(f"{relation.name} is there already", hint="Give the table another name.", **place)
-                tables[relation.name] = relation
-            case CreateView(name):
-                if name in tables or (name in views and not statement.replace):
-                    raise BindError(f"{name} is there already", hint="Write CREATE OR REPLACE VIEW.", **place)
-                views[name] = statement
-            case DropView(name, if_exists, _):
-                if name not in views and not if_exists:
-                    raise BindError(f"no view {name} to drop", **place)
-                views.pop(name, None)
-    places = {s.relation.name: script.source.place(s.at) for s in script.statements if isinstance(s, CreateTable)}
-    return {name: _resolved(table, tables, places[name]) for name, table in tables.items()}, list(views.values())
-
-
-def _resolved(table: Table, tables: Mapping[str, Table], place: dict[str, Any]) -> Table:
-    """Fill in what a FOREIGN KEY leaves unsaid, and check that its parent is there."""
-    references = []
-    for reference in table.foreign_keys:
-        parent = tables.get(reference.parent)
-        if parent is None:
-            raise BindError(
-                f"{table.name} refers to {reference.parent}, which is not there", hint="Declare the parent.", **place
-            )
-        columns = reference.parent_columns or parent.key
-        if set(columns) != set(parent.key) or len(columns) != len(reference.columns):
-            raise BindError(
-                f"{table.name} must refer to the primary key of {parent.name}",
-                hint=f"Its primary key is ({', '.join(parent.key)})." if parent.key else "It has no primary key.",
-                **place,
-            )
-        references.append(replace(reference, parent_columns=columns))
-    return replace(table, foreign_keys=tuple(references))
-
-
 def compile_views(
     tables: Mapping[str, Table],
     views: Iterable[BoundView],
@@ -183,9 +238,10 @@ def compile_views(
     planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
     kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
     materializer.run()
-    _name(materializer.groups, planned, kept, tables)
+    groups, rules = without_circles(materializer.groups, materializer.rules)
+    _name(groups, planned, kept, tables)
     definitions = tuple(_view(view, columns) for view, columns in planned)
-    return lower(tables, materializer.groups, materializer.rules, definitions, kept, derived, options)
+    return lower(tables, groups, rules, definitions, kept, derived, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +295,7 @@ def keeps(table: Table, options: Options) -> bool:
 
 
 def _keep(table: Table, materializer: Materializer) -> Group:
-    columns = tuple(column.name for column in table.columns)
+    columns = tuple(map(folded, table.column_names))
     body = [Monomial(1, (Relation(table.name, columns),))]
     group = Group(len(columns), f"rows of {table.name}", of_view=True)
     materializer.groups.append(group)
@@ -254,14 +310,14 @@ def _name(
     tables: Mapping[str, Table],
 ) -> None:
     """Name every map once: after its view or its table, or by a number."""
-    taken = {*tables, *(view.name for view, _ in planned)}
+    taken = {*map(folded, tables), *(folded(view.name) for view, _ in planned)}
 
     def name(group: Group, wanted: str) -> None:
         number = 2
         group.name = wanted
-        while group.name in taken:
+        while folded(group.name) in taken:
             group.name, number = f"{wanted}_{number}", number + 1
-        taken.add(group.name)
+        taken.add(folded(group.name))
 
     for view, columns in planned:
         for index, group in enumerate(dict.fromkeys(column.group for column, _ in columns.columns.values())):

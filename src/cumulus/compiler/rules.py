@@ -8,7 +8,7 @@ takes away what the old one gave; the new row's sums are read from the maps as t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
@@ -29,12 +29,14 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
+from cumulus.algebra.typing import Typed
 from cumulus.calculus.delta import AFTER, Change, aggregate
-from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.calculus.derived import Derived, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
-from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, pre_aggregated, ranged
-from cumulus.compiler.closed import inside
-from cumulus.compiler.columns import Column, Rule, nice_names
+from cumulus.compiler.blocks import Alternative, Block, Names, certain, in_order, inlined, known, pre_aggregated, ranged
+from cumulus.compiler.closed import inside as names_inside
+from cumulus.compiler.columns import HIDDEN, Column, Rule, nice_names
+from cumulus.compiler.equalities import looked_up, types_of
 from cumulus.compiler.places import (
     Place,
     asked_of,
@@ -53,41 +55,6 @@ from cumulus.compiler.splitting import Apart, apart
 
 if TYPE_CHECKING:
     from cumulus.compiler.materialize import Materializer
-
-
-def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
-    """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them.
-
-    Parameters
-    ----------
-    loose
-        Keys of changed relations that their changes do not bind.
-
-    Examples
-    --------
-    >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
-    ['x', 'y', 'z']
-    """
-    found = set(bound)
-    rest = list(factors)
-    while True:
-        before = len(found)
-        for factor in rest:
-            match factor:
-                case Batch(name, variables) if derived.get(name) is None:
-                    found |= set(variables)
-                case Batch(name, variables) | Relation(name, variables) if (what := derived.get(name)) is not None:
-                    keys, given, columns = what.split(Relation(name, variables))
-                    if isinstance(factor, Batch):
-                        found |= keys - loose
-                    if keys | given <= found:
-                        found |= columns
-                case Lift(variable, inner) if variables_of(inner) <= found:
-                    found.add(variable)
-                case _:
-                    pass
-        if len(found) == before:
-            return frozenset(found)
 
 
 def rules_of(
@@ -174,7 +141,8 @@ class _Builder:
             loose |= what.split(atom)[0] - bound.union(
                 *(outputs(factor) for block in where for factor in block.factors)
             )
-        own, groups, there = self._apart(parts, bound, loose)
+        parts, inside = self._looked_up(parts, bound, loose)
+        own, groups, there = self._apart(parts, bound, loose, inside)
         outside = wanted.union(there, *(variables_of(part) for part in own))
         reads = self._components(groups, outside, state)
         found = [Alternative(1, tuple(Block((read,), frozenset(), 5) for read in reads))]
@@ -190,17 +158,41 @@ class _Builder:
         others.remove(part)
         return wanted.union(*(variables_of(other) for other in others))
 
+    def _looked_up(self, parts: list[Term], bound: Names, loose: Names) -> tuple[list[Term], list[Lift]]:
+        """Return factors in which equalities bind keys, and those of them that say what a new key of a map is."""
+        there = known(parts, bound, self._derived, loose)
+        late = self._late(parts, there)
+        free: set[str] = set()
+        for part in parts:
+            if isinstance(part, Relation) and not self._stays(part, there, late):
+                what = self._derived.of(part)
+                free |= set(part.variables) if what is None else what.split(part)[0]
+        if not free - there - late:
+            return parts, []
+        tables = self._materializer.tables
+        given = zip(self._change.variables, tables[self._change.relation].columns, strict=False)
+        event = {name: Typed(column.type, not column.not_null) for name, column in given if column.type is not None}
+        fresh = None if self._order is not None else self._fresh_key
+        return looked_up(parts, there, frozenset(free) - there - late, types_of(parts, tables, event), fresh)
+
+    def _fresh_key(self) -> str:
+        self._fresh += 1
+        return f"key{HIDDEN}{self._fresh}"
+
     def _apart(
-        self, parts: list[Term], bound: Names, loose: Names = frozenset()
+        self, parts: list[Term], bound: Names, loose: Names = frozenset(), inside: Sequence[Term] = ()
     ) -> tuple[list[Term], list[list[Term]], Names]:
-        """Return the factors that stand in the statement, the components that maps hold, and what has one value."""
+        """Return the factors that stand in the statement, the components that maps hold, and what has one value.
+
+        The factors `inside` belong to components.
+        """
         there = known(parts, bound, self._derived, loose)
         late = self._late(parts, there)
         own: list[Term] = []
         inner: list[Term] = []
         for part in parts:
-            (own if self._stays(part, there, late) else inner).append(part)
-        if self._order is not None:
+            (own if part not in inside and self._stays(part, there, late) else inner).append(part)
+        if self._order is not None:  # only rows are kept
             own += [part for part in inner if not isinstance(part, Relation)]
             return own, [[part] for part in inner if isinstance(part, Relation)], there
         groups: list[list[Term]] = []
@@ -249,7 +241,7 @@ class _Builder:
         return reads
 
     def _read(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
-        source, order = self._materializer.add(keys, body)
+        source, order = self._materializer.add(keys, body, guest=True)
         return self._read_of(source, order, state)
 
     def _read_of(self, source: Column, keys: Iterable[str], state: str) -> MapRead:
@@ -350,7 +342,7 @@ class _Builder:
     def _renamed(self, what: Derived, atom: Relation) -> dict[str, str]:
         """Return new names for everything inside a derived relation."""
         self._fresh += 1
-        return inside(what, atom, self._derived, self._fresh)
+        return names_inside(what, atom, self._derived, self._fresh)
 
     def _candidates(self, what: Derived, atom: Relation, state: str) -> tuple[Block, ...]:
         """Return a loop over all keys that a relation with inputs may have: maps have no inputs, which filter later."""

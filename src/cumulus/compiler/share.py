@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import chain, permutations, product, zip_longest
 from math import factorial, prod
 
-from cumulus.algebra.scope import in_text_order, rename, variables_of
+from cumulus.algebra.scope import rename, variables_of
 from cumulus.algebra.terms import (
+    NULL_VALUE,
     Apply,
     Cast,
+    Compare,
     Const,
     Relation,
     Sum,
     Term,
     Var,
-    product_of,
+    memoised,
 )
 
 MAX_ORDERS = 5040
@@ -53,6 +55,32 @@ def is_value(factor: Term) -> bool:
     return isinstance(factor, (Var, Apply, Cast, Const, Sum))
 
 
+def without_guards(keys: Iterable[str], factors: Iterable[Term]) -> tuple[Term, ...]:
+    """Return factors without those that leave rows out where a column is NULL that is no key and joins nothing.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Relation
+    >>> guards = [Compare("<>", Var(name), NULL_VALUE) for name in "kxy"]
+    >>> atoms = [Relation("r", ("k", "x", "y")), Relation("s", ("y",))]
+    >>> [str(factor) for factor in without_guards("k", [*atoms, *guards])]
+    ['r(k, x, y)', 's(y)', '{k <> NULL}', '{y <> NULL}']
+    """
+    given = tuple(factors)
+    wanted = frozenset(keys)
+
+    def is_guard(factor: Term) -> bool:
+        match factor:
+            case Compare("<>", Var(name), right) if right is NULL_VALUE and name not in wanted:
+                others = [part for part in given if not is_value(part) and part is not factor]
+                atoms = [part for part in others if name in variables_of(part)]
+                return len(atoms) == 1 and isinstance(atoms[0], Relation)
+            case _:
+                return False
+
+    return tuple(factor for factor in given if not is_guard(factor))
+
+
 def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
     """Return the canonical form of `AggSum(keys, product of factors)`.
 
@@ -72,7 +100,7 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
     colours = _refined(join, wanted, frozenset[str]().union(*(variables_of(part) for part in values)))
     ties: dict[str, list[Term]] = {}
     for part in join:
-        ties.setdefault(_signature(part, colours), []).append(part)
+        ties.setdefault(_filled(part, colours), []).append(part)
     tied = [ties[text] for text in sorted(ties)]
     orders: Iterable[list[Term]]
     if prod(factorial(len(tie)) for tie in tied) <= MAX_ORDERS:
@@ -86,8 +114,22 @@ def _rank(form: Canonical) -> tuple[str, str]:
     return form.skeleton, form.values
 
 
-def _signature(part: Term, colours: Mapping[str, str]) -> str:
-    return str(rename(part, {name: colours[name] for name in variables_of(part)}))
+@memoised
+def _template(part: Term) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return a factor's text in pieces, and the variables between them: printing once is enough for all names."""
+    names = sorted(variables_of(part))
+    mark, text = "z_", str(part)
+    while mark in text:
+        mark += "z_"
+    pieces = str(rename(part, {name: f"{mark}{place}{mark}" for place, name in enumerate(names)})).split(mark)
+    return tuple(pieces[::2]), tuple(names[int(place)] for place in pieces[1::2])
+
+
+def _filled(part: Term, colours: Mapping[str, str], here: str = "") -> str:
+    """Return a factor's text with other names for its variables; the one that is `here` is marked."""
+    pieces, names = _template(part)
+    shown = ("here" if name == here else colours[name] for name in names)
+    return "".join(chain.from_iterable(zip_longest(pieces, shown, fillvalue="")))
 
 
 def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) -> dict[str, str]:
@@ -98,7 +140,7 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
         places: dict[str, list[str]] = {name: [] for name in names}
         for part in parts:
             for name in variables_of(part):
-                places[name].append(_place(part, name, colours))
+                places[name].append(_filled(part, colours, name))
         described = {name: (colours[name], tuple(sorted(places[name]))) for name in names}
         ranks = {text: index for index, text in enumerate(sorted(set(described.values())))}
         refined = {name: f"{described[name][0][0]}{ranks[described[name]]}" for name in names}
@@ -108,24 +150,16 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
     return colours
 
 
-def _place(part: Term, name: str, colours: Mapping[str, str]) -> str:
-    """Return a factor with the colours of its variables, but for one, which is marked."""
-    if isinstance(part, Relation):  # quickly: a table of many columns is asked for each of them
-        shown = ["here" if other == name else colours[other] for other in part.variables]
-        return f"{str(Relation(part.name, ())).removesuffix(')')}{', '.join(shown)})"
-    return str(rename(part, {other: "here" if other == name else colours[other] for other in variables_of(part)}))
-
-
 def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
     numbers: dict[str, str] = {}
     for part in join:
-        for name in in_text_order(part):
+        for name in _template(part)[1]:
             if name not in numbers:
                 numbers[name] = f"v{len(numbers)}"
     for name in sorted(set(colours) - set(numbers), key=lambda name: (colours[name], name)):
         numbers[name] = f"v{len(numbers)}"
-    skeleton = product_of(rename(part, numbers) for part in join)
-    summed = sorted(str(rename(part, numbers)) for part in values)
+    skeleton = " * ".join(_filled(part, numbers) for part in join)
+    summed = sorted(_filled(part, numbers) for part in values)
     ordered_keys = tuple(sorted(keys, key=lambda name: int(numbers[name][1:])))
     shown = ",".join(numbers[name] for name in ordered_keys)
     return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cumulus.algebra.scalar_apart import PLACES
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
     MIRRORED,
@@ -242,6 +243,8 @@ class _Parts:
             case Apply("finite" | "exactly", (inner,)):
                 text = self.scalar(inner)
                 return f"CASE WHEN isfinite({text}) THEN {text} ELSE 0 END"
+            case Apply("float_whole" | "float_fraction" | "float_rest" as part, (inner,)):
+                return _part(part, self.scalar(inner))
             case Apply("special", (inner,)):
                 text = self.scalar(inner)
                 infinite = f"WHEN isinf({text}) AND {text} > 0 THEN {1 << 40} WHEN isinf({text}) THEN {1 << 80}"
@@ -275,6 +278,11 @@ class _Parts:
                 return f"(~{self.scalar(arg)})"
             case Apply("in", (arg, *choices)):
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
+            case Apply("float_fits", (inner,)):
+                return f"({_part('float_rest', self.scalar(inner))} = 0)"
+            case Apply("float_total", (whole, fraction, rest)):
+                parts = f"{self.scalar(whole)} + {self.scalar(fraction)} * 1e0 / {1 << PLACES}"
+                return f"CAST({parts} + {self.scalar(rest)} AS DOUBLE)"
             case Apply("float_sum", (total, odd)):
                 return _float_sum(self.scalar(total), self.scalar(odd))
             case Apply("variance_of" | "deviation_of" as function, (n, s, q, missing)):
@@ -333,6 +341,18 @@ def _range_of(what: Derived) -> _RangeOf | None:
     return _RangeOf(axis, op, tuple(sums))
 
 
+def _part(part: str, given: str) -> str:
+    """Return a number that a float is cut into (`algebra.scalar_apart`), 0 where it is NULL; NaN and ±inf are rests."""
+    unit = f"CAST({1 << PLACES} AS DOUBLE)"
+    left = f"({given} - trunc({given}))"
+    within, beyond = {
+        "float_whole": (f"CAST(trunc({given}) AS HUGEINT)", "0"),
+        "float_fraction": (f"CAST(trunc({left} * {unit}) AS HUGEINT)", "0"),
+        "float_rest": (f"({left} * {unit} - trunc({left} * {unit})) / {unit}", given),
+    }[part]
+    return f"CASE WHEN abs({given}) < {unit} THEN {within} WHEN {given} IS NOT NULL THEN {beyond} ELSE 0 END"
+
+
 def _float_sum(total: str, odd: str) -> str:
     """Return SQL's sum from the sum of the finite numbers and the counts of the others (`scalar_number.special`)."""
     nan, plus, minus = f"({odd}) % {1 << 40}", f"(({odd}) // {1 << 40}) % {1 << 40}", f"({odd}) // {1 << 80}"
@@ -368,8 +388,23 @@ def _row_sql(what: Derived, atom: Relation, bound: Mapping[str, str], context: _
     return f"{lateral}(SELECT {', '.join(shown) or '1 AS one'} FROM {inner}{where})"
 
 
+_WORDS = """
+    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast
+    check collate collation column columns concurrently constraint create cross default deferrable desc describe
+    distinct do else end except false fetch for foreign freeze from full generated glob group having ilike in
+    initially inner intersect into is isnull join lambda lateral leading left like limit map natural not notnull
+    null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary
+    qualify references returning right select semi show similar some struct summarize symmetric table
+    tablesample then to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when
+    where window with
+"""
+_RESERVED = frozenset(_WORDS.split())
+"""Words that DuckDB does not take for the name of a column, unless they are quoted."""
+
+
 def _quoted(name: str) -> str:
-    return name if name.isidentifier() and name.islower() and name.isascii() else quoted(name)
+    is_plain = name.isidentifier() and name.islower() and name.isascii() and name not in _RESERVED
+    return name if is_plain else quoted(name)
 
 
 def literal(term: Const) -> str:
@@ -384,8 +419,8 @@ def literal(term: Const) -> str:
             return "TRUE" if value else "FALSE"
         case Kind.DATE:
             return f"DATE '{value.isoformat()}'"
-        case Kind.TIMESTAMP:
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return f"{found} '{value.isoformat(sep=' ')}'"
         case Kind.INTERVAL:
             assert isinstance(value, Interval)
             return f"INTERVAL '{value.months} months {value.days} days {value.micros} microseconds'"

@@ -52,7 +52,7 @@ def check_strict(program: Program, views: Iterable[CreateView], source: Source) 
         return
     costs = Costs(program)
     for view in strict:
-        for cost in costs.of_view(program.view(view.name)):
+        for cost in costs.of_view(program.view(str(view.name))):
             if is_refused(cost):
                 raise _refusal(view, cost, source)
 

@@ -37,6 +37,9 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield ""
         yield "why it is not cheaper"
         yield from (f"  {reason}" for reason in found.reasons)
+    if found.python:
+        yield ""
+        yield f"calls Python: {', '.join(found.python)}"
     yield ""
     for event in shown_events(found.events):
         yield f"ON {event}: {event.cost}, {counted(len(event.statements), 'statement')}"
@@ -152,5 +155,6 @@ def data_of(found: Explanation) -> dict[str, Any]:
             for event in found.events
         ],
         "reasons": list(found.reasons),
+        "python": list(found.python),
         "subscribing": {each.relation: each.rows for each in found.subscribed},
     }

@@ -1,8 +1,8 @@
-"""Data as users have it, to checked rows: Arrow, pandas, polars, lists of tuples or dicts."""
+"""Rows as users have them, to rows that are checked: tuples of plain values of the relation's types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +12,10 @@ from cumulus.algebra.scalar_code import Pool
 from cumulus.catalog.arrow import values_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.texts import half_character
 from cumulus.catalog.types import INTEGER_BITS, Kind
-from cumulus.errors import ArityError, ValueTypeError
+from cumulus.engine.columnar import given_rows
+from cumulus.errors import ValueTypeError
 
 Checker = Callable[[Any], Row]
 
@@ -26,9 +28,7 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
     relation
         Whose rows they are.
     data
-        A pyarrow Table, RecordBatch or reader, a pandas or polars frame (anything with `__arrow_c_stream__` or
-        `__arrow_c_array__`), or an iterable of tuples, lists or dicts. Columns are found by name; one that is missing
-        is NULL. In a pandas frame NaN is NULL.
+        In any form that `cumulus.engine.columnar.given_rows` knows.
     check
         `checker(relation)`, if it is at hand.
 
@@ -37,72 +37,23 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
     ArityError, ValueTypeError, NullError
         Naming relation, row and column.
     """
-    table = arrow_table(relation, data)
-    if table is not None:
-        return _arrow_rows(relation, table)
+    given = given_rows(relation, data)
+    if isinstance(given, pa.Table):
+        return arrow_rows(relation, given)
     check = check or checker(relation)
-    return [check(row) for row in listed(relation, data)]
+    return [check(row) for row in given]
 
 
-def listed(relation: Relation, data: Any) -> list[Any]:
-    """Return rows that are in no columnar form as a list; ArityError if they are no rows."""
-    if isinstance(data, (dict, str, bytes)) or not isinstance(data, Iterable):
-        raise ArityError(
-            f"the rows of {relation.name} must be a list of rows or a table, not {type(data).__name__}",
-            relation=relation.name,
-            row=data,
-            hint="Put a single row into a list.",
-        )
-    return data if type(data) is list else list(data)
-
-
-def arrow_table(relation: Relation, data: Any) -> pa.Table | None:
-    """Return data as an Arrow table with some of the relation's columns; None if it is in no columnar form.
-
-    Raises
-    ------
-    ArityError
-        If there is a column that the relation does not have, or one twice.
-    """
-    if hasattr(data, "__arrow_c_stream__"):
-        table = data if isinstance(data, pa.Table) else _as_table(relation, data)
-    elif hasattr(data, "__arrow_c_array__"):
-        table = pa.Table.from_batches([pa.record_batch(data)])
-    else:
-        return None
-    names = table.column_names
-    if len(set(names)) < len(names):
-        raise ArityError(f"two columns of the table for {relation.name} have one name", relation=relation.name)
-    unknown = [name for name in names if name not in relation.column_names]
-    if unknown:
-        raise ArityError(
-            f"{relation.name} has no column {unknown[0]!r}",
-            relation=relation.name,
-            hint=f"Its columns are {', '.join(relation.column_names)}.",
-        )
-    return table
-
-
-def _as_table(relation: Relation, data: Any) -> pa.Table:
-    try:
-        return pa.table(data)
-    except (pa.ArrowException, OverflowError) as problem:  # columns of Python objects may be anything
-        reason = str(problem).splitlines()[0]
-        raise ValueTypeError(
-            f"the {type(data).__name__} for {relation.name} is no Arrow table: {reason}",
-            relation=relation.name,
-            hint="Give each of its columns one type, or pass a list of rows.",
-        ) from problem
-
-
-def _arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+    """Return the rows of an Arrow table, whose columns have the relation's names, as `checked_rows` does."""
     names = table.column_names
     columns: list[list[Any]] = []
     is_checked = True
     for column in relation.columns:
         if column.name not in names:
+            if is_required(relation, column) and table.num_rows:
+                raise relation.lacking(column.name)
             columns.append([None] * table.num_rows)
-            is_checked = is_checked and not is_required(relation, column)
             continue
         array = table.column(column.name)
         values = values_of(array, column.type)
@@ -178,7 +129,8 @@ def _test(name: str, column: Column, pool: Pool) -> str | None:
             right_type = f"type({name}) is {pool.bind(Decimal, 'Decimal')}"
             return f"{right_type} and {name}.same_quantum({quantum}) and -{end_name} < {name} < {end_name}"
         case Kind.VARCHAR:
-            return f"type({name}) is str"
+            half = pool.bind(half_character, "half_character")
+            return f"type({name}) is str and ({name}.isascii() or {half}({name}) < 0)"
         case Kind.DOUBLE:
             return f"type({name}) is float"
         case Kind.BOOLEAN:

@@ -6,7 +6,7 @@ A bulk knows its events one by one, checked, for who takes them so; an engine th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of, typed
 from cumulus.catalog.events import Event, Row
+from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
-from cumulus.engine.batch import Checker, arrow_table, checked_rows, is_required, listed
+from cumulus.engine.batch import Checker, arrow_rows, checked_rows, is_required
+from cumulus.engine.columnar import given_rows, named
 from cumulus.errors import UnknownNameError, UsageError
 
 UPSERT = 0
@@ -195,23 +197,23 @@ Bulk: TypeAlias = Events | Upserts
 
 
 def rows_of(sign: int, relation: Relation, data: Any, check: Checker) -> Rows | Columns:
-    """Return rows in any form (`cumulus.engine.batch.checked_rows`) as events of one sign.
+    """Return rows in any form (`cumulus.engine.columnar.given_rows`) as events of one sign.
 
     Raises
     ------
     DataError
         Where the form is wrong, not a value.
     """
-    table = arrow_table(relation, data)
-    if table is None:
-        return Rows(sign, relation, listed(relation, data), check)
-    columns = _columns_of(relation, table)
+    given = given_rows(relation, data)
+    if not isinstance(given, pa.Table):
+        return Rows(sign, relation, given, check)
+    columns = columns_of(relation, given)
     if columns is None:
-        return Rows(sign, relation, checked_rows(relation, table), check)
-    return Columns([relation], [columns], np.full(table.num_rows, sign > 0, dtype=np.uint8))
+        return Rows(sign, relation, arrow_rows(relation, given), check)
+    return Columns([relation], [columns], np.full(given.num_rows, sign > 0, dtype=np.uint8))
 
 
-def _columns_of(relation: Relation, table: pa.Table) -> pa.Table | None:
+def columns_of(relation: Relation, table: pa.Table) -> pa.Table | None:
     """Return a table with a relation's columns and types; None if its rows must be looked at one by one."""
     columns = []
     for column in relation.columns:
@@ -252,9 +254,10 @@ def interleaved(relations: Mapping[str, Relation], data: Any) -> Columns | None:
     union = table.column("row").type
     found: list[Relation] = []
     for field in union:
-        if field.name not in relations:
+        name = find_name(field.name, relations)
+        if name is None:
             raise UnknownNameError(f"there is no table {field.name}", hint=f"Tables: {', '.join(relations)}.")
-        found.append(relations[field.name])
+        found.append(relations[name])
     chunks = table.column("row").chunks
     codes = np.concatenate([np.zeros(0, np.int8), *(np.asarray(chunk.type_codes) for chunk in chunks)])
     places = np.full(128, -1, dtype=np.int64)
@@ -273,12 +276,9 @@ def _union_rows(relation: Relation, union: Any, place: int, chunks: Sequence[Any
     if not pa.types.is_struct(structs.type) or structs.null_count:
         raise UsageError(f"the rows of {relation.name} are no structs", hint=_HOW)
     flat = pa.table(structs.flatten(), names=[field.name for field in structs.type])
-    table = arrow_table(relation, flat)
-    assert table is not None
-    columns = _columns_of(relation, table)
-    if columns is None:
-        columns = table_of(relation.columns, checked_rows(relation, table))
-    return columns
+    table = named(relation, flat)
+    columns = columns_of(relation, table)
+    return table_of(relation.columns, arrow_rows(relation, table)) if columns is None else columns
 
 
 def _is_dense_union(type_: pa.DataType) -> bool:
@@ -305,6 +305,8 @@ def events_of(
     columns = interleaved(relations, events)
     if columns is not None:
         return columns
+    if not isinstance(events, Iterable) or isinstance(events, (str, bytes, Mapping)):
+        raise UsageError(f"events are no {type(events).__name__}", hint="Give (sign, table, row), one after the other.")
     if type(events) is not list and per == "event":
         return None
     return Changes(events if type(events) is list else list(events), check)

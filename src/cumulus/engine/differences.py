@@ -5,18 +5,20 @@ Where a condition compares what a loop visits with something that the firing cha
     q[g] += (t := NEW a[]) * m[g, x] * {x > t}
     q[g] += -(t := a[]) * m[g, x] * {x > t}
 
-All that both visit cancels out, so only the x between the old and the new t matter: rows in order, mostly few.
+All that both visit cancels out, so only the x between the old and the new t matter: rows in order, mostly few. The same
+holds where what is compared is a running sum, `(t := NEW a[> x]) * {t < 3}`: if nothing that it adds is negative, it
+turns at one x. So the first rows of a group, which a correlated count tells, cost no look at the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
 from cumulus.algebra.scope import inputs, outputs, variables_of
 from cumulus.algebra.terms import Compare, Const, Lift, MapRead, Range, Term, Var, factors_of, rebuild
-from cumulus.engine.intervals import direction_of
+from cumulus.engine.intervals import OnAxis
 from cumulus.m3.program import Statement
 
 
@@ -32,6 +34,9 @@ class Difference:
         Factors of both that come before everything else.
     new, old
         The lifts on which the condition depends, as each of them has them.
+    running
+        Those of them that depend on the axis, as each of them has them: sums that begin or end there, none of whose
+        summands may be negative, and what is computed from these.
     read, axis
         What both loop over, and which of its keys the condition is about.
     compare
@@ -46,6 +51,7 @@ class Difference:
     outer: tuple[Term, ...]
     new: tuple[Lift, ...]
     old: tuple[Lift, ...]
+    running: tuple[tuple[Lift, ...], tuple[Lift, ...]]
     read: MapRead
     axis: int
     compare: Compare
@@ -117,41 +123,78 @@ def _as_old(term: Term | Range) -> Term | Range:
 def _difference(
     statement: Statement, factors: list[Term], changed: dict[Term, Term], bound: Collection[str]
 ) -> Difference | None:
-    new: list[Lift] = []
+    lifts: list[Lift] = []
     depending: set[str] = set()
     for factor in factors:
         if factor in changed or (isinstance(factor, Lift) and not variables_of(factor.term).isdisjoint(depending)):
-            if not isinstance(factor, Lift) or factor.variable in bound or not _is_closed(factor, bound, depending):
+            if not isinstance(factor, Lift) or factor.variable in bound:
                 return None
-            new.append(factor)
+            lifts.append(factor)
             depending.add(factor.variable)
-    rest = [factor for factor in factors if factor not in new]
+    rest = [factor for factor in factors if factor not in lifts]
     tests = [factor for factor in rest if not variables_of(factor).isdisjoint(depending)]
     compare = tests[0] if len(tests) == 1 else None
     if not isinstance(compare, Compare) or not depending.isdisjoint(statement.keys):
         return None
     rest.remove(compare)
-    axes = [Var(name) for name in variables_of(compare) if name not in bound and name not in depending]
+    outer, given = _before(rest, bound)
+    names = {*variables_of(compare), *(name for lift in lifts for name in inputs(lift))} - depending - given
+    axes = [Var(name) for name in names]
     reads = [each for each in rest if isinstance(each, MapRead) and each.state == "OLD" and {*axes} & {*each.keys}]
-    if len(axes) != 1 or len(reads) != 1 or reads[0].keys.count(axes[0]) != 1:
+    if len(axes) != 1 or len(reads) != 1 or reads[0] in outer or reads[0].keys.count(axes[0]) != 1:
         return None
-    direction = direction_of(compare, axes[0].name)
-    own = {name for name in outputs(reads[0]) if name not in bound}
-    rest.remove(reads[0])
+    own = {name for name in outputs(reads[0]) if name not in given}
     inner: list[Term] = []
-    for factor in rest:
-        if not variables_of(factor).isdisjoint(own):
+    for factor in (each for each in rest if each is not reads[0] and each not in outer):
+        if variables_of(factor).isdisjoint(own):
+            outer.append(factor)
+            given.update(outputs(factor))
+        else:
             inner.append(factor)
-            own.update(name for name in outputs(factor) if name not in bound)
-    outer = [factor for factor in rest if factor not in inner]
-    given = {*bound, *(name for factor in outer for name in outputs(factor))}
-    if direction is None or not given.isdisjoint(own) or not inputs(reads[0]) <= given:
+            own.update(name for name in outputs(factor) if name not in given)
+    known = {*given}
+    closed: list[Lift] = []
+    for lift in lifts:
+        if known.issuperset((*inputs(lift), *outputs(lift.term))):
+            closed.append(lift)
+            known.add(lift.variable)
+    running = [lift for lift in lifts if lift not in closed]
+    sums = OnAxis(axes[0].name, known)
+    conditions = sums.conditions(compare) if all(sums.add(_bare(lift, known)) for lift in running) else None
+    if conditions is None or len(conditions) != 1 or not given.isdisjoint(own) or not inputs(reads[0]) <= given:
         return None
-    old = tuple(lift for each in new if isinstance(lift := changed.get(each, each), Lift))
-    axis = reads[0].keys.index(axes[0])
-    return Difference(statement, (*outer,), (*new,), old, reads[0], axis, compare, direction > 0, (*inner,))
+    return Difference(
+        statement,
+        (*outer,),
+        (*closed,),
+        _as_they_were(closed, changed),
+        ((*running,), _as_they_were(running, changed)),
+        reads[0],
+        reads[0].keys.index(axes[0]),
+        compare,
+        conditions[0].is_up,
+        (*inner,),
+    )
 
 
-def _is_closed(lift: Lift, bound: Collection[str], depending: Collection[str]) -> bool:
-    """Whether a lift binds its variable once, from what is known before the loop."""
-    return all(name in bound or name in depending for name in (*inputs(lift), *outputs(lift.term)))
+def _bare(lift: Lift, known: Collection[str]) -> Lift:
+    """Return a lift without conditions that the axis has no part in: where one fails, the sum is 0 everywhere."""
+    parts = factors_of(lift.term)
+    rest = [part for part in parts if not (isinstance(part, Compare) and variables_of(part) <= {*known})]
+    return Lift(lift.variable, rest[0]) if len(rest) == 1 and len(parts) > 1 else lift
+
+
+def _before(factors: Iterable[Term], bound: Collection[str]) -> tuple[list[Term], set[str]]:
+    """Return the factors that come before the first loop over a map, and the variables that have a value there."""
+    outer: list[Term] = []
+    given = {*bound}
+    for factor in factors:
+        if isinstance(factor, MapRead) or not inputs(factor) <= given:
+            break
+        outer.append(factor)
+        given.update(outputs(factor))
+    return outer, given
+
+
+def _as_they_were(lifts: Iterable[Lift], changed: dict[Term, Term]) -> tuple[Lift, ...]:
+    return tuple(lift for each in lifts if isinstance(lift := changed.get(each, each), Lift))

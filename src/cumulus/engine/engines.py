@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 
-from cumulus.algebra.user import Functions
+from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.protocol import Engine, Indexes
-from cumulus.errors import EngineWarning, UsageError
+from cumulus.errors import EngineWarning, MissingFunctionError, UsageError
 from cumulus.m3.program import Program
 
 ENGINES = ("auto", "native", "interpreter")
@@ -52,6 +52,30 @@ def make_engine(name: str, program: Program, functions: Functions | None = None,
         warnings.warn(told, EngineWarning, stacklevel=3)
         return Interpreter(program, functions, indexes=indexes)
     return found
+
+
+def python_functions(program: Program, functions: Functions | None = None) -> frozenset[str]:
+    """Return what the machine code of a program calls in Python; nothing if the interpreter must run it.
+
+    Examples
+    --------
+    >>> from cumulus.compiler import compile_sql
+    >>> views = "CREATE VIEW v AS SELECT strftime(d, '%Y') AS y, month(d) AS m FROM r"
+    >>> sorted(python_functions(compile_sql(f"CREATE TABLE r (d DATE); {views}")))
+    ['strftime']
+    """
+    try:
+        from cumulus.engine.native.lanes import NotNativeError
+        from cumulus.engine.native.outside import called_of
+        from cumulus.engine.native.program import written
+    except ImportError:
+        return frozenset()
+    try:
+        given = runnable(program.functions, given_functions(functions))
+        known = {name: each for name, each in given.items() if isinstance(each, UserFunction)}
+        return called_of(written(program, known, {})[0].outside)
+    except (NotNativeError, MissingFunctionError):
+        return frozenset()
 
 
 def _native_or_why_not(program: Program, functions: Functions | None, indexes: Indexes) -> Engine | str:

@@ -8,7 +8,9 @@ statements must do the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
+from math import fsum
 from typing import Any, TypeAlias
 
 from cumulus.errors import EvaluationError
@@ -74,6 +76,22 @@ def add_to_cell(cell: Cell, delta: float) -> Cell:
     else:
         compensation += (delta - moved) + total
     return moved, compensation, size + abs(delta)
+
+
+def float_total(numbers: Sequence[float]) -> float:
+    """Return the sum of floats, rounded once, so that their order does not matter; infinite beyond DOUBLE.
+
+    Where a sum is compared with something, the last digit decides: what a view took in must be what it gives back.
+
+    Examples
+    --------
+    >>> sum([0.1] * 10), float_total([0.1] * 10)
+    (0.9999999999999999, 1.0)
+    """
+    try:
+        return fsum(numbers)
+    except (OverflowError, ValueError):  # beyond DOUBLE, or of what is
+        return float(sum(numbers))
 
 
 def read_cell(cell: Cell) -> float:

@@ -18,7 +18,6 @@ from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.engine.assignments import sources
 from cumulus.engine.attempts import FAILED
-from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.floats import INF, NOT_FINITE, ZERO_CELL, add_to_cell
@@ -26,6 +25,7 @@ from cumulus.engine.initial import initial_entries
 from cumulus.engine.limits import Budget, told
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.engine.sources import ahead_name
+from cumulus.engine.stepping import Stepping
 from cumulus.engine.storage import Positions, Store
 from cumulus.engine.triggers import ModuleCoder
 from cumulus.engine.writer import identifier
@@ -41,7 +41,7 @@ _LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
 _NUMBERS = itertools.count(1)
 
 
-class Interpreter:
+class Interpreter(Stepping):
     """An `Engine` over Python dicts.
 
     Parameters
@@ -67,6 +67,8 @@ class Interpreter:
     """
 
     name = "interpreter"
+    python_functions: frozenset[str] = frozenset()
+    called_count = 0
 
     def __init__(self, program: Program, functions: Functions | None = None, *, indexes: Indexes = ()) -> None:
         self.program = program
@@ -320,39 +322,18 @@ class Interpreter:
         except KeyError:
             raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._stores)}.") from None
 
-    def runner(self, bulk: Bulk, each: bool) -> None:
-        """Return None: every event comes by `on_event`."""
-
-    def open(self, relation: str, value: bool) -> None:
-        """Say whether events need no check: they come by `on_event` anyway."""
-
-    def checks(self, relation: str) -> bool:
-        """Return False: nothing is fired that nobody has checked."""
-        return False
-
-    def take_upserted(self, relation: str) -> dict[int, int]:
-        """Return nothing: see `runner`."""
-        return {}
-
-    def is_settled(self) -> bool:
-        """Return True: see `checks`."""
-        return True
-
-    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
-        """Return `slow`: there is no other way."""
-        return slow
-
-    def rest(self, value: bool) -> None:
-        """Say whether builtins may take events: there are none."""
-
-    def take_fired(self) -> dict[str, tuple[int, int]]:
-        """Return what builtins have taken: nothing."""
-        return {}
-
     def watch(self, map: str) -> None:
         """Report the changes of a map at each commit."""
         self.store(map)
         self._watched[map] = None
+
+    def close(self) -> None:
+        """Give back the memory of all maps; nobody uses them any more."""
+        self._stores.clear()
+
+    def unwatch(self, map: str) -> None:
+        """Report the changes of a map no more."""
+        self._watched.pop(map, None)
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
@@ -371,6 +352,9 @@ class Interpreter:
         """Return None: no map is kept in an order; see `Engine.in_order`."""
         return None
 
+    def columns(self, map: str) -> None:
+        """Return None: entries are tuples here; see `Engine.columns`."""
+
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         return self.store(map).items()
@@ -381,11 +365,7 @@ class Interpreter:
 
     def negative(self, map: str) -> int:
         """Return how many entries have a count below 0."""
-        store = self.store(map)
-        if store.count is None:
-            return 0
-        count = store.count
-        return sum(1 for entry in store.entries.values() if (entry if store.flat else entry[count]) < 0)
+        return self.store(map).negative()
 
     def memory(self) -> int:
         """Return how many bytes the maps take, estimated from some entries of each."""

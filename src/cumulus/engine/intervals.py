@@ -12,7 +12,7 @@ A condition is of one of two kinds. It holds from some x *up*, or from some x *d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cumulus.algebra.scope import inputs, outputs, scalar_inputs, variables_of
@@ -38,7 +38,6 @@ from cumulus.algebra.terms import (
     rebuild,
     sum_of,
 )
-from cumulus.catalog.types import Kind
 
 AXIS = "axis of an interval"
 
@@ -58,12 +57,16 @@ class Condition:
     valued
         What must not be NULL, a scalar that does not depend on the axis: it comes from `=`, which holds of two NULLs,
         while no interval has them.
+    specials
+        Those of `lifts`, by variable, that count infinities and NaN beside a sum of floats; provided that no -inf is
+        among them. Then that sum grows, too: from a number to infinity, and to NaN, which is greatest.
     """
 
     compare: Compare
     lifts: tuple[Lift, ...]
     is_up: bool
     valued: Term | None = None
+    specials: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ def _has_value(key: Term | Range, bound: Collection[str]) -> bool:
 
 def _conditions(factors: Sequence[Term], variable: str, bound: Collection[str]) -> tuple[Condition, ...] | None:
     """Return what factors say of the variable; None if it is not that it is in an interval."""
-    inner = _Inner(variable, bound)
+    inner = OnAxis(variable, bound)
     found: list[Condition] = []
     for factor in factors:
         if isinstance(factor, Lift) and factor.variable not in bound and inner.add(factor):
@@ -157,7 +160,7 @@ def _conditions(factors: Sequence[Term], variable: str, bound: Collection[str]) 
     return tuple(found)
 
 
-class _Inner:
+class OnAxis:
     """What depends on the axis.
 
     Parameters
@@ -234,7 +237,8 @@ class _Inner:
         is_up = (direction > 0) is (op in (">", ">="))
         compare = Compare(op, left, right)
         names = variables_of(compare)
-        return Condition(compare, tuple(lift for name, lift in self._sums.items() if name in names), is_up)
+        lifts = tuple(lift for name, lift in self._sums.items() if name in names)
+        return Condition(compare, lifts, is_up, specials=frozenset(_specials(compare)) & self._sums.keys())
 
     def _direction(self, term: Term) -> int | None:
         """Return 1 if a scalar grows with the axis or stays, -1 if it falls or stays, 0 if it stays; None else."""
@@ -245,7 +249,10 @@ class _Inner:
                 return self._of_sum(self._sums[name].term) if name in self._sums else 0
             case _ if self._is_free(term):
                 return 0
-            case Cast(arg, target) if target.is_numeric or target.kind in (Kind.DATE, Kind.TIMESTAMP):
+            case Apply("float_sum", (Var() as total, Var() as odd)):
+                one, other = self._direction(total), self._direction(odd)
+                return one if one == other else None
+            case Cast(arg, target) if target.is_numeric or target.is_temporal:
                 return self._direction(arg)
             case Apply("neg", (arg,)):
                 return _turned(self._direction(arg), -1)
@@ -282,18 +289,14 @@ class _Inner:
         return _turned(self._direction(self._shown(end[0])), -1 if low is not None else 1)
 
 
-def direction_of(compare: Compare, variable: str) -> int | None:
-    """Return 1 if a comparison holds from some value of a variable up, -1 if from some value down; None else.
-
-    Examples
-    --------
-    >>> from cumulus.algebra.terms import *
-    >>> x, y = Var("x"), Var("y")
-    >>> [direction_of(Compare(op, x, y), name) for op in (">", "<=", "=") for name in ("x", "y")]
-    [1, -1, -1, 1, None, None]
-    """
-    found = _Inner(variable, variables_of(compare)).conditions(compare)
-    return (1 if found[0].is_up else -1) if found and len(found) == 1 else None
+def _specials(term: Term | Range) -> Iterator[str]:
+    """Yield the variables that count what is no number beside a sum of floats."""
+    match term:
+        case Apply("float_sum", (_, Var(name))):
+            yield name
+        case _:
+            for child in children(term):
+                yield from _specials(child)
 
 
 def _turned(direction: int | None, sign: int) -> int | None:

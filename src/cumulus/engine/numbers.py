@@ -127,12 +127,21 @@ class Accumulator:
         Where the lines go, and the names they use.
     render
         From the text of a value to the line that adds it, given whether the plain `+` will do.
+    floats
+        From the text of a value to the line that adds it where all are floats, if that is another one.
     """
 
-    def __init__(self, writer: Writer, pool: Pool, render: Callable[[str, bool], str]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        pool: Pool,
+        render: Callable[[str, bool], str],
+        floats: Callable[[str], str] | None = None,
+    ) -> None:
         self._writer = writer
         self._pool = pool
         self._render = render
+        self._floats = floats
         self._lines: list[tuple[int, Value]] = []
 
     def add(self, value: Value) -> None:
@@ -153,5 +162,9 @@ class Accumulator:
         """Write the lines; return the kind of the sum."""
         kind = max((value.kind for _, value in self._lines), default=NumberKind.INT)
         for place, value in self._lines:
-            self._writer.fill(place, self._render(_met(value, kind), kind is not NumberKind.ANY))
+            text = _met(value, kind)
+            if kind is NumberKind.FLOAT and self._floats is not None:
+                self._writer.fill(place, self._floats(text))
+            else:
+                self._writer.fill(place, self._render(text, kind is not NumberKind.ANY))
         return kind

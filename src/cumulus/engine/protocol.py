@@ -14,6 +14,7 @@ from cumulus.engine.bulk import Bulk
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
+from cumulus.views.batches import MapColumns
 
 if TYPE_CHECKING:
     from cumulus.engine.native.raw import RawMaps
@@ -67,6 +68,10 @@ class Engine(Protocol):
     program: Program
     name: str
     """What it is called (`cumulus.engine.engines.ENGINES`)."""
+    python_functions: frozenset[str]
+    """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
+    called_count: int
+    """How often machine code has called a function in Python."""
 
     def begin(self) -> None:
         """Open a transaction; they do not nest."""
@@ -117,6 +122,14 @@ class Engine(Protocol):
         """
         ...
 
+    def fire(self, sign: int, relation: str, row: tuple[object, ...]) -> Changes | None:
+        """Fire the trigger of an event as a transaction without Python; return what changed in the watched maps.
+
+        None, and nothing is done, if it must go by `on_event`. The row need not have been checked: what is unusual in
+        it goes there, too. For one event this is what `runner` is for many.
+        """
+        ...
+
     def open(self, relation: str, value: bool) -> None:
         """Say whether a relation's events may be fired without Python; at first they may."""
         ...
@@ -140,7 +153,7 @@ class Engine(Protocol):
         """
         ...
 
-    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+    def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of a sign and a row's values: `slow`, or a builtin that takes what is ordinary first.
 
         The builtin takes an event, as a transaction of its own, while the engine is at `rest` and the relation `open`.
@@ -151,12 +164,27 @@ class Engine(Protocol):
         """Say whether builtins may take events: nobody else is at work. At first they may not."""
         ...
 
+    def visitor(self) -> int:
+        """Return the thread (`threading.get_ident`) that is in a builtin now, 0 if none is.
+
+        It lets another one run only where a builtin calls into Python, such as for a user's function.
+        """
+        ...
+
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
         ...
 
     def watch(self, map: str) -> None:
         """Report the changes of a map at each commit from the next transaction on."""
+        ...
+
+    def close(self) -> None:
+        """Give back the memory of all maps; nobody uses the engine any more. Builtins call what is slow from now on."""
+        ...
+
+    def unwatch(self, map: str) -> None:
+        """Report the changes of a map no more."""
         ...
 
     def read(self, map: str, key: Key) -> Values | None:
@@ -183,6 +211,10 @@ class Engine(Protocol):
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries, in no particular order."""
+        ...
+
+    def columns(self, map: str) -> MapColumns | None:
+        """Return the existing entries as columns, good until the next event; None where they are tuples."""
         ...
 
     def size(self, map: str) -> int:

@@ -113,6 +113,13 @@ class Store:
             if values is not None:
                 yield self.unpack_key(packed), values
 
+    def negative(self) -> int:
+        """Return how many entries have a count below 0."""
+        count = self.count
+        if count is None:
+            return 0
+        return sum(1 for entry in self.entries.values() if (entry if self.flat else entry[count]) < 0)
+
     def size(self) -> int:
         """Return the number of existing entries."""
         count = self.count

@@ -39,7 +39,8 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.schema import Column
 from cumulus.engine.attempts import assigned, can_fail, holding, summand
 from cumulus.engine.ends import write_end, write_map_end
-from cumulus.engine.numbers import Accumulator, Value, number_of, product, scalar_of
+from cumulus.engine.floats import float_total
+from cumulus.engine.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
 from cumulus.engine.order import is_shareable, next_factor
 from cumulus.engine.sources import CHANGES, Shared, Source, batch_source, group_source, map_source, read_source
 from cumulus.engine.storage import Store
@@ -103,6 +104,7 @@ class TermCoder:
             self.writer,
             self.pool,
             lambda text, simple: f"{name} += {text}" if simple else f"{name} = {self._plus()}({name}, {text})",
+            lambda text: f"{name}.append({text})",
         )
 
         def add(_: Env, values: list[Value]) -> None:
@@ -117,8 +119,11 @@ class TermCoder:
             if single is not None:
                 self.writer.fill(single[0], f"{name} = {single[1].text}")
                 return Value(name, single[1].kind, single[1].type)
-        self.writer.fill(start, f"{name} = 0")
-        return Value(name, sums.finish(), sums.type)
+        kind = sums.finish()
+        self.writer.fill(start, f"{name} = []" if kind is NumberKind.FLOAT else f"{name} = 0")
+        if kind is NumberKind.FLOAT:
+            self.writer.line(f"{name} = {self.pool.bind(float_total, 'float_total')}({name})")
+        return Value(name, kind, sums.type)
 
     def scalar(self, term: Term, env: Env) -> Code:
         """Return the code of a scalar; what must be computed before is written."""

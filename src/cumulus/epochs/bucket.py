@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 import pickle
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,19 +27,22 @@ from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.changes import (
     Change,
+    Key,
     Move,
+    Position,
     Refused,
     bag_moves,
     changes_of,
     drop_repeated,
     in_order,
     keyed_moves,
+    truncated_bag_moves,
 )
 from cumulus.epochs.files import from_ipc, to_ipc
 from cumulus.epochs.packing import Chunk, unpack
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.positions import Positions
-from cumulus.epochs.reading import DELETE, INSERT, UPSERT, Rejected
+from cumulus.epochs.reading import DELETE, INSERT, TRUNCATE, UPSERT, Rejected
 from cumulus.epochs.references import sees, violations
 from cumulus.epochs.straight import is_plain, only_comes, rounds
 from cumulus.epochs.view_errors import FailedRow, failed_rows, row_text
@@ -53,16 +56,24 @@ LATE_EPOCHS = 10
 class Outcome:
     """What an epoch did to a bucket.
 
+    What comes in is somewhere afterwards: ``events + waited`` is ``applied + repeated + waiting + quarantined +
+    ignored``, where `waited` is what waited before the epoch.
+
     Parameters
     ----------
     events
-        Input rows that this bucket counts (each row of the input is counted by one bucket).
+        Input rows that this bucket counts (each row of the input is counted by one bucket), records that say nothing,
+        and the deletions that truncations are.
+    applied
+        Rows that are in the tables, or were replaced or taken back in the same epoch.
     repeated
         Rows dropped because their position was seen.
     waiting
         Rows that wait for a parent, or for children to go.
     quarantine
         Rows that were refused.
+    ignored
+        Records that say nothing about rows, by what they are.
     views
         Views whose maps changed.
     errors, error_counts
@@ -70,9 +81,11 @@ class Outcome:
     """
 
     events: int = 0
+    applied: int = 0
     repeated: int = 0
     waiting: int = 0
     quarantine: list[Rejected] = field(default_factory=list)
+    ignored: dict[str, int] = field(default_factory=dict)
     views: set[str] = field(default_factory=set)
     errors: list[FailedRow] = field(default_factory=list)
     error_counts: dict[str, int] = field(default_factory=dict)
@@ -145,6 +158,9 @@ class Bucket:
         for chunk in chunks:
             outcome.quarantine.extend(chunk.rejected)
             outcome.events += len(chunk.rejected)
+            for name, count in chunk.ignored.items():
+                outcome.ignored[name] = outcome.ignored.get(name, 0) + count
+                outcome.events += count
         fresh, straight = self._straight(epoch, chunks, outcome)
         self.engine.begin()
         if not self._went(straight):
@@ -152,6 +168,9 @@ class Bucket:
             self.engine.rollback()
             self.engine.begin()
             straight = {}
+        for name, tables in straight.items():
+            if self._reports(name, None):
+                outcome.applied += sum(table.num_rows for table in tables)
         moves = self._moves_of(epoch, chunks, fresh, straight, outcome)
         going, late = violations(self._references, moves, self._rows.count)
         self._commit(self._wanted(going), straight, outcome)
@@ -160,7 +179,7 @@ class Bucket:
             reason = late.get(id(move))
             if reason is not None:
                 self._wait(epoch, move, reason, outcome)
-        outcome.waiting = len(self._waiting)
+        outcome.waiting = sum(self._reports(each.relation, each.row) for each in self._waiting)
         return outcome
 
     def _moves_of(
@@ -202,24 +221,50 @@ class Bucket:
     def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome, *, is_new: bool) -> list[Move]:
         """Return the moves of a table; `is_new`: what is repeated was dropped before."""
         name = relation.name
+        positions: dict[Key, Position | None] = {}
         if relation.key and is_new:
             changes = in_order(changes)
         elif relation.key:
             last = self._positions(relation)
+            if any(change.op == TRUNCATE for change in changes):
+                positions = self._all_positions(relation, last)
             changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
             last.update(seen)
-            if self._reports(name, None):
-                outcome.repeated += repeated
+            outcome.repeated += sum(self._reports(name, change.row) for change in repeated)
+        outcome.applied += sum(self._reports(name, change.row) for change in changes)
+        gone: list[Row] = []
         if name in self._kept and relation.key:
-            moves, refused = keyed_moves(
-                relation, changes, lambda key: self._rows.by_key(name, key), lambda row: self._owns(name, row)
+            moves, refused, gone = keyed_moves(
+                relation,
+                changes,
+                lambda key: self._rows.by_key(name, key),
+                lambda row: self._owns(name, row),
+                lambda truncation: _older(positions, truncation),
             )
+        elif name in self._kept and any(change.op == TRUNCATE for change in changes):
+            moves, refused, gone = truncated_bag_moves(relation, changes, self._rows_of(name))
         else:
             count_of = (lambda row: self._rows.multiplicity(name, row)) if name in self._kept else None
             moves, refused = bag_moves(relation, changes, count_of)
         for each in refused:
             self._refuse(each, outcome)
+            outcome.applied -= self._reports(name, each.change.row)
+        for row in gone:  # a truncation is also a deletion of each row
+            outcome.events += self._reports(name, row)
+            outcome.applied += self._reports(name, row)
         return moves
+
+    def _rows_of(self, relation: str) -> dict[Row, int]:
+        """Return the kept rows of a table, and how often each is there."""
+        return {row: int(count) for row, (count,) in self.engine.items(self._kept[relation])}
+
+    def _all_positions(self, relation: Relation, last: Positions) -> dict[Key, Position | None]:
+        """Return the primary keys of the kept rows, and the last position of each."""
+        if relation.name not in self._kept:
+            return {}
+        key_at = relation.key_positions
+        keys = (tuple([row[at] for at in key_at]) for row, _ in self.engine.items(self._kept[relation.name]))
+        return {key: last.get(key) for key in keys}
 
     def _owns(self, relation: str, row: Row) -> bool:
         column = self.plan.partitioned.get(relation)
@@ -245,6 +290,7 @@ class Bucket:
         cause = move.cause
         row = move.removed if move.added is None else move.added
         assert row is not None
+        outcome.applied -= move.count * self._reports(move.relation, row)
         op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
         change = cause._replace(op=op, row=row, seq=None)
         if epoch - cause.since >= self.late_epochs:
@@ -393,6 +439,14 @@ class Bucket:
         self.engine.take_errors()
 
 
+def _older(positions: Mapping[Key, Position | None], truncation: Change) -> list[Key]:
+    """Return the keys whose rows a truncation takes: a row from a later place of the source stays."""
+    place = truncation.place()
+    return [key for key, last in positions.items() if place is None or last is None or last <= place]
+
+
 def _text(program: Program, change: Change) -> str:
+    if change.op == TRUNCATE:
+        return f"truncate {change.relation}"
     sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]
     return f"{sign}{change.relation}({row_text(program, change.relation, change.row)})"

@@ -16,6 +16,7 @@ from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.files import refuse_remote
 from cumulus.epochs.identity import Checkpoint
 from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.packing import pack
@@ -63,6 +64,8 @@ class EmbeddedRun:
         keep: int = 100,
         snapshot_every: int = 1,
     ) -> None:
+        refuse_remote(out, "--out")
+        refuse_remote(checkpoint, "--checkpoint")
         functions = given_functions(functions)
         runnable(program.functions, functions)  # a missing one is told before folders are made
         program, self._sources = fitted(sound(program), sources)
@@ -144,7 +147,7 @@ class EmbeddedRun:
             The epoch is not committed then, and this object must be thrown away.
         """
         started = time.perf_counter()
-        files, done = next_files(self._sources, self._done, 0 if everything else self._limit)
+        files, done = next_files(self._sources, self._done, 0 if everything else self._limit, sizes=True)
         if not files:
             return None
         epoch = self.epoch + 1

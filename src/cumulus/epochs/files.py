@@ -2,32 +2,72 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from cumulus.errors import StoreError, UsageError
 
 ZSTD = pa.Codec("zstd", compression_level=1)
 """Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
 
 
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def refuse_remote(path: str | Path, what: str) -> None:
+    """Raise UsageError for an address such as ``s3://bucket/x``, of which the disk would make a folder ``s3:``."""
+    if _REMOTE.match(str(path)):
+        scheme = str(path).partition(":")[0]
+        raise UsageError(
+            f"{what} {scheme}://{str(path).partition(':')[2].lstrip('/')}: only folders of this machine can be used",
+            hint="Give a folder (it may be a mounted one), and copy from or to the other place.",
+        )
+
+
+@contextlib.contextmanager
+def open_durably(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file whose bytes are on the disk when the block ends; if they cannot be, it is taken away again.
+
+    Raises
+    ------
+    StoreError
+        If the disk does not take it.
+    """
+    try:
+        with path.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        reason = os.strerror(problem.errno) if problem.errno else str(problem)
+        raise StoreError(
+            f"{path.parent}: cannot be written: {reason}",
+            hint="Make room there, or give the right to write, and start the run again: it goes on after the last "
+            "committed epoch.",
+        ) from None
+
+
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table down to the disk; folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with open_durably(path) as file:
         pq.write_table(table, file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes down to the disk; folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with open_durably(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def to_ipc(table: pa.Table) -> bytes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from cumulus.catalog.partition import buckets_of
 from cumulus.epochs import faults
 from cumulus.epochs.files import ZSTD
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import UPSERT, Reading, Rejected
+from cumulus.epochs.reading import TRUNCATE, UPSERT, Reading, Rejected
 
 _LENGTHS = struct.Struct("<II")
 _REJECTED = pa.schema(
@@ -40,6 +40,8 @@ class Chunk:
         As in `Reading`.
     rejected
         Rows that did not fit; they travel to bucket 0.
+    ignored
+        How many records say nothing about rows, by what they are; bucket 0 counts them.
     """
 
     relation: str
@@ -47,6 +49,7 @@ class Chunk:
     count: int
     rows: pa.Table
     rejected: tuple[Rejected, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def first(self) -> int:
@@ -61,8 +64,9 @@ def pack(readings: Iterable[Reading], plan: Plan) -> list[bytes]:
         if reading.rejected:
             payloads[0].append(_frame("rejected", reading, 0, _rejected_table(reading.rejected)))
         for bucket, (rows, count) in enumerate(_split(reading, plan)):
-            if rows.num_rows or count:
-                payloads[bucket].append(_frame("rows", reading, count, rows))
+            ignored = {} if bucket else dict(reading.ignored)
+            if rows.num_rows or count or ignored:
+                payloads[bucket].append(_frame("rows", reading, count, rows, ignored))
         faults.reach("in-pack")
     return [b"".join(parts) for parts in payloads]
 
@@ -83,7 +87,8 @@ def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
     if column is None:
         return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
     owner = buckets_of(rows.column(column), plan.buckets)
-    everywhere = pc.equal(rows.column("_op"), UPSERT)  # the old row may be in any bucket
+    # The old row may be in any bucket, and all have some that a truncation takes.
+    everywhere = pc.is_in(rows.column("_op"), value_set=pa.array([UPSERT, TRUNCATE], pa.int8()))
     parts = []
     for bucket in range(plan.buckets):
         own = pc.equal(owner, bucket)
@@ -91,8 +96,9 @@ def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
     return parts
 
 
-def _frame(kind: str, reading: Reading, count: int, rows: pa.Table) -> bytes:
-    header = json.dumps({"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}).encode()
+def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Mapping[str, int] | None = None) -> bytes:
+    told = {"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}
+    header = json.dumps(told | ({"ignored": dict(ignored)} if ignored else {})).encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=ZSTD)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
@@ -115,7 +121,8 @@ def _frames(payload: bytes) -> Iterator[Chunk]:
         if header["kind"] == "rejected":
             rejected = tuple(Rejected(**row) for row in rows.to_pylist())
             rows = rows.slice(0, 0)
-        yield Chunk(header["relation"], header["source"], header["count"], rows, rejected)
+        ignored = header.get("ignored", {})
+        yield Chunk(header["relation"], header["source"], header["count"], rows, rejected, ignored)
 
 
 def _rejected_table(rejected: Iterable[Rejected]) -> pa.Table:

@@ -33,6 +33,9 @@ class Positions:
         self._names = [relation.columns[place].name for place in relation.key_positions]
         self._here: dict[Key, Position] = {}
         """All of them; with machine code, those that it cannot hold."""
+        self._truncated: Position | None = None
+        self._every: Key = (None,) * len(self._names)
+        """What the last truncation is remembered under: no row has such a key."""
         self._there = None
         if is_native:
             from cumulus.engine.native.newest import Newest
@@ -40,7 +43,9 @@ class Positions:
             self._there = Newest([relation.columns[place] for place in relation.key_positions])
 
     def get(self, key: Key) -> Position | None:
-        """Return the last position of a key."""
+        """Return the last position of a key; of `_every`, that of the last truncation."""
+        if key == self._every:
+            return self._truncated
         found = self._here.get(key)
         if found is None and self._there is not None:
             word = self._there.get(key)
@@ -49,6 +54,9 @@ class Positions:
 
     def update(self, positions: Mapping[Key, Position]) -> None:
         """Remember positions, each newer than the last one of its key."""
+        if self._every in positions:
+            self._truncated = positions[self._every]
+            positions = {key: place for key, place in positions.items() if key != self._every}
         if self._there is None:
             self._here.update(positions)
             return
@@ -58,14 +66,13 @@ class Positions:
 
     def dump(self) -> tuple[dict[Key, Position], bytes]:
         """Return all positions; `load` takes them, with machine code or without."""
-        if self._there is None:
-            return self._here, b""
-        return self._here, to_ipc(self._there.dump())
+        here = self._here if self._truncated is None else {**self._here, self._every: self._truncated}
+        return here, b"" if self._there is None else to_ipc(self._there.dump())
 
     def load(self, dumped: tuple[dict[Key, Position], bytes]) -> None:
         """Remember what `dump` has given, and nothing else."""
         here, there = dumped
-        self._here = {}
+        self._here, self._truncated = {}, None
         if there and self._there is not None:
             self._there.load(from_ipc(there))
         elif there:
@@ -89,6 +96,8 @@ class Positions:
             return None
         seq = rows.column("_seq").to_numpy().astype(np.int64)
         if len(seq) and not (seq.min() > -_FAR and seq.max() < _FAR):
+            return None
+        if self._truncated is not None and len(seq) and seq.min() <= self._truncated[0]:
             return None
         places = seq << 1 | (rows.column("_op").to_numpy() != DELETE)
         order = np.argsort(places, kind="stable")

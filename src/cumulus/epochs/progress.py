@@ -19,7 +19,8 @@ class Epoch:
     number
         Counted from 1.
     counts, totals
-        Events, repeated, waiting and quarantined rows: of this epoch, and since the beginning.
+        Of this epoch, and since the beginning: events, and what became of them. All events so far are applied,
+        repeated, quarantined, tombstones or messages, or wait now.
     seconds
         From the commit before (or the start) to this one, without the time that `on_epoch` took.
     parts

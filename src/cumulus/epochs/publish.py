@@ -23,6 +23,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.engine.floats import read_cell
 from cumulus.epochs.bucket import Bucket, Outcome
 from cumulus.epochs.files import write_bytes, write_parquet
+from cumulus.epochs.formats.found import IGNORED
 from cumulus.epochs.plan import Plan, layout_of
 from cumulus.epochs.reading import Rejected
 from cumulus.epochs.sink import QUARANTINE, Written
@@ -170,9 +171,11 @@ def write_outputs(
         ) from None
     counts = {
         "events": outcome.events,
+        "applied": outcome.applied,
         "repeated": outcome.repeated,
         "waiting": outcome.waiting,
         "quarantined": len(outcome.quarantine),
+        **{name: outcome.ignored.get(name, 0) for name in IGNORED},
     }
     return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts)
 

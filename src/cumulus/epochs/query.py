@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from cumulus.algebra.text import print_text, quoted
 from cumulus.algebra.user import Functions, given_functions
+from cumulus.catalog.names import find_name
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
 from cumulus.epochs.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.view_errors import VIEW_ERRORS
 from cumulus.errors import InputError, StoreError, UsageError
-from cumulus.views.duckdb_functions import create_functions
-
-CHANGE = "change"
-"""The column of `changed_rows` that says how often a row came or left."""
+from cumulus.views.changes import CHANGE, check_change
+from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_selects import Parameters, select
 
 
 def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
@@ -41,7 +41,13 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     return read_manifest(out, epoch or epochs[-1])
 
 
-def query(out: str | Path, sql: str, epoch: int = 0, functions: Functions | None = None) -> pa.Table:
+def query(
+    out: str | Path,
+    sql: str,
+    epoch: int = 0,
+    functions: Functions | None = None,
+    parameters: Parameters = None,
+) -> pa.Table:
     """Return the result of `sql` over the views of an epoch and the tables `quarantine` and `view_errors`.
 
     Parameters
@@ -49,20 +55,23 @@ def query(out: str | Path, sql: str, epoch: int = 0, functions: Functions | None
     out
         An output folder; a run may be writing it.
     sql
-        Any DuckDB SELECT.
+        One DuckDB SELECT.
     epoch
         0 for the last committed one.
     functions
         The user's that it calls.
+    parameters
+        Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
 
     Raises
     ------
     InputError, UsageError
-        As `manifest_of`, and for SQL that DuckDB refuses.
+        As `manifest_of`, and for anything but one SELECT that DuckDB takes.
     """
     manifest = manifest_of(out, epoch)
     connection = duckdb.connect()
     try:
+        set_utc(connection)
         create_functions(connection, given_functions(functions))
         views = [view for view in manifest.views if manifest.files(view)]
         for view in views:
@@ -76,7 +85,7 @@ def query(out: str | Path, sql: str, epoch: int = 0, functions: Functions | None
             _register(connection, VIEW_ERRORS, failed)
         elif VIEW_ERRORS not in views:
             connection.register(VIEW_ERRORS, ERRORS_SCHEMA.empty_table())
-        return connection.sql(sql).to_arrow_table()
+        return select(connection, sql, parameters)
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
@@ -109,6 +118,7 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
         A file that cannot be read.
     """
     after = manifest_of(out, epoch)
+    view = find_name(view, after.views) or view
     if not after.files(view):
         why = f": {after.errors[view]}" if view in after.errors else ""
         known = ", ".join(name for name in after.views if after.files(name))
@@ -128,8 +138,7 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
         rows = [(pq.read_table(Path(out) / path), sign) for path, sign in signed]
     except (OSError, pa.ArrowInvalid) as problem:
         raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
-    if CHANGE in shape.names:
-        raise UsageError(f"view {view} has a column {CHANGE!r} of its own", hint="Give that column another name.")
+    check_change(view, shape.names)
     counted = [table.append_column(CHANGE, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in rows]
     together = pa.concat_tables([shape.empty_table().append_column(CHANGE, pa.array([], pa.int64())), *counted])
     summed = together.group_by(shape.names).aggregate([(CHANGE, "sum")]).rename_columns([*shape.names, CHANGE])

@@ -30,7 +30,7 @@ from cumulus.epochs.packing import Chunk, pack
 from cumulus.epochs.plan import Plan
 from cumulus.epochs.reading import read_file
 from cumulus.epochs.sink import Manifest, committed, read_manifest
-from cumulus.epochs.sources import FolderSource, Progress, file_path, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, file_path, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -159,6 +159,7 @@ def _check_whole(sources: Iterable[FolderSource], done: Progress, target: Progre
                 f"but {found['count']} are there",
                 hint="Give the folder with all files of the run: --from.",
             )
+        check_unchanged(source, wanted)
 
 
 def _refused(out: str | Path, manifest: Manifest) -> Refusals:

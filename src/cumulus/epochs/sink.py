@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.epochs import faults
+from cumulus.epochs.files import open_durably
+from cumulus.epochs.formats.found import IGNORED
 from cumulus.epochs.view_errors import merge_errors, totals_with
 from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
 
@@ -45,7 +47,7 @@ class Written:
     files
         View (or "quarantine") → path of its file, relative to the sink.
     counts
-        Numbers to add up over buckets: events, repeated, waiting, quarantined.
+        Numbers to add up over buckets: events, applied, repeated, waiting, quarantined, and what says nothing.
     errors
         View → why its rows could not be computed; its last good ones stay.
     snapshot
@@ -76,7 +78,8 @@ class Manifest:
     quarantine
         All quarantine files up to this epoch.
     counts, totals
-        Of this epoch, and since the beginning.
+        Of this epoch, and since the beginning. In the totals, events are applied + repeated + quarantined + tombstones
+        + messages, and what is waiting in the last epoch.
     offsets
         What of the sources is in.
     merged
@@ -273,7 +276,7 @@ class Sink:
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
         totals = dict(before.totals) if before else {}
-        for name in ("events", "repeated", "quarantined", "errors"):
+        for name in ("events", "applied", "repeated", "quarantined", *IGNORED, "errors"):
             totals[name] = totals.get(name, 0) + counts.get(name, 0)
         return Manifest(
             epoch,
@@ -398,10 +401,8 @@ def read_manifest(path: str | Path, epoch: int) -> Manifest:
 def write_durably(place: Path, data: bytes) -> None:
     """Write a file so that it is there, whole, after a power failure; replaces an old one in one step."""
     making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-    with making.open("wb") as file:
+    with open_durably(making) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
     making.rename(place)
     _sync_folder(place.parent)
 
@@ -409,10 +410,8 @@ def write_durably(place: Path, data: bytes) -> None:
 def create_durably(place: Path, data: bytes) -> bool:
     """Like `write_durably`, but return False and change nothing if the file is there."""
     making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-    with making.open("wb") as file:
+    with open_durably(making) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
     try:
         os.link(making, place)
     except FileExistsError:

@@ -6,17 +6,48 @@ use them: the embedded one directly, Spark through a Python data source.
 
 from __future__ import annotations
 
+import codecs
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.catalog.names import find_name, folded
+from cumulus.epochs.files import refuse_remote
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 
 FORMATS = ("auto", "parquet", "csv", "json", "debezium")
-SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+PACKED = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
+"""Endings of packed files of text, behind one of `SUFFIXES`."""
+TIMES = ("seconds", "millis", "micros", "nanos")
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
+
+
+def packing_of(name: str) -> str | None:
+    """Return how the file called `name` is packed."""
+    return PACKED.get(Path(name).suffix.lower())
+
+
+def suffix_of(name: str) -> str:
+    """Return the ending that tells the format, without that of packing.
+
+    Examples
+    --------
+    >>> suffix_of("1.CSV.gz"), suffix_of("1.parquet"), suffix_of("1")
+    ('.csv', '.parquet', '')
+    """
+    path = Path(name)
+    return Path(path.stem if packing_of(name) else path.name).suffix.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +61,7 @@ class FolderSource:
     path
         A folder, or a single file.
     format
-        "auto" goes by each file's suffix; "debezium" means JSON lines or Parquet with `before`, `after` and `op`.
+        "auto" goes by each file's ending; "debezium" means JSON lines or Parquet with `before`, `after` and `op`.
     op
         The column that says insert, delete or update. The default name counts only where a file has such a column.
     order
@@ -39,6 +70,16 @@ class FolderSource:
         A primary key for tables that declare none.
     whole
         All files belong to one epoch, whatever the limit.
+    delimiter
+        What stands between the cells of CSV; if not given, a tab in ``.tsv`` and a comma elsewhere.
+    header
+        Whether the first line of CSV names the columns; without, they are the table's in its order.
+    encoding
+        Of files of text.
+    times
+        What numbers for times mean: seconds, millis, micros or nanos since 1970; empty if they are none.
+    decimals
+        "base64": texts for a DECIMAL are bytes, as Debezium writes them, with the scale of the column.
     """
 
     relation: str
@@ -48,12 +89,41 @@ class FolderSource:
     order: str = "seq"
     key: tuple[str, ...] = ()
     whole: bool = False
+    delimiter: str = ""
+    header: bool = True
+    encoding: str = "utf-8"
+    times: str = ""
+    decimals: str = ""
 
     def format_of(self, name: str) -> str:
-        """Return "parquet", "csv" or "json": how the file called `name` is to be read."""
+        """Return "parquet", "csv" or "json": how the file called `name` is to be read.
+
+        Raises
+        ------
+        InputError
+            If the source does not say it, and the ending is none that does.
+        """
         if self.format in ("parquet", "csv", "json"):
             return self.format
-        return SUFFIXES.get(Path(name).suffix.lower(), "parquet")
+        found = SUFFIXES.get(suffix_of(name))
+        if self.format == "debezium":
+            return "parquet" if found == "parquet" else "json"
+        if found is None or (found == "parquet" and packing_of(name)):
+            endings = ", ".join(SUFFIXES)
+            raise InputError(
+                f"{name}: the ending {''.join(Path(name).suffixes[-2:]) or 'of the name'!r} is of no known format",
+                hint=f"Endings: {endings}, those of text also with {', '.join(PACKED)}. Rename the file, or "
+                "say format= if all files of the table have one.",
+            )
+        return found
+
+    def is_parquet(self, name: str) -> bool:
+        """Whether the file called `name` is read as Parquet."""
+        return self.format == "parquet" or (self.format in ("auto", "debezium") and suffix_of(name) == ".parquet")
+
+    def delimiter_of(self, name: str) -> str:
+        """Return what stands between the cells of the CSV file called `name`."""
+        return self.delimiter or ("\t" if suffix_of(name) == ".tsv" else ",")
 
 
 def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, ...]:
@@ -62,8 +132,8 @@ def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, 
     Parameters
     ----------
     texts
-        `DIR` (a folder or a file per table inside it) or `NAME=PATH[,format=…][,op=…][,key=a+b][,order=…]`; a later
-        one wins.
+        `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of
+        `FolderSource`); a later one wins.
     program
         Says which tables there are.
 
@@ -73,15 +143,18 @@ def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, 
         For a folder that is not there, an unknown table or option, a table without a source.
     """
     found: dict[str, FolderSource] = {}
-    for text in texts:
+    tables = [relation.name for relation in program.relations]
+    for at, text in enumerate(texts, 1):
         head, *options = text.split(",")
         name, equals, path = head.partition("=")
         if not equals:
-            found |= _folders_in(text, program)
+            later = {find_name(each.partition("=")[0], tables) for each in texts[at:] if "=" in each.split(",")[0]}
+            found |= _folders_in(text, program, later)
             continue
-        if name not in {relation.name for relation in program.relations}:
+        table = find_name(name, tables)
+        if table is None:
             raise UsageError(f"--from {text}: there is no table {name!r}", hint=f"Tables: {_names(program)}.")
-        found[name] = _with_options(FolderSource(name, path), options, text)
+        found[table] = _with_options(FolderSource(table, path), options, text)
     missing = [relation.name for relation in program.relations if relation.name not in found]
     if missing:
         raise InputError(
@@ -97,18 +170,28 @@ def _names(program: Program) -> str:
     return ", ".join(relation.name for relation in program.relations)
 
 
-def _folders_in(text: str, program: Program) -> dict[str, FolderSource]:
+def _folders_in(text: str, program: Program, named: Collection[str | None]) -> dict[str, FolderSource]:
+    """Return the sources in a folder of folders; `named` are the tables for which it does not count."""
+    refuse_remote(text, "--from")
     root = Path(text)
     if not root.is_dir():
         raise InputError(
             f"{text}: there is no such folder", hint="--from takes a folder with one folder per table, or NAME=PATH."
         )
     found: dict[str, FolderSource] = {}
+    packed = [suffix + packing for suffix in SUFFIXES if suffix != ".parquet" for packing in PACKED]
+    there = sorted(os.listdir(root))
     for relation in program.relations:
-        candidates = [root / relation.name, *(root / (relation.name + suffix) for suffix in SUFFIXES)]
-        path = next((candidate for candidate in candidates if candidate.exists()), None)
-        if path is not None:
-            found[relation.name] = FolderSource(relation.name, str(path))
+        wanted = {folded(relation.name + ending) for ending in ("", *SUFFIXES, *packed)}
+        candidates = [name for name in there if folded(name) in wanted]
+        if len(candidates) > 1 and relation.name not in named:
+            raise InputError(
+                f"{text}: table {relation.name!r} could be {' or '.join(candidates)}",
+                hint=f"Leave one of them there, or say which: --from {text} --from "
+                f"{relation.name}={root / candidates[0]}.",
+            )
+        if candidates:
+            found[relation.name] = FolderSource(relation.name, str(root / candidates[0]))
     if not found:
         raise InputError(
             f"{text}: no folder for any of the tables", hint=f"Expected {text}/<table>/ for: {_names(program)}."
@@ -120,18 +203,62 @@ def _with_options(source: FolderSource, options: Iterable[str], text: str) -> Fo
     settings: dict[str, Any] = asdict(source)
     for option in options:
         name, _, value = option.partition("=")
-        if name not in ("format", "op", "order", "key") or not value:
-            raise UsageError(
-                f"--from {text}: unknown option {option!r}", hint="Options: format=, op=, key=a+b, order=."
-            )
-        if name == "format" and value not in FORMATS:
-            raise UsageError(f"--from {text}: unknown format {value!r}", hint=f"Formats: {', '.join(FORMATS)}.")
-        settings[name] = tuple(value.split("+")) if name == "key" else value
+        name = {"sep": "delimiter"}.get(name, name)
+        if name not in _OPTIONS or not value:
+            known = ", ".join(f"{each}=" for each in _OPTIONS)
+            raise UsageError(f"--from {text}: unknown option {option!r}", hint=f"Options: {known}.")
+        try:
+            settings[name] = _OPTIONS[name](value)
+        except ValueError as problem:
+            raise UsageError(f"--from {text}: unknown {name} {value!r}", hint=str(problem)) from None
     return FolderSource(**settings)
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    def chosen(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"One of: {', '.join(words)}.")
+        return value
+
+    return chosen
+
+
+def _delimiter(value: str) -> str:
+    mark = DELIMITERS.get(value.lower(), "\t" if value == "\\t" else value)
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n':
+        raise ValueError(f"One character, or one of: {', '.join(DELIMITERS)}.")
+    return mark
+
+
+def _header(value: str) -> bool:
+    return _one_of(("true", "false"))(value.lower()) == "true"
+
+
+def _encoding(value: str) -> str:
+    try:
+        "".encode(value)
+        return codecs.lookup(value).name
+    except LookupError:
+        raise ValueError("Such as utf-8, latin-1, cp1252, utf-16.") from None
+
+
+_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "format": _one_of(FORMATS),
+    "op": str,
+    "key": lambda value: tuple(value.split("+")),
+    "order": str,
+    "delimiter": _delimiter,
+    "header": _header,
+    "encoding": _encoding,
+    "times": _one_of(TIMES),
+    "decimals": _one_of(("base64",)),
+}
+"""What `--from` takes behind a path, and how."""
 
 
 def check_readable(source: FolderSource) -> None:
     """Raise InputError if the folder or file of `source` is missing or cannot be listed."""
+    refuse_remote(source.path, f"--from {source.relation}=")
     path = Path(source.path)
     if not path.exists():
         raise InputError(
@@ -143,17 +270,48 @@ def check_readable(source: FolderSource) -> None:
 
 
 def list_files(source: FolderSource) -> list[str]:
-    """Return the names of the data files of `source`, in order; hidden and unfinished ones are left out."""
+    """Return the names of the data files of `source`, in order; hidden and unfinished ones are left out.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be listed, or has something that is no file: its rows would be lost.
+    """
     path = Path(source.path)
     if path.is_file():
         return [path.name]
     try:
-        names = [entry.name for entry in os.scandir(path) if entry.is_file()]
+        with os.scandir(path) as entries:
+            found = [each for each in entries if not _is_left_alone(each.name)]
+        names = []
+        for entry in found:
+            if entry.is_file():
+                names.append(entry.name)
+            elif not (entry.is_dir() and not os.listdir(entry)):
+                raise _no_file(source, entry)
     except OSError as problem:
         raise InputError(
             f"{source.path}: the source of table {source.relation!r} cannot be listed: {problem.strerror}"
         ) from None
-    return sorted(name for name in names if not name.startswith((".", "_")) and not name.endswith((".tmp", ".crc")))
+    return sorted(names)
+
+
+def _is_left_alone(name: str) -> bool:
+    return name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
+
+
+def _no_file(source: FolderSource, entry: os.DirEntry[str]) -> InputError:
+    """Return what to say of an entry that is no file."""
+    if entry.is_dir():
+        what, way = "a folder; the files of a table are in one folder", "Move its files up"
+    elif entry.is_symlink():
+        what, way = f"a link to {os.readlink(entry)}, which is not there", "Mend the link"
+    else:
+        what, way = "neither a file nor a folder", "Put a file in its place"
+    return InputError(
+        f"{entry.path}: this is {what}",
+        hint=f"{way}, or give it a name that begins with '_': such names are left alone (table {source.relation!r}).",
+    )
 
 
 def file_path(source: FolderSource, name: str) -> str:
@@ -163,7 +321,10 @@ def file_path(source: FolderSource, name: str) -> str:
 
 
 Progress = dict[str, dict[str, Any]]
-"""Table → {"last": name of the last file taken, "count": files taken so far}: JSON, part of every offset."""
+"""Table → {"last": name of the last file taken, "count": files taken so far}, and its "size" where that is known.
+
+It is JSON, part of every offset.
+"""
 
 
 def next_files(
@@ -171,6 +332,8 @@ def next_files(
     done: Mapping[str, Mapping[str, Any]],
     limit: int,
     target: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    sizes: bool = False,
 ) -> tuple[dict[str, list[str]], Progress]:
     """Return the files of the next epoch and the progress after it.
 
@@ -184,6 +347,9 @@ def next_files(
         Files of one table an epoch, at most; 0 means all there are.
     target
         A progress not to go beyond, or None.
+    sizes
+        Whether to note the size of the last file, for those who keep the progress only if the file could be read: Spark
+        writes it down before, and a file that was broken may be put right.
 
     Returns
     -------
@@ -193,7 +359,8 @@ def next_files(
     Raises
     ------
     InputError
-        If a file appeared whose name sorts before one already taken: its rows would be lost.
+        If a file appeared whose name sorts before one already taken, or the last one taken has another size by now: its
+        rows would be lost.
     """
     files: dict[str, list[str]] = {}
     after: Progress = {}
@@ -207,13 +374,36 @@ def next_files(
                 f"a file came late under an earlier name",
                 hint="Files are read in the order of their names; rename the late one to sort after the last.",
             )
+        check_unchanged(source, state)
         new = names[len(taken) :][: None if source.whole else limit or None]
         if target is not None:
             new = [name for name in new if name <= target.get(source.relation, {"last": ""})["last"]]
         if new:
             files[source.relation] = new
-        after[source.relation] = {"last": new[-1], "count": state["count"] + len(new)} if new else dict(state)
+            size = {"size": _size_of(source, new[-1])} if sizes else {}
+            state = {"last": new[-1], "count": state["count"] + len(new), **size}
+        after[source.relation] = dict(state)
     return files, after
+
+
+def check_unchanged(source: FolderSource, state: Mapping[str, Any]) -> None:
+    """Raise InputError if the last file taken is there with another size: rows that were added would be lost."""
+    taken = state.get("size")  # neither outputs of an earlier version nor Spark's have it
+    now = None if taken is None else _size_of(source, state["last"])
+    if now is not None and now != taken:
+        raise InputError(
+            f"{file_path(source, state['last'])}: it has {now:,} bytes, and had {taken:,} when it was read; what was "
+            "read is not read again",
+            hint="Put it back as it was. New rows go into a file of their own in the table's folder, with a name that "
+            "sorts after it.",
+        )
+
+
+def _size_of(source: FolderSource, name: str) -> int | None:
+    try:
+        return os.stat(file_path(source, name)).st_size
+    except OSError:
+        return None
 
 
 def files_left(sources: Iterable[FolderSource], done: Mapping[str, Mapping[str, Any]]) -> int:

@@ -17,16 +17,20 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.batch import is_required
 from cumulus.epochs.packing import Chunk
-from cumulus.epochs.reading import DELETE, UPSERT
+from cumulus.epochs.reading import DELETE, TRUNCATE, UPSERT
 
 _MOST_ROUNDS = 8
 """Keys with more rows are for those who look at one row after the other."""
 
 
 def is_plain(relation: Relation, chunks: Sequence[Chunk], *, updates: bool) -> bool:
-    """Whether each row is whole, which a deletion need not be, and none is an update unless `updates` may be."""
+    """Whether each row is whole, which a deletion need not be, none is an update unless `updates` may be, and none a
+    truncation.
+    """
     required = [column.name for column in relation.columns if is_required(relation, column)]
     if any(chunk.rows.column(name).null_count for chunk in chunks for name in required):
+        return False
+    if any(_has(chunk, TRUNCATE) for chunk in chunks):
         return False
     return updates or not any(_has(chunk, UPSERT) for chunk in chunks)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import Number, Scalar, Term
 from cumulus.catalog.functions import Signature
+from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Column, Relation
 
 Entry: TypeAlias = tuple[tuple[Any, ...], tuple[Number, ...]]
@@ -214,8 +215,11 @@ Named = TypeVar("Named", Relation, MapDef, ViewDef)
 
 
 def _named(items: tuple[Named, ...], name: str) -> Named:
-    """Return the item called `name`; KeyError if there is none."""
+    """Return the item called `name`, or else the one whose name differs in case; KeyError if there is none."""
     for item in items:
         if item.name == name:
             return item
-    raise KeyError(name)
+    found = find_name(name, [item.name for item in items])
+    if found is None:
+        raise KeyError(name)
+    return _named(items, found)

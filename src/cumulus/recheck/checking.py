@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -209,7 +210,7 @@ def _absolute(term: Term) -> Term:
             return product_of(_absolute(part) for part in parts)
         case Relation():
             return term
-        case Apply("finite" | "exactly" as function, (inner,)):
+        case Apply("finite" | "exactly" | "float_rest" as function, (inner,)):
             return Apply(function, (Apply("abs", (inner,)),))
         case _ if is_number(term):
             return number(abs(term.value))  # type: ignore[union-attr]  # a number is a Const
@@ -263,4 +264,10 @@ def check_maps(
 
 def _as_floats(values: tuple[Any, ...], rough: list[bool]) -> tuple[Any, ...]:
     """Return values with floats for those that DuckDB adds up as floats."""
-    return tuple(float(value) if is_rough else value for value, is_rough in zip(values, rough, strict=True))
+    return tuple(_as_float(value) if is_rough else value for value, is_rough in zip(values, rough, strict=True))
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float; a sum of what is not finite is kept as a large number, whatever it is."""
+    found = float(value)
+    return found if math.isfinite(found) else math.inf

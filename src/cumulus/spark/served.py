@@ -8,19 +8,16 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from cumulus.errors import StoreError
+from cumulus.spark.private import private_folder
 
 _STARTED: list[subprocess.Popen[bytes]] = []
 """Servers that this worker started and that have not ended: nobody else can reap them."""
 _TRIES = 3
-_LONGEST = 70
-"""Bytes of the folder's path: a socket's may have 104, and YARN's folders have more."""
 
 
 class ServerError(Exception):
@@ -48,7 +45,7 @@ class Served:
     def __init__(self, identity: str, name: str, owner: int = 0) -> None:
         self._owner = owner or os.getppid()
         self._name = name
-        self._path = _folder() / hashlib.sha256(f"{identity}/{self._owner}".encode()).hexdigest()[:16]
+        self._path = private_folder() / hashlib.sha256(f"{identity}/{self._owner}".encode()).hexdigest()[:16]
         self._connection: Connection | None = None
         self.stamp: tuple[int, str] | None = None
 
@@ -128,20 +125,3 @@ class Served:
         assert process.stdout is not None
         process.stdout.readline()  # it listens, or it has ended
         process.stdout.close()
-
-
-def _folder() -> Path:
-    """Return the folder of sockets, which is this user's alone: whoever can connect can run code."""
-    folder = Path(tempfile.gettempdir()) / f"cumulus-{os.getuid()}"
-    if len(os.fsencode(folder)) > _LONGEST:
-        folder = Path("/tmp") / folder.name
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.stat()
-    except OSError as problem:
-        raise StoreError(
-            f"{folder}: {problem.strerror or problem}", hint="Make room, or set TMPDIR on the workers."
-        ) from None
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise StoreError(f"{folder} is open to others", hint="Remove it, or set TMPDIR on the workers.")
-    return folder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cumulus.errors import MissingError
 from cumulus.spark.java import find_java
+from cumulus.spark.private import private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ def local_session(
 
 def log_file() -> Path:
     """Return the file that Spark's own words go to."""
-    return Path(tempfile.gettempdir()) / f"cumulus-spark-{os.getpid()}.log"
+    return private_folder() / f"spark-{os.getpid()}.log"
 
 
 def _settings(threads: int, memory: str) -> dict[str, str]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.parquet as pq
 
+from cumulus.catalog.names import known_name
 from cumulus.epochs.sources import FolderSource, check_readable, sources_from
-from cumulus.errors import InputError, UnknownNameError
+from cumulus.errors import InputError
 from cumulus.m3.program import Program
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Frame:
     op: str = "op"
     order: str = "seq"
     key: tuple[str, ...] = ()
+    times: str = ""
+    decimals: str = ""
 
 
 Source: TypeAlias = "str | Path | Mapping[str, str | Path | FolderSource | DataFrame | Frame]"
@@ -49,11 +52,10 @@ def as_sources(
         return tuple(map(_from_anywhere, sources_from([str(sources)], program)))
     found: list[FolderSource | Frame] = []
     for name, given in sources.items():
-        if name not in {relation.name for relation in program.relations}:
-            known = ", ".join(relation.name for relation in program.relations)
-            raise UnknownNameError(f"there is no table {name!r}", hint=f"Tables: {known}.")
-        found.append(_source(spark, name, given, checkpoint))
-    missing = [relation.name for relation in program.relations if relation.name not in sources]
+        table = known_name(name, [relation.name for relation in program.relations], "table")
+        found.append(_source(spark, table, given, checkpoint))
+    named = {source.relation for source in found}
+    missing = [relation.name for relation in program.relations if relation.name not in named]
     if missing:
         raise InputError(f"no source for table {missing[0]!r}", hint="Give each table a folder or a DataFrame.")
     return tuple(found)
@@ -79,4 +81,5 @@ def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> Fol
         making = file.with_suffix(".tmp")
         pq.write_table(frame.frame.toArrow(), making)
         making.rename(file)
-    return FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)
+    written = FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)
+    return replace(written, times=frame.times, decimals=frame.decimals)

@@ -6,11 +6,12 @@ offset of the node in the script, from which errors are told; -1 if unknown. Wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import SqlType
+from cumulus.errors import SqlError
 from cumulus.sql.source import Source
 
 
@@ -190,15 +191,19 @@ Query: TypeAlias = Select | SetOperation
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE, already a catalog relation."""
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS], already a catalog relation."""
 
     relation: Relation
+    replace: bool = False
+    unless_there: bool = False
     at: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE [STRICT] VIEW name [(columns)] [WITH (order = …)] AS query; `text` is the query as written.
+    """CREATE [OR REPLACE] [STRICT] VIEW [IF NOT EXISTS] name [(columns)] [WITH (order = …)] AS query.
+
+    `text` is the query as written.
 
     `order` is "0", "1" or "full" (`cumulus.compiler.Options.order`), "" where nothing is said.
     """
@@ -209,16 +214,18 @@ class CreateView:
     columns: tuple[str, ...] = ()
     strict: bool = False
     replace: bool = False
+    unless_there: bool = False
     order: str = ""
     at: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class DropView:
-    """DROP VIEW name."""
+    """DROP VIEW [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
     at: int = -1
 
 
@@ -227,7 +234,47 @@ Statement: TypeAlias = CreateTable | CreateView | DropView
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A parsed script: its statements, and the text they came from."""
+    """A parsed script: its statements, and the text they came from.
+
+    Parameters
+    ----------
+    errors
+        Of the statements that could not be read.
+    broken
+        What those may have been meant to declare, in lower case: that it is missing is not told.
+    """
 
     statements: tuple[Statement, ...]
     source: Source
+    errors: tuple[SqlError, ...] = ()
+    broken: frozenset[str] = frozenset()
+
+    def check(self) -> Script:
+        """Return the script itself; raise its errors, if there are any."""
+        if self.errors:
+            raise SqlError.together(self.errors)
+        return self
+
+
+def tables_read(query: Query) -> dict[str, int]:
+    """Return the tables and views that a query reads, each with a place where; names of its WITH are left out."""
+    found: dict[str, int] = {}
+    _find_tables(query, frozenset(), found)
+    return found
+
+
+def _find_tables(node: Any, hidden: frozenset[str], found: dict[str, int]) -> None:
+    if isinstance(node, (Select, SetOperation)):
+        for named in node.ctes:
+            _find_tables(named.query, hidden, found)
+            hidden |= {named.name}
+    if isinstance(node, TableRef):
+        if node.name not in hidden:
+            found.setdefault(node.name, node.at)
+    elif isinstance(node, tuple):
+        for each in node:
+            _find_tables(each, hidden, found)
+    elif is_dataclass(node):
+        for part in fields(node):
+            if part.name != "ctes":
+                _find_tables(getattr(node, part.name), hidden, found)

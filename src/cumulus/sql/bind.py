@@ -26,12 +26,17 @@ from cumulus.catalog.types import (
     HUGEINT,
     INTEGER,
     INTEGER_BITS,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     Kind,
     SqlType,
     decimal,
 )
 from cumulus.errors import BindError, CumulusError, UnsupportedError
+from cumulus.sql.advice import function_advice
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+from cumulus.sql.functions import SECOND_NAMES
+from cumulus.sql.membership import connected, links
 from cumulus.sql.scope import Lookup, Scope
 
 AGGREGATES = frozenset(
@@ -52,6 +57,7 @@ AGGREGATES = frozenset(
 )
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_distinct"))
 _MEETING = frozenset(("in", "nullif", "coalesce", "least", "greatest"))
+_UTC = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "zulu", "universal"))
 _ARITHMETIC = frozenset(("add", "sub", "mul", "mod", "intdiv"))
 
 
@@ -201,13 +207,19 @@ class Binder:
         own = self.scope.source.functions.get(name)
         if own is not None:
             return self._users(own, args, at)
+        if name == "timezone":
+            return self._at_time_zone(args, at)
         if name not in FUNCTIONS:
             raise UnsupportedError(
                 f"there is no function {name}",
                 feature=name,
-                hint="docs/functions.md lists them. One of yours is given as functions=[f], or --functions FILE.py.",
+                hint=function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.scope.source.functions)),
                 **place,
             )
+        if Kind.TIMESTAMPTZ in {self.type_of(arg).kind for arg in args}:
+            zoned = self._in_utc(name, args, at)
+            if zoned is not None:
+                return zoned
         args = self._with_casts(name, args, at)
         applied = Apply(name, args)
         try:
@@ -220,7 +232,40 @@ class Binder:
             raise BindError(problem.message, hint=problem.hint, **place) from None
         if self.folds and all(isinstance(arg, Const) for arg in args):
             return self._folded(applied, place)
+        if name in ("and", "or"):
+            return connected(name, links(name, applied), self.type_of)
         return applied
+
+    def _at_time_zone(self, args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return `x AT TIME ZONE 'UTC'`: a moment as a time of UTC, or a time of UTC as a moment."""
+        place = self.scope.source.place(at)
+        zone = args[0].value if len(args) == 2 and isinstance(args[0], Const) else None
+        if str(zone).lower() not in _UTC:
+            raise UnsupportedError(
+                f"there is no time zone {zone!r} here" if zone else "AT TIME ZONE takes a name that is written out",
+                feature="AT TIME ZONE",
+                hint="'UTC' is the only one: a view must not depend on a database of time zones.",
+                **place,
+            )
+        found = self.type_of(args[1])
+        if not found.is_temporal:
+            raise BindError(f"AT TIME ZONE takes a TIMESTAMP, not {found}", hint="CAST it.", **place)
+        return self.cast(args[1], TIMESTAMP if found == TIMESTAMPTZ else TIMESTAMPTZ, at)
+
+    def _in_utc(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar | None:
+        """Return the call of a function of times on moments: as on times of UTC, and what is a time is a moment again.
+
+        None if the function takes moments, as what takes any type does.
+        """
+        try:
+            argument_types(name, tuple(self.type_of(arg) for arg in self._literals_fitted(name, args, at)))
+        except TypeError:
+            plain = tuple(
+                self.cast(arg, TIMESTAMP, at) if self.type_of(arg).kind is Kind.TIMESTAMPTZ else arg for arg in args
+            )
+            found = self.apply(name, plain, at)
+            return self.cast(found, TIMESTAMPTZ, at) if self.type_of(found) == TIMESTAMP else found
+        return None
 
     def _users(self, signature: Signature, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""

@@ -30,6 +30,7 @@ from cumulus.algebra.terms import (
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.sql.chains import chained
+from cumulus.sql.membership import links
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
@@ -70,9 +71,7 @@ def conjuncts(scalar: Scalar) -> list[Scalar]:
 
 def disjuncts(scalar: Scalar) -> list[Scalar]:
     """Split a condition at its ORs."""
-    if isinstance(scalar, Apply) and scalar.function == "or":
-        return [part for arg in scalar.args for part in disjuncts(arg)]
-    return [scalar]
+    return links("or", scalar)
 
 
 def _join(function: str, parts: list[Scalar]) -> Scalar:

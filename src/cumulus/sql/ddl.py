@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from sqlglot import exp
 
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
 from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.advice import type_advice
 from cumulus.sql.source import Source, identifier, offset_of
 from cumulus.sql.taken import check_taken
 
@@ -16,20 +20,21 @@ _TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"
 def sql_type(source: Source, node: exp.DataType) -> SqlType:
     """Return the type that a type node names; UnsupportedError if Cumulus has none."""
     name = node.this.name if hasattr(node.this, "name") else str(node.this)
-    written = node.sql(dialect="duckdb")
-    parameters = tuple(int(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam))
-    found = None if node.args.get("nested") else type_named(_TYPE_NAMES.get(name, name), parameters)
+    written = str(node.meta.get("word") or node.sql(dialect="duckdb"))
+    digits = [str(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam)]
+    is_plain = not node.args.get("nested") and all(map(str.isdecimal, digits))
+    found = type_named(_TYPE_NAMES.get(name, name), tuple(map(int, digits))) if is_plain else None
     if found is None or found == BIGDECIMAL:
         raise UnsupportedError(
             f"the type {written} is not supported",
             feature=written,
-            hint="Use BOOLEAN, TINYINT … HUGEINT, DECIMAL(p,s), REAL, DOUBLE, VARCHAR, DATE, TIMESTAMP or INTERVAL.",
+            hint=type_advice("" if name == "USERDEFINED" else name, written),
             **source.place(offset_of(node)),
         )
     return found
 
 
-def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str, int]]) -> Relation:
+def create_table(source: Source, tree: exp.Create, options: Mapping[str, tuple[str, int]]) -> Relation:
     """Return the relation that a CREATE TABLE declares.
 
     Parameters
@@ -38,8 +43,6 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
         The WITH clause: `static = true|false` and `keep = auto|all|none`, each with its offset.
     """
     at = offset_of(tree)
-    if tree.this.this.args.get("db"):
-        _refuse(source, tree.this.this, tree.this.this)
     name = identifier(tree.this.this.this)
     columns: list[Column] = []
     key: tuple[str, ...] = ()
@@ -61,7 +64,11 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
                     else:
                         _refuse(source, item, kind)
                 if item.args.get("kind") is None:
-                    raise BindError(f"column {column} has no type", **source.place(offset_of(item)))
+                    raise BindError(
+                        f"column {column} has no type",
+                        hint="Write it behind the name.",
+                        **source.place(offset_of(item)),
+                    )
                 columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
             case exp.PrimaryKey():
                 key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(source, item)
@@ -77,20 +84,31 @@ def create_table(source: Source, tree: exp.Create, options: dict[str, tuple[str,
                         foreign.append(_reference(source, parts, part.args["reference"]))
                     else:
                         _refuse(source, item, part)
+            case exp.Identifier():
+                raise BindError(
+                    f"column {identifier(item)} has no type",
+                    hint="Write it behind the name.",
+                    **source.place(offset_of(item)),
+                )
             case _:
                 _refuse(source, item, item)
     names = [column.name for column in columns]
-    for column in names:
-        if names.count(column) > 1:
-            raise BindError(f"{name} has two columns called {column}", **source.place(at))
-    for column in (*key, *(part for reference in foreign for part in reference.columns)):
-        if column not in names:
-            raise BindError(
-                f"{name} has no column {column}", hint=f"Its columns are {', '.join(names)}.", **source.place(at)
-            )
-    keyed = tuple(Column(c.name, c.type, c.not_null or c.name in key) for c in columns)
+    for each in names:
+        if names.count(each) > 1:
+            raise BindError(f"{name} has two columns called {each}", **source.place(at))
+
+    def spelled(parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return columns as they are written where they are declared."""
+        for part in parts:
+            if part not in names:
+                hint = f"Its columns are {', '.join(names)}."
+                raise BindError(f"{name} has no column {part}", hint=hint, **source.place(at))
+        return tuple(str(names[names.index(part)]) for part in parts)
+
+    keyed = tuple(Column(str(c.name), c.type, c.not_null or c.name in key) for c in columns)
+    references = (replace(each, columns=spelled(each.columns)) for each in foreign)
     static, keep = _options(source, options)
-    return Relation(name, keyed, key, key_rely, tuple(foreign), static, keep)
+    return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), static, keep)
 
 
 def _relies(source: Source, node: exp.Expression) -> bool:
@@ -128,7 +146,7 @@ def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:
     )
 
 
-def _options(source: Source, options: dict[str, tuple[str, int]]) -> tuple[bool, str]:
+def _options(source: Source, options: Mapping[str, tuple[str, int]]) -> tuple[bool, str]:
     static, keep = False, "auto"
     for name, (value, at) in options.items():
         if name == "static" and value in ("true", "false"):

@@ -3,11 +3,14 @@
 sqlglot knows hundreds of functions of many systems and turns a call into what it means to it, which loses the name, the
 order of the arguments and now and then an argument. Here only aggregates and calls with words inside (`CAST(a AS b)`)
 are its business; all others are a name with arguments, and ours to understand (`cumulus.sql.functions`).
+
+sqlglot says of names where they stand, and of little else. Calls, types and parameters are given their places here:
+`meta` has `start`, and `word` is how a call's function or a type is written.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -22,6 +25,7 @@ def _is_aggregate(name: str, build: object) -> bool:
 
 
 _DuckDBParser = DuckDB.Parser
+_AROUND_A_CALL = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
 
 class CumulusSql(DuckDB):
@@ -37,6 +41,17 @@ class CumulusSql(DuckDB):
             if name in _WITH_WORDS or _is_aggregate(name, _DuckDBParser.FUNCTIONS.get(name)) or name.endswith("AGG")
         }
 
+        # Units in the string are ours to read: of '1 day 01:00:00' sqlglot would keep the day.
+
+        def _parse_interval_span(self, this: exp.Expression, parse_function_unit: bool = True) -> exp.Interval:
+            index = self._index
+            found = super()._parse_interval_span(this, parse_function_unit)
+            if this.is_string and self._index == index:
+                found = self.expression(exp.Interval(this=this))
+            elif isinstance(found.this, exp.Literal):
+                found.this.meta.update(this.meta)
+            return cast("exp.Interval", found)
+
         # The keys of grouping sets may be any expressions; sqlglot's own parser stops before comparisons.
 
         def _parse_grouping_set(self) -> exp.Expression | None:
@@ -50,6 +65,31 @@ class CumulusSql(DuckDB):
                 return None
             parts = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
             return cast("exp.Cube | exp.Rollup", self.expression(kind(expressions=parts)))
+
+        def _parse_function_call(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+            token = self._curr
+            found = super()._parse_function_call(*args, **kwargs)
+            node = found
+            while isinstance(node, exp.Expression):
+                node.meta.setdefault("start", token.start)
+                node.meta.setdefault("word", token.text)
+                node = node.this if isinstance(node, _AROUND_A_CALL) else None
+            return cast("exp.Expression | None", found)
+
+        def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+            token = self._curr
+            found = super()._parse_types(*args, **kwargs)
+            if isinstance(found, exp.DataType) and token is not None:
+                found.meta.setdefault("start", token.start)
+                found.meta["word"] = self.sql[token.start : self._prev.end + 1]
+            return cast("exp.Expression | None", found)
+
+        def _parse_placeholder(self) -> exp.Expression | None:
+            token = self._curr
+            found = super()._parse_placeholder()
+            if isinstance(found, exp.Expression) and token is not None:
+                found.meta.setdefault("start", token.start)
+            return cast("exp.Expression | None", found)
 
 
 TAKEN = frozenset(name.lower() for name in (*CumulusSql.Parser.FUNCTIONS, *CumulusSql.Parser.FUNCTION_PARSERS))

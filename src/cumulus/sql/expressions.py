@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlglot import exp
 
 from cumulus.algebra.dateparts import PARTS
-from cumulus.algebra.scalar import FUNCTIONS
+from cumulus.algebra.scalar import FUNCTIONS, cast_value
+from cumulus.algebra.spans import parse_span
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
@@ -27,14 +27,15 @@ from cumulus.catalog.types import (
     Kind,
     decimal,
 )
-from cumulus.errors import BindError, UnsupportedError
+from cumulus.errors import BindError, EvaluationError, UnsupportedError
+from cumulus.sql.advice import AGGREGATES
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 from cumulus.sql.chains import chained
 from cumulus.sql.ddl import sql_type
 from cumulus.sql.functions import call_of, part_of
 from cumulus.sql.rows import is_row, row_in, rows_compared
 from cumulus.sql.source import Source, identifier, offset_of
-from cumulus.sql.taken import check_taken
+from cumulus.sql.taken import check_name, check_taken
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
@@ -51,9 +52,6 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.StddevSamp: "stddev_samp", exp.StddevPop: "stddev_pop", exp.Variance: "var_samp", exp.VariancePop: "var_pop",
     exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.CountIf: "count_if",
 }  # fmt: skip
-_UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1, "DECADE": 120, "CENTURY": 1200}
-_UNIT_DAYS = {"WEEK": 7, "DAY": 1}
-_UNIT_MICROS = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1000, "MICROSECOND": 1}
 
 
 def expression_of(source: Source, tree: Any) -> Expr:
@@ -67,7 +65,8 @@ def expression_of(source: Source, tree: Any) -> Expr:
             **source.place(at),
         )
     known = type(tree) in _BINARY or type(tree) in _AGGREGATES or not isinstance(tree, exp.Func)
-    check_taken(source, tree, whole=not known and type(tree) not in _TAKEN_APART)
+    if not isinstance(tree, (exp.Array, exp.Bracket, exp.Struct, exp.Lambda)):
+        check_taken(source, tree, whole=not known and type(tree) not in _TAKEN_APART)
     if isinstance(tree, exp.Connector):
         return _chain(source, tree, at)
     name = _BINARY.get(type(tree))
@@ -92,6 +91,7 @@ def expression_of(source: Source, tree: Any) -> Expr:
                 return Star(identifier(tree.args["table"]), at)
             if tree.args.get("db"):
                 raise _refuse(source, tree, "a schema in front of a column's table")
+            check_name(source, tree.args["table"] if tree.table else tree.this)
             return ColumnRef(identifier(tree.this), identifier(tree.args["table"]) if tree.table else "", at)
         case exp.Star():
             return Star("", at)
@@ -110,6 +110,8 @@ def expression_of(source: Source, tree: Any) -> Expr:
             return _cast(source, tree, at)
         case exp.Tuple():
             return Call("row", tuple(expression_of(source, item) for item in tree.expressions), at)
+        case exp.AtTimeZone():
+            return Call("timezone", (expression_of(source, tree.args["zone"]), expression_of(source, tree.this)), at)
         case exp.Interval():
             return _interval_of(source, tree, at)
         case exp.Filter():
@@ -280,6 +282,28 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
             return call_of(source, tree.sql_name().lower(), (), at)
         case exp.Concat():  # 'one' 'text'
             return call_of(source, "concat", sub(*tree.expressions), at)
+        case exp.Array() | exp.Bracket() | exp.Struct() | exp.Lambda():
+            raise UnsupportedError(
+                "lists and structs are not supported",
+                feature=tree.sql(dialect="duckdb"),
+                hint="Give their elements rows or columns of their own.",
+                **source.place(at),
+            )
+        case exp.Placeholder() | exp.Parameter():
+            raise UnsupportedError(
+                "a view has no parameters",
+                feature="parameter",
+                hint="Write the value itself; or keep the column in the view, and compare it in query().",
+                **source.place(at),
+            )
+        case _ if isinstance(tree, exp.AggFunc) or str(tree.meta.get("word")).lower() in AGGREGATES:
+            name = str(tree.meta.get("word") or tree.sql_name())
+            raise UnsupportedError(
+                f"{name} does not compile",
+                feature=name,
+                hint=AGGREGATES.get(name.lower(), "docs/sql.md lists the aggregates that do."),
+                **source.place(at),
+            )
         case _:
             raise _refuse(source, tree, tree.sql(dialect="duckdb"))
 
@@ -297,20 +321,20 @@ def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
     if tree.is_string:
         return Literal(str(tree.this), VARCHAR, at)
     written = str(tree.this).replace("_", "")
-    if "e" in written.lower():
-        return Literal(float(written), DOUBLE, at)
-    if "." in written:
-        value = Decimal(written)
-        scale = -int(value.as_tuple().exponent)
-        # DuckDB counts the digits that are written. sqlglot puts a 0 before `.5`, in a literal without a place.
-        precision = len(written) - 1 - (at < 0)
-        if precision > 38:
-            return Literal(float(written), DOUBLE, at)
-        return Literal(value, decimal(precision, scale), at)
     try:
+        if "e" in written.lower():
+            return Literal(float(written), DOUBLE, at)
+        if "." in written:
+            value = Decimal(written)
+            scale = -int(value.as_tuple().exponent)
+            # DuckDB counts the digits that are written. sqlglot puts a 0 before `.5`, in a literal without a place.
+            precision = len(written) - 1 - (at < 0)
+            if precision > 38:
+                return Literal(float(written), DOUBLE, at)
+            return Literal(value, decimal(precision, scale), at)
         number = int(written)
-    except ValueError:
-        raise BindError(f"not a number: {written}", **source.place(at)) from None
+    except (ValueError, InvalidOperation):
+        raise BindError(f"not a number: {written}", hint="Write digits only.", **source.place(at)) from None
     if number < 1 << 31:
         return Literal(number, INTEGER, at)
     return Literal(number, BIGINT if number < 1 << 63 else HUGEINT, at)
@@ -329,7 +353,9 @@ def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
                 moment = dt.datetime.fromisoformat(inner.value)
                 if moment.tzinfo is None:
                     return Literal(moment, TIMESTAMP, at)
-        except ValueError:
+            if target.kind is Kind.TIMESTAMPTZ:
+                return Literal(cast_value(inner.value, target), target, at)
+        except (ValueError, EvaluationError):
             raise BindError(f"{inner.value!r} is not a {target}", **source.place(at)) from None
     return CastTo(inner, target, at)
 
@@ -350,22 +376,18 @@ _PLURALS = {"century": "centuries", "millennium": "millennia"}
 
 
 def _interval(source: Source, tree: exp.Interval) -> Interval:
-    """Return INTERVAL '3' DAY, INTERVAL '1 year 2 months' and the like."""
-    at = offset_of(tree)
+    """Return INTERVAL '3' DAY, INTERVAL '1 year 2 months 03:00' and the like.
+
+    Where the unit stands behind the string, the number is cut to a whole one, but for seconds and milliseconds.
+    """
     text = tree.this.name if tree.this is not None else ""
     unit = tree.args.get("unit")
-    pieces = re.findall(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)", f"{text} {unit.name}" if unit is not None else text)
-    months = days = micros = 0
-    for amount, name in pieces:
-        word = name.upper().rstrip("S")
-        if word in _UNIT_MONTHS and "." not in amount:
-            months += int(amount) * _UNIT_MONTHS[word]
-        elif word in _UNIT_DAYS and "." not in amount:
-            days += int(amount) * _UNIT_DAYS[word]
-        elif word in _UNIT_MICROS:
-            micros += int(Decimal(amount) * _UNIT_MICROS[word])
-        else:
-            raise BindError(f"INTERVAL {text!r} is not understood", **source.place(at))
-    if not pieces:
-        raise BindError(f"INTERVAL {text!r} is not understood", **source.place(at))
-    return Interval(months, days, micros)
+    try:
+        if unit is None:
+            return parse_span(text.strip())
+        part = PARTS.get(unit.name.lower(), unit.name)
+        number = Decimal(text.strip())
+        return parse_span(f"{number if part in ('second', 'millisecond') else int(number):f} {part}")
+    except (ValueError, ArithmeticError) as problem:
+        reason = "" if isinstance(problem, ArithmeticError) else f": {problem}"
+        raise BindError(f"INTERVAL {text!r} is not understood{reason}", **source.place(offset_of(tree))) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import localcontext
 
 from cumulus.algebra.scalar import FUNCTIONS, call, cast_value
@@ -10,6 +10,8 @@ from cumulus.algebra.terms import FALSE, TRUE, Apply, Cast, Const, Scalar, child
 from cumulus.algebra.typing import Typed, is_nullable, scalar_type
 from cumulus.catalog.types import BOOLEAN, EXACT
 from cumulus.errors import CumulusError
+from cumulus.sql.chains import chained
+from cumulus.sql.membership import links
 
 
 def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
@@ -32,7 +34,7 @@ def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
         case Cast(Const(value, _), target):
             return _computed(inner, variables, lambda: cast_value(value, target))
         case Apply("and" | "or" as function, args):
-            return _connected(function, args)
+            return _connected(function, [link for arg in args for link in links(function, arg)])
         case Apply("case", args):
             return _case(args, inner, variables)
         case Apply("coalesce", args):
@@ -69,24 +71,16 @@ def _cast(scalar: Scalar, whole: Scalar, variables: Mapping[str, Typed]) -> Scal
     return scalar if scalar_type(scalar, variables) == found else folded(Cast(scalar, found), variables)
 
 
-def _connected(function: str, args: tuple[Scalar, ...]) -> Scalar:
+def _connected(function: str, args: Iterable[Scalar]) -> Scalar:
     """Return AND or OR without what does not matter."""
     neutral, final = (TRUE, FALSE) if function == "and" else (FALSE, TRUE)
-    rest: list[Scalar] = []
-    for arg in args:
-        if isinstance(arg, Const):
-            if arg.value is final.value:
-                return final
-            if arg.value is neutral.value:
-                continue
-        if arg not in rest:
-            rest.append(arg)
+    given = list(dict.fromkeys(args))
+    if any(isinstance(arg, Const) and arg.value is final.value for arg in given):
+        return final
+    rest = [arg for arg in given if not (isinstance(arg, Const) and arg.value is neutral.value)]
     if all(isinstance(arg, Const) for arg in rest):
         return Const(None, BOOLEAN) if rest else neutral
-    result = rest[0]
-    for arg in rest[1:]:
-        result = Apply(function, (result, arg))
-    return result
+    return chained(rest, lambda left, right: Apply(function, (left, right)))
 
 
 def _case(args: tuple[Scalar, ...], whole: Scalar, variables: Mapping[str, Typed]) -> Scalar:

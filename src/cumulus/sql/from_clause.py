@@ -5,6 +5,7 @@ from __future__ import annotations
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Const, Relation, Scalar, Var, number
 from cumulus.algebra.typing import Typed
+from cumulus.catalog.names import Name
 from cumulus.catalog.types import BIGINT
 from cumulus.errors import BindError
 from cumulus.sql.ast import Derived, FromItem, Join, Query, TableRef
@@ -68,9 +69,9 @@ def _table(scope: Scope, name: str, alias: str, at: int) -> list[Branch]:
     columns: dict[str, str] = {}
     for column in context.tables[name].columns:
         assert column.type is not None, "SQL declares every type"
-        columns[column.name] = scope.new_variable(column.name, alias, Typed(column.type, not column.not_null))
+        columns[Name(column.name)] = scope.new_variable(column.name, alias, Typed(column.type, not column.not_null))
     _add_table(scope, ScopeTable(alias, {name: Var(variable) for name, variable in columns.items()}), at)
-    return [Branch(atoms=[Relation(name, tuple(columns.values()))])]
+    return [Branch(atoms=[Relation(context.tables[name].name, tuple(columns.values()))])]
 
 
 def _query(

@@ -19,14 +19,14 @@ from cumulus.sql.source import Source
 
 Args: TypeAlias = tuple[Expr, ...]
 
-_SECOND_NAMES = {
+SECOND_NAMES = {
     "substr": "substring", "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower",
     "ucase": "upper", "prefix": "starts_with", "instr": "strpos", "position": "strpos", "pow": "power",
     "ceiling": "ceil", "datediff": "date_diff", "datetrunc": "date_trunc", "datepart": "date_part",
     "weekday": "dayofweek", "weekofyear": "week", "dayofmonth": "day", "multiply": "mul", "subtract": "sub",
     "divide": "intdiv", "greatest_common_divisor": "gcd", "least_common_multiple": "lcm", "suffix": "ends_with",
     "ord": "unicode", "to_hex": "hex", "to_binary": "bin", "editdist3": "levenshtein", "mismatches": "hamming",
-    "datesub": "date_sub",
+    "datesub": "date_sub", "mean": "avg",
 }  # fmt: skip
 _OWN_NAMES = frozenset(("add", "sub", "mul", "div", "intdiv", "neg", "eq", "ne", "lt", "le", "gt", "ge"))
 """Names that `cumulus.algebra.scalar` has and SQL does not: there they are written with signs."""
@@ -79,7 +79,7 @@ def call_of(source: Source, name: str, args: Args, at: int) -> Expr:
             raise BindError(f"{name} takes {count} arguments, not {len(args)}", **source.place(at))
         made = make(args, at)
         return replace(made, shown=(f"{name}(", args)) if isinstance(made, Call) and name != "ifnull" else made
-    return Call(_SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
+    return Call(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
 
 
 def part_of(source: Source, part: str, time: Expr, at: int, shown: tuple[str, Args] | None = None) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from cumulus.algebra.text import print_text
+from cumulus.catalog.names import Name
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
 
@@ -33,7 +34,7 @@ _QUOTED = {
 }
 
 
-def default_name(expr: Expr) -> str:
+def default_name(expr: Expr) -> Name:
     """Return the name of a column without an alias.
 
     Examples
@@ -44,9 +45,9 @@ def default_name(expr: Expr) -> str:
     """
     match expr:
         case ColumnRef(name, _):
-            return name
+            return Name(name)
         case _:
-            return _written(expr)
+            return Name(_written(expr))
 
 
 def _written(expr: Expr) -> str:
@@ -75,8 +76,8 @@ def _literal(value: object, kind: Kind) -> str:
             return print_text(str(value))
         case Kind.DATE:
             return f"CAST('{value}' AS DATE)"
-        case Kind.TIMESTAMP:
-            return f"CAST('{value}' AS TIMESTAMP)"
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return f"CAST('{value}' AS {kind})"
         case _:
             return f"{value:f}" if isinstance(value, Decimal) else str(value)
 

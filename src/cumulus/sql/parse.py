@@ -1,35 +1,33 @@
-"""SQL text to `cumulus.sql.ast`, with sqlglot: the statements of a script, and what they share.
+"""SQL text to `cumulus.sql.ast`, with sqlglot: the statements of a script.
 
-sqlglot reads DuckDB's dialect; this module takes its tree apart, names every construct that has no place here, and
-keeps the place of everything. `WITH (…)` after CREATE TABLE and `STRICT` are ours: they are read from the tokens and
-blanked out before sqlglot sees the text, so that offsets stay true.
+sqlglot reads DuckDB's dialect, statement by statement; this module takes its tree apart, names every construct that has
+no place here, and keeps the place of everything. What is wrong with one statement does not keep the others from being
+read: a script tells the errors of all of them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import pairwise
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+from sqlglot.tokens import Token  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.catalog.functions import Signature
-from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError, UsageError
+from cumulus.catalog.names import Name
+from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError, UsageError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
 from cumulus.sql.ddl import create_table
-from cumulus.sql.dialect import TAKEN, CumulusSql
+from cumulus.sql.dialect import TAKEN
+from cumulus.sql.heads import Head, Options, head_of
+from cumulus.sql.mistakes import tree_of
 from cumulus.sql.queries import query_of
-from cumulus.sql.source import Source, identifier, offset_of
-
-DIALECT = CumulusSql
-MAX_NESTING = 32
-"""How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
+from cumulus.sql.source import Source, Words, identifier
+from cumulus.sql.words import check_nesting, statements_of, words_of
 
 
-def parse_script(text: str, name: str = "", functions: Sequence[Signature] = ()) -> Script:
+def parse_script(text: str, name: str = "", functions: Sequence[Signature] = (), begin: int = 0) -> Script:
     """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
 
     Parameters
@@ -40,15 +38,20 @@ def parse_script(text: str, name: str = "", functions: Sequence[Signature] = ())
         What errors call the text, usually its file name.
     functions
         The user's functions that it may call, in any case.
+    begin
+        Where the text starts that the user gives now: places are told from there on.
 
     Raises
     ------
     UsageError
         A function has a name that SQL uses for something else.
     SqlSyntaxError
-        The text is not SQL.
-    UnsupportedError
-        A statement or construct that Cumulus does not take.
+        The text cannot be split into statements.
+
+    Returns
+    -------
+    Script
+        With the errors of the statements that are no SQL, or that Cumulus does not take: see `Script.check`.
 
     Examples
     --------
@@ -59,149 +62,92 @@ def parse_script(text: str, name: str = "", functions: Sequence[Signature] = ())
     for signature in functions:
         if signature.name.lower() in TAKEN:
             raise UsageError(f"{signature.name} means something else in SQL", hint="Give the function another name.")
-    tokens = _tokens(Source(text, name))
-    source = Source(
-        text,
-        name,
-        tuple(token.start for token in tokens if token.token_type is TokenType.SEMICOLON),
-        tuple(token.start for token in tokens if token.text.upper() == "AS"),
-        {signature.name.lower(): signature for signature in functions},
-    )
-    blanked, options, stricts = _own_clauses(source, tokens)
+    own = {signature.name.lower(): signature for signature in functions}
+    source = Source(text, name, functions=own, begin=begin)
+    tokens = words_of(source)
+    source = replace(source, words=Words(tokens))
     statements: list[Statement] = []
-    for tree in _trees(source, blanked):
-        statements.append(_statement(source, tree, options, stricts))
-    return Script(tuple(statements), source)
+    errors: list[SqlError] = []
+    broken: set[str] = set()
+    for words in statements_of(tokens):
+        for piece in _pieces(source, words, errors):
+            try:
+                statements.append(_statement(replace(source, first=piece[0].start), piece))
+            except SqlError as problem:
+                errors.append(problem)
+                broken |= _declared(piece)
+    return Script(tuple(statements), source, tuple(errors), frozenset(broken))
 
 
-def _tokens(source: Source) -> list[Token]:
-    try:
-        tokens = list(sqlglot.tokenize(source.text, read=DIALECT))
-    except TokenError as problem:
-        at = _unterminated(source.text)
-        raise SqlSyntaxError(
-            f"cannot split the text into words: {str(problem).splitlines()[0]}",
-            hint="Look for a quote that is not closed.",
-            **source.place(at),
-        ) from None
-    depth = 0
-    for token in tokens:
-        if token.token_type in (TokenType.L_PAREN, TokenType.CASE):
-            depth += 1
-        elif token.token_type in (TokenType.R_PAREN, TokenType.END):
-            depth -= 1
-        if depth > MAX_NESTING:
-            raise too_deep(**source.place(token.start))
-    return tokens
-
-
-def too_deep(**place: Any) -> UnsupportedError:
-    """Return the error of an expression that is nested more deeply than anything here can read."""
-    return UnsupportedError(
-        "this is nested too deeply",
-        feature="deep nesting",
-        hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other; compute a part in a view.",
-        **place,
-    )
-
-
-def _unterminated(text: str) -> int:
-    """Return where a quote opens that never closes, as far as a simple scan can tell."""
-    opened = -1
-    quote = ""
-    for index, char in enumerate(text):
-        if quote:
-            if char == quote:
-                quote = ""
-        elif char in "'\"":
-            quote, opened = char, index
-    return opened if quote else -1
-
-
-def _trees(source: Source, text: str) -> list[exp.Expression]:
-    # sqlglot warns on its own log about a statement that it gives up on; here that becomes an error instead.
-    warnings = sqlglot.parser.logger
-    silent, warnings.disabled = warnings.disabled, True
-    try:
-        trees = sqlglot.parse(text, read=DIALECT)
-    except ParseError as problem:
-        first = problem.errors[0]
-        line, end = int(first["line"] or 0), int(first["col"] or 0)
-        found = str(first["highlight"] or "")
-        what = str(first["description"]).rstrip(".")
-        near = f" near {found!r}" if found else ""
-        raise SqlSyntaxError(
-            f"not valid SQL{near}: {what[:1].lower()}{what[1:]}",
-            line=line,
-            column=max(end - len(found) + 1, 1),
-            text=source.text,
-            name=source.name,
-        ) from None
-    except TokenError as problem:
-        raise SqlSyntaxError(str(problem).splitlines()[0], **source.place(-1)) from None
-    except RecursionError:
-        raise too_deep(**source.place(-1)) from None
-    finally:
-        warnings.disabled = silent
-    return [tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)]
-
-
-def _statement(
-    source: Source,
-    tree: exp.Expression,
-    options: dict[int, dict[str, tuple[str, int]]],
-    stricts: set[int],
-) -> Statement:
-    if isinstance(tree, exp.Create):
-        kind = str(tree.args.get("kind") or "").upper()
-        at = offset_of(tree)
-        if kind == "TABLE" and isinstance(tree.this, exp.Schema):
-            return CreateTable(create_table(source, tree, _clause_of(source, tree, options)), at)
-        if kind == "VIEW":
-            return _create_view(source, tree, at in stricts, _clause_of(source, tree, options))
-        if kind == "TABLE":
-            raise UnsupportedError(
-                "CREATE TABLE … AS is not a declaration of a base table",
-                feature="CREATE TABLE AS",
-                hint="List the columns with their types; fill the table with insert().",
-                **source.place(at),
+def _pieces(source: Source, words: list[Token], errors: list[SqlError]) -> list[list[Token]]:
+    """Return the statements between two semicolons: more than one is an error, and each is read all the same."""
+    begins = [
+        index
+        for index, (word, after) in enumerate(pairwise(words))
+        if (index and word.text.upper() == "CREATE" and after.text.upper() in _AFTER_CREATE)
+    ]
+    for begin in begins:
+        errors.append(
+            SqlSyntaxError(
+                f"a semicolon is missing before {words[begin].text}",
+                hint="Statements are separated by semicolons.",
+                **source.place(words[begin].start),
             )
-    if isinstance(tree, exp.Drop) and str(tree.args.get("kind")).upper() == "VIEW":
-        return DropView(identifier(tree.find(exp.Identifier)), bool(tree.args.get("exists")), offset_of(tree))
-    if isinstance(tree, exp.Command):
-        raise _unparsed(source, tree)
-    what = " ".join(tree.sql(dialect=DIALECT).split()[:3])
-    raise UnsupportedError(
-        f"a script declares tables and views; this is {what!r}",
-        feature=what,
-        hint="Use CREATE TABLE, CREATE VIEW and DROP VIEW; read views with query().",
-        **source.place(offset_of(tree)),
-    )
+        )
+    return [words[begin:end] for begin, end in zip([0, *begins], [*begins, len(words)], strict=True)]
 
 
-def _unparsed(source: Source, tree: exp.Command) -> SqlSyntaxError:
-    """Return the error in a statement that sqlglot gave up on: parse what follows AS for the place."""
-    rest = str(tree.expression.name if isinstance(tree.expression, exp.Expression) else tree.expression)
-    begin = source.text.find(rest.strip())
-    body = source.after_as(begin)
-    if begin >= 0:
-        # Blanks in front keep the offsets true.
-        before = re.sub(r"[^\n]", " ", source.text[:body])
-        _trees(source, before + source.text[body : source.statement_end(body)])
-    return SqlSyntaxError("not valid SQL", hint="Look at the statement's first words.", **source.place(begin))
+_AFTER_CREATE = frozenset(("TABLE", "VIEW", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
 
 
-def _clause_of(
-    source: Source, tree: exp.Create, options: dict[int, dict[str, tuple[str, int]]]
-) -> dict[str, tuple[str, int]]:
-    """Return the WITH options of a CREATE TABLE or VIEW: those that stand in the same statement."""
-    begin = offset_of(tree)
-    end = source.statement_end(begin)
-    return next((values for at, values in options.items() if begin < at < end), {})
+def _declared(words: Sequence[Token]) -> set[str]:
+    """Return the names that a statement may have been meant to declare."""
+    end = next((index for index, word in enumerate(words) if word.text.upper() in ("(", "AS")), len(words))
+    return {Name(word.text) for word in words[1:end]}
 
 
-def _create_view(source: Source, tree: exp.Create, strict: bool, options: dict[str, tuple[str, int]]) -> CreateView:
-    at = offset_of(tree)
+def _statement(source: Source, words: Sequence[Token]) -> Statement:
+    check_nesting(source, words)
+    head = head_of(source, words)
+    tree = tree_of(source, head.tokens)
+    if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE" and isinstance(tree.this, exp.Schema):
+        _check_properties(source, tree)
+        relation = create_table(source, tree, head.options)
+        return CreateTable(relation, head.replaces, head.unless_there, head.at)
+    if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE":
+        raise UnsupportedError(
+            "CREATE TABLE … AS is not a declaration of a base table",
+            feature="CREATE TABLE AS",
+            hint="List the columns with their types; fill the table with insert().",
+            **source.place(head.at),
+        )
+    if isinstance(tree, exp.Create):
+        _check_properties(source, tree)
+        return _create_view(source, tree, head)
+    assert isinstance(tree, exp.Drop), tree
+    (name,) = tree.args["tables"]
+    for word in ("constraints", "purge", "concurrently", "sync", "force"):
+        if tree.args.get(word):
+            raise _refuse(source, f"{word.upper()} in DROP VIEW", "DROP VIEW takes IF EXISTS, CASCADE and RESTRICT.")
+    return DropView(identifier(name.this), bool(tree.args.get("exists")), bool(tree.args.get("cascade")), head.at)
+
+
+def _check_properties(source: Source, tree: exp.Create) -> None:
+    """Refuse clauses of CREATE that mean nothing here."""
+    properties = tree.args.get("properties")
+    for each in properties.expressions if properties is not None else ():
+        if not isinstance(each, exp.MaterializedProperty):
+            raise _refuse(source, each.sql(dialect="duckdb"), "Leave it out: docs/sql.md lists the clauses.")
+    for clause in ("clone", "indexes", "no_schema_binding", "refresh", "concurrently", "clustered", "unique", "with_"):
+        if tree.args.get(clause):
+            raise _refuse(source, clause.strip("_").upper(), "Leave it out: docs/sql.md lists the clauses.")
+
+
+def _refuse(source: Source, what: str, hint: str) -> UnsupportedError:
+    return UnsupportedError(f"{what} is not supported", feature=what, hint=hint, **source.place(-1))
+
+
+def _create_view(source: Source, tree: exp.Create, head: Head) -> CreateView:
     target = tree.this
     columns: tuple[str, ...] = ()
     if isinstance(target, exp.Schema):
@@ -209,24 +155,26 @@ def _create_view(source: Source, tree: exp.Create, strict: bool, options: dict[s
             identifier(column.this if isinstance(column, exp.ColumnDef) else column) for column in target.expressions
         )
         target = target.this
-    body = tree.expression
-    if body is None:
-        raise SqlSyntaxError("CREATE VIEW needs AS SELECT …", **source.place(at))
-    start = source.after_as(at)
+    start = source.after_as(head.at)
+    if tree.expression is None:
+        raise SqlSyntaxError(
+            "something is missing behind AS", hint="CREATE VIEW name AS SELECT …", **source.place(max(start - 2, 0))
+        )
     end = source.statement_end(start)
     return CreateView(
         name=identifier(target.this),
-        query=query_of(source, body),
+        query=query_of(source, tree.expression),
         text=source.text[start:end].strip(),
         columns=columns,
-        strict=strict,
-        replace=bool(tree.args.get("replace")),
-        order=_order(source, options),
-        at=at,
+        strict=head.is_strict,
+        replace=head.replaces,
+        unless_there=head.unless_there,
+        order=_order(source, head.options),
+        at=head.at,
     )
 
 
-def _order(source: Source, options: dict[str, tuple[str, int]]) -> str:
+def _order(source: Source, options: Options) -> str:
     """Return the order of materialisation that a view asks for, "" if none."""
     for name, (value, at) in options.items():
         if name != "order" or value not in ("0", "1", "full"):
@@ -236,74 +184,3 @@ def _order(source: Source, options: dict[str, tuple[str, int]]) -> str:
                 **source.place(at),
             )
     return options["order"][0] if options else ""
-
-
-def _own_clauses(source: Source, tokens: list[Token]) -> tuple[str, dict[int, dict[str, tuple[str, int]]], set[int]]:
-    """Find `WITH (…)` of CREATE TABLE and VIEW, and `STRICT`; return the text with them blanked."""
-    blanked = list(source.text)
-    options: dict[int, dict[str, tuple[str, int]]] = {}
-    stricts: set[int] = set()
-
-    def blank(begin: int, end: int) -> None:
-        for index in range(begin, end):
-            if blanked[index] != "\n":
-                blanked[index] = " "
-
-    statement: list[Token] = []
-    for token in [*tokens, None]:
-        if token is not None and token.token_type is not TokenType.SEMICOLON:
-            statement.append(token)
-            continue
-        words = [item.text.upper() for item in statement]
-        if words[:1] == ["CREATE"]:
-            head = words[1:4]
-            if "STRICT" in head and "VIEW" in head:
-                strict = statement[1 + head.index("STRICT")]
-                blank(strict.start, strict.end + 1)
-                name = statement[2 + head.index("VIEW")] if len(statement) > 2 + head.index("VIEW") else strict
-                stricts.add(name.start)
-            if "TABLE" in words[1:3] or "VIEW" in head:
-                found = _with_clause(source, statement if "TABLE" in words[1:3] else statement[: _as_of(statement)])
-                if found is not None:
-                    begin, end, values = found
-                    blank(begin, end)
-                    options[begin] = values
-        statement = []
-    return "".join(blanked), options, stricts
-
-
-def _as_of(statement: list[Token]) -> int:
-    """Return where the AS of a CREATE VIEW is, outside all brackets; 0 if there is none."""
-    depth = 0
-    for index, token in enumerate(statement):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0 and token.text.upper() == "AS":
-            return index
-    return 0
-
-
-def _with_clause(source: Source, statement: list[Token]) -> tuple[int, int, dict[str, tuple[str, int]]] | None:
-    depth = 0
-    for index, token in enumerate(statement):
-        if token.token_type is TokenType.L_PAREN:
-            depth += 1
-        elif token.token_type is TokenType.R_PAREN:
-            depth -= 1
-        elif depth == 0 and token.text.upper() == "WITH" and index > 2:
-            break
-    else:
-        return None
-    begin = statement[index].start
-    words = statement[index + 1 :]
-    if len(words) < 2 or words[0].token_type is not TokenType.L_PAREN or words[-1].token_type is not TokenType.R_PAREN:
-        raise SqlSyntaxError("WITH must be followed by (option = value, …)", **source.place(begin))
-    values: dict[str, tuple[str, int]] = {}
-    rest = words[1:-1]
-    while rest:
-        if len(rest) < 3 or rest[1].text != "=":
-            raise SqlSyntaxError("an option is written name = value", **source.place(rest[0].start))
-        values[rest[0].text.lower()] = (rest[2].text.lower(), rest[0].start)
-        if len(rest) > 3 and rest[3].token_type is not TokenType.COMMA:
-            raise SqlSyntaxError("options are separated by commas", **source.place(rest[3].start))
-        rest = rest[4:]
-    return begin, words[-1].end + 1, values

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import BindError, UnsupportedError
+from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
+from cumulus.sql.advice import QUERIES
 from cumulus.sql.ast import (
     Derived,
     FromItem,
@@ -24,7 +25,7 @@ from cumulus.sql.expressions import expression_of
 from cumulus.sql.grouping import group_by
 from cumulus.sql.names import default_name
 from cumulus.sql.source import Source, identifier, offset_of
-from cumulus.sql.taken import check_taken
+from cumulus.sql.taken import check_name, check_taken
 
 # Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
 _TAKEN = {
@@ -66,7 +67,10 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
 
 def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{what} is not supported in a view", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
+        f"{what} is not supported in a view",
+        feature=what,
+        hint=QUERIES.get(what, "docs/sql.md says what to write instead."),
+        **source.place(offset_of(tree)),
     )
 
 
@@ -130,6 +134,7 @@ def _from_item(source: Source, tree: exp.Expression) -> FromItem:
                 raise _refuse(source, tree, "a function in FROM")
             if tree.args.get("alias") and tree.args["alias"].columns:
                 raise _refuse(source, tree, "column names in the alias of a table")
+            check_name(source, tree.this)
             name = identifier(tree.this)
             item: FromItem = TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
         case exp.Subquery(this=exp.Table()) if not tree.args.get("alias"):
@@ -144,6 +149,12 @@ def _from_item(source: Source, tree: exp.Expression) -> FromItem:
             )
         case exp.Paren():
             item = _from_item(source, tree.this)
+        case exp.Select() | exp.SetOperation():
+            raise SqlSyntaxError(
+                "not valid SQL: a query in FROM without brackets",
+                hint="Write FROM (SELECT …) AS name, or one FROM only.",
+                **source.place(offset_of(tree)),
+            )
         case _:
             raise _refuse(source, tree, f"{type(tree).__name__} in FROM")
     items: list[FromItem] = [item]
@@ -175,6 +186,8 @@ def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
     if not (side or kind or method or on is not None or using):
         sources.append(right)
         return
+    if not sources:
+        raise SqlSyntaxError("FROM is missing", hint="Write FROM t JOIN u …", **source.place(offset_of(tree)))
     left = sources.pop()
     sources.append(
         Join(

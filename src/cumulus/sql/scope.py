@@ -17,6 +17,7 @@ from cumulus.algebra.scope import substitute, variables_of
 from cumulus.algebra.terms import Relation, Scalar, Term, Var
 from cumulus.algebra.typing import Typed, typed
 from cumulus.calculus.derived import Derived, Registry
+from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery
@@ -48,6 +49,7 @@ class Context:
     def new_variable(self, name: str, alias: str, typed: Typed) -> str:
         """Return a variable called after a column, and after its table too if that name is taken."""
         # `#` is for aggregates and derived relations.
+        name, alias = folded(name), folded(alias)  # variables have no spelling: SQL made of them has no case
         candidate = f"c{name}" if name.startswith("#") else name
         if candidate in self.variables:
             candidate = f"{alias}_{name}"
@@ -248,7 +250,10 @@ class Scope:
                 **place,
             )
         known = dict.fromkeys(column for table in self.tables for column in table.columns)
-        raise BindError(f"no column {reference.name}", hint=_suggest(reference.name, known), **place)
+        hint = _suggest(reference.name, known)
+        if self.source.text[reference.at : reference.at + 1] == '"':
+            hint += " Double quotes are for names; a string has single quotes."
+        raise BindError(f"no column {reference.name}", hint=hint, **place)
 
     def can_resolve(self, reference: ColumnRef) -> bool:
         """Whether a reference means something here or further out."""
@@ -273,6 +278,12 @@ class Scope:
             return found[0].bare(reference.name)
         return None if self.aliases is None else self.aliases(reference.name)
 
+    def spelling(self, reference: ColumnRef) -> str:
+        """Return the name of a column as it was written where it comes from, if that is here."""
+        wanted = [table for table in self.tables if not reference.table or table.alias == reference.table]
+        names = (name for table in wanted for name in table.columns if name == reference.name)
+        return next(names, reference.name)
+
     def replace_everywhere(self, values: Mapping[str, Scalar]) -> None:
         """Put scalars in the place of variables in what names mean."""
         for table in self.tables:
@@ -282,7 +293,8 @@ class Scope:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3)
+    shown = {folded(each): each for each in known}
+    close = difflib.get_close_matches(folded(name), list(shown), n=3)
     if close:
-        return f"Did you mean {' or '.join(close)}?"
+        return f"Did you mean {' or '.join(shown[each] for each in close)}?"
     return f"The columns here are {', '.join(known)}." if known else "There is no FROM clause."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Var
+from cumulus.catalog.names import Name
 from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
@@ -172,6 +173,6 @@ def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: So
     for name in [*given, *own[len(given) :]]:
         unique, count = name, 1
         while unique in names:
-            unique, count = f"{name}_{count}", count + 1
+            unique, count = Name(f"{name}_{count}"), count + 1
         names.append(unique)
     return names

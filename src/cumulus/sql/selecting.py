@@ -57,6 +57,9 @@ class Selecting:
         """Return the select list with its stars spelled out."""
         items: list[SelectItem] = []
         for item in self.query.items:
+            if isinstance(item.expr, ColumnRef) and not item.aliased:
+                items.append(replace(item, name=self.scope.spelling(item.expr)))
+                continue
             if not isinstance(item.expr, Star):
                 items.append(item)
                 continue

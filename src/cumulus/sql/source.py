@@ -1,53 +1,117 @@
-"""The text behind a parsed tree: places of nodes, and names as SQL folds them."""
+"""The text behind a parsed tree: places of nodes, the words around them, and names as SQL folds them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.catalog.functions import Signature
+from cumulus.catalog.names import Name
+
+EARLIER = "(a statement given earlier)"
+"""What errors call the statements that stand before the text that the user gives now."""
+
+
+class Words:
+    """The words of a script, as sqlglot splits them, and where they are.
+
+    Parameters
+    ----------
+    tokens
+        In the order of the text.
+    """
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        self.tokens = tuple(tokens)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [token.start for token in self.tokens]
+
+    @cached_property
+    def _semicolons(self) -> list[int]:
+        return [token.start for token in self.tokens if token.token_type is TokenType.SEMICOLON]
+
+    @cached_property
+    def _as(self) -> list[int]:
+        return [token.start for token in self.tokens if token.text.upper() == "AS"]
+
+    def statement(self, at: int) -> tuple[int, int]:
+        """Return where the statement around `at` starts, and where its semicolon is, -1 if it has none."""
+        after = bisect_left(self._semicolons, at)
+        before = self._semicolons[after - 1] if after else -1
+        first = bisect_right(self._starts, before)
+        start = self._starts[first] if first < len(self._starts) else at
+        return start, self._semicolons[after] if after < len(self._semicolons) else -1
+
+    def after_as(self, at: int) -> int:
+        """Return the offset behind the first AS after `at`, -1 if there is none."""
+        found = bisect_left(self._as, at)
+        return self._as[found] + 2 if found < len(self._as) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A SQL text, what errors call it, and the user's functions that it may call, by their names in lower case."""
+    """A SQL text, what errors call it, its words, and the user's functions that it may call, by names in lower case.
+
+    Parameters
+    ----------
+    begin
+        Where the text starts that the user gives now; what stands before it was given earlier.
+    first
+        Where the statement starts that is being read: the place of what has no other.
+    """
 
     text: str
     name: str = ""
-    # Offsets of the semicolons and of the words AS, comments and strings left out.
-    semicolons: tuple[int, ...] = ()
-    words_as: tuple[int, ...] = ()
+    words: Words = field(default_factory=Words)
     functions: Mapping[str, Signature] = field(default_factory=dict)
+    begin: int = 0
+    first: int = -1
 
     def place(self, at: int) -> dict[str, Any]:
         """Return line, column, text and name of an offset, as the keywords of a `SqlError`."""
+        at = self.first if at < 0 else at
         if at < 0:
-            return {"text": self.text, "name": self.name}
-        line = self.text.count("\n", 0, at) + 1
-        return {"line": line, "column": at - self.text.rfind("\n", 0, at), "text": self.text, "name": self.name}
+            return {"text": self.text[self.begin :], "name": self.name}
+        start, end, name = self.begin, len(self.text), self.name
+        if at < self.begin:
+            start, end = self.words.statement(at)
+            name, end = EARLIER, end if end >= 0 else self.begin
+        line = self.text.count("\n", start, at) + 1
+        column = at - max(self.text.rfind("\n", start, at), start - 1)
+        return {"line": line, "column": column, "text": self.text[start:end], "name": name}
 
     def statement_end(self, start: int) -> int:
         """Return the offset of the semicolon that ends the statement around `start`, or the text's end."""
-        return next((at for at in self.semicolons if at >= start), len(self.text))
+        end = self.words.statement(start)[1]
+        return end if end >= 0 else len(self.text)
 
     def after_as(self, start: int) -> int:
         """Return the offset behind the first AS after `start`, or the text's end."""
-        return next((at + 2 for at in self.words_as if at >= start), len(self.text))
+        found = self.words.after_as(start)
+        return found if found >= 0 else len(self.text)
 
 
-def identifier(node: Any) -> str:
-    """Return a name as DuckDB compares it: lower case, as written inside double quotes."""
-    if isinstance(node, exp.Identifier):
-        return str(node.this) if node.args.get("quoted") else str(node.this).lower()
+def identifier(node: Any) -> Name:
+    """Return a name, which DuckDB finds in any case, also in double quotes."""
     if isinstance(node, exp.Expression) and isinstance(node.this, (exp.Expression, str)):
-        return identifier(node.this)
-    return str(node).lower()
+        return Name(node.this) if isinstance(node, exp.Identifier) else identifier(node.this)
+    return Name(node)
 
 
 def offset_of(node: exp.Expression) -> int:
     """Return the offset of the first placed thing in a tree, -1 if there is none."""
-    starts = [child.meta["start"] for child in node.walk() if child.meta and "start" in child.meta]
+    # The star of `FROM r` without SELECT is nobody's, and stands at 0.
+    starts = [
+        child.meta["start"]
+        for child in node.walk()
+        if child.meta and "start" in child.meta and not (isinstance(child, exp.Star) and child.meta["start"] == 0)
+    ]
     return min(starts, default=-1)

@@ -26,6 +26,7 @@ from cumulus.algebra.terms import (
 from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.calculus.derived import Derived, Ended, Summed
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.sql.apart import COLUMNS, Column, apart, is_apart
 from cumulus.sql.bind import Aggregate
 from cumulus.sql.branches import NEVER, Within, settle, summed
 from cumulus.sql.conditions import is_not_null, special, summand
@@ -162,10 +163,23 @@ class Sums:
         def number_of(within: Within) -> Term:
             return product_of([only(within), summand(within.scalar(arg), within.variables)])
 
+        if found.is_float and any(is_apart(within, arg) for within in self.branches):
+            return self._apart(arg, identity, only)
         if found.is_float:
             plain = self.column("s", DOUBLE, identity, number_of)
             return Apply("float_sum", (plain, self._odd(arg, aggregate, only)))
         return self.column("s", _kept(aggregate, found), identity, number_of)
+
+    def _apart(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
+        """Return the sum of a difference of floats from exact sums over each side of it."""
+
+        def summed_up(column: Column) -> Scalar:
+            kept, part = column.type, column.function
+            return self.column(
+                column.hint, kept, (part, *identity), lambda w: product_of([only(w), apart(w, arg, column)])
+            )
+
+        return Apply("float_total", tuple(map(summed_up, COLUMNS)))
 
     def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
         """Variance and deviation are made of the count, the sum and the sum of squares, all of them exact."""

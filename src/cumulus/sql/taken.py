@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import UnsupportedError
+from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import Source, offset_of
+from cumulus.sql.words import RESERVED
 
 _USUAL = frozenset(("this", "expression", "expressions"))
 # Flags that say how another dialect would write the same thing, or what DuckDB does anyway.
@@ -27,7 +28,7 @@ _READ: dict[Any, frozenset[str]] = {
         exp.Like: "negate", exp.ILike: "negate", exp.Between: "low high", exp.In: "query unnest field",
         exp.Case: "ifs default", exp.If: "true false", exp.Cast: "to", exp.TryCast: "to", exp.Interval: "unit",
         exp.Column: "table db", exp.Substring: "start length", exp.Trim: "position", exp.StrPosition: "substr",
-        exp.Overlay: "from_ for_",
+        exp.Overlay: "from_ for_", exp.AtTimeZone: "zone",
         exp.Table: "db catalog alias joins", exp.Join: "on side kind using method",
         exp.Subquery: "alias order limit offset joins", exp.Group: "cube rollup grouping_sets all",
         exp.Ordered: "desc nulls_first", exp.Fetch: "count direction", exp.ForeignKey: "reference options",
@@ -62,3 +63,12 @@ def check_taken(source: Source, tree: exp.Expression, *, whole: bool = False) ->
                 hint="Write it another way, or leave it to query().",
                 **source.place(offset_of(tree)),
             )
+
+
+def check_name(source: Source, node: Any) -> None:
+    """Refuse a reserved word as a name: sqlglot takes some of them, DuckDB takes them in double quotes only."""
+    name = node.this if isinstance(node, exp.Identifier) and not node.args.get("quoted") else ""
+    if str(name).lower() in RESERVED:
+        raise SqlSyntaxError(
+            f"{name} is a reserved word", hint=f'As a name it is quoted: "{name}".', **source.place(offset_of(node))
+        )

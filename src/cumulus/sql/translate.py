@@ -93,9 +93,9 @@ def bind_view(
         )
     shown = unique_names(view.columns, names, view.name, source, view.at)
     return BoundView(
-        name=view.name,
+        name=str(view.name),
         columns=tuple(
-            Column(name, _shown_type(grouped.scope.typed(scalar).type))
+            Column(str(name), _shown_type(grouped.scope.typed(scalar).type))
             for name, (_, scalar) in zip(shown, grouped.columns, strict=True)
         ),
         group=grouped.keys,

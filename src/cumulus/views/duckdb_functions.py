@@ -1,10 +1,12 @@
-"""The user's scalar functions inside DuckDB: for SQL over views, and for maps that are loaded by SQL."""
+"""DuckDB for SQL over views, and for maps that are loaded by SQL: in UTC, with the user's scalar functions."""
 
 from __future__ import annotations
 
 import datetime as dt
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import duckdb
@@ -13,6 +15,12 @@ from duckdb.func import FunctionNullHandling
 from cumulus.algebra.user import Given, UserFunction, runnable
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import Interval
+
+
+def set_utc(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a DuckDB connection understand moments as views do, whatever the zone of the machine is."""
+    with suppress(duckdb.Error):  # without its calendar extension, DuckDB knows no other zone
+        connection.execute("SET TimeZone = 'UTC'")
 
 
 def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[str, Given]) -> None:
@@ -33,6 +41,14 @@ def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[s
         )
 
 
+_is_called = ContextVar("is_called", default=False)
+
+
+def is_called() -> bool:
+    """Whether DuckDB, maybe in a thread of its own, is calling a function of the user's, in which this is asked."""
+    return _is_called.get()
+
+
 def _adapted(implement: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
     """Return `implement` as DuckDB calls it: with a Python signature that it can count, and its own intervals."""
     strict = not signature.called_with_null
@@ -40,7 +56,11 @@ def _adapted(implement: Callable[..., Any], signature: Signature) -> Callable[..
     def call(*arguments: Any) -> Any:
         if strict and None in arguments:
             return None
-        value = implement(*map(_from_duckdb, arguments))
+        token = _is_called.set(True)
+        try:
+            value = implement(*map(_from_duckdb, arguments))
+        finally:
+            _is_called.reset(token)
         return _to_duckdb(value) if isinstance(value, Interval) else value
 
     named = [
@@ -54,6 +74,8 @@ def _adapted(implement: Callable[..., Any], signature: Signature) -> Callable[..
 def _from_duckdb(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC)
     return value
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cumulus.algebra.order import all_but, end_of, order_key
+
+if TYPE_CHECKING:
+    from cumulus.views.batches import MapColumns
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Any, ...]
@@ -55,6 +58,10 @@ class MapSource(Slices, Protocol):
         """Iterate over the existing entries."""
         ...
 
+    def columns(self, map: str) -> MapColumns | None:
+        """Return the existing entries as columns; None where they are tuples."""
+        ...
+
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
         ...
@@ -64,7 +71,7 @@ class MapSource(Slices, Protocol):
         ...
 
 
-_LARGE = 8
+LARGE = 8
 """Going through so many entries for each row of a view costs more than going down a tree for its end."""
 
 
@@ -111,7 +118,7 @@ class Whole:
     def _ordered(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
         """Return what finds ends of the map sooner than going through it does, if there is anything."""
         source = self._source
-        if source is None or source.size(map) <= _LARGE * self._rows:
+        if source is None or source.size(map) <= LARGE * self._rows:
             return None
         return None if source.along(map, end, axis, others, column) is None else source
 

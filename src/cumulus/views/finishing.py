@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
-from cumulus.m3.reading import read_of, top_of
+from cumulus.m3.reading import names_in, read_of, top_of
 from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
 from cumulus.views.touched import Touched
 
@@ -33,6 +33,10 @@ class Finished(NamedTuple):
     row: Row
     copies: int
     order: tuple[Any, ...]
+
+
+Raw: TypeAlias = tuple[Row, int, tuple[Any, ...]]
+"""A `Finished` as it comes."""
 
 
 class Finisher:
@@ -66,11 +70,14 @@ class Finisher:
                 )
         self.zeros = tuple((0,) * len(each.values) for each in self.maps)
         first = self.maps[0]
+        self._has_keys = bool(first.keys)
         self.touched = Touched(program, view)
         """Which rows an entry of a map may change."""
-        self._program = program
+        self.program = program
         self._count = first.column_index(first.count) if first.count else None
-        self._entry = self._compiled(Pool(runnable(program.functions, given_functions(functions))))
+        self._functions = runnable(program.functions, given_functions(functions))
+        self._entry = self._compiled(Pool(self._functions))
+        self._expressions: dict[tuple[Scalar, Column | None], tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
     # --- one entry --------------------------------------------------------------------------------------------------
 
@@ -96,25 +103,30 @@ class Finisher:
         EvaluationError
             Naming the view.
         """
-        if values[0] is None and self.maps[0].keys:
-            return None
-        given = [zero if each is None else each for each, zero in zip(values, self.zeros, strict=True)]
-        if self._count is not None and self.maps[0].keys and given[0][self._count] < 0:
-            return None
         try:
-            found: tuple[Row, int, tuple[Any, ...]] | None = self._entry(key, entries, *given)
+            found = self.raw(key, values, entries)
         except Exception as problem:  # a user's function may raise anything
             reason = problem.message if isinstance(problem, EvaluationError) else f"{problem}"
             hint = problem.hint if isinstance(problem, EvaluationError) else ""
             raise EvaluationError(
                 f"view {self.view.name} at {key!r}: {reason}", view=self.view.name, hint=hint
             ) from problem
+        return None if found is None else Finished(*found)
+
+    def raw(self, key: Key, values: Sequence[Values | None], entries: Entries) -> Raw | None:
+        """Return what `entry` does, as a plain tuple; what an expression raises is not named."""
+        first = values[0]
+        if self._has_keys and (first is None or (self._count is not None and first[self._count] < 0)):
+            return None
+        if None in values:
+            values = [zero if each is None else each for each, zero in zip(values, self.zeros, strict=True)]
+        found = self._entry(key, entries, *values)
         if found is None or found[1] <= 0:
             return None
-        row, copies, order = found
-        if any(row[place] != row[place] for place in self._floats):  # one NaN, so that equal rows are equal
-            row = tuple(NAN if value != value else value for value in row)
-        return Finished(row, copies, order)
+        for place in self._floats:
+            if found[0][place] != found[0][place]:  # one NaN, so that equal rows are equal
+                return tuple(NAN if value != value else value for value in found[0]), *found[1:]
+        return found
 
     def _compiled(self, pool: Pool) -> Callable[..., tuple[Row, int, tuple[Any, ...]] | None]:
         """Return the function from a key and the values of each map to a row."""
@@ -147,9 +159,28 @@ class Finisher:
         made: Callable[..., tuple[Row, int, tuple[Any, ...]] | None] = pool.names["finish"]
         return made
 
+    def expression(self, scalar: Scalar, column: Column | None) -> tuple[tuple[str, ...], Callable[..., Any]]:
+        """Return the names of keys and values that an expression needs, and the function of entries and these.
+
+        If a column is given, the value is one of its type, as in the rows.
+        """
+        if (scalar, column) not in self._expressions:
+            names = tuple(sorted(names_in(self.program, scalar)))
+            env, pool = self._names(), Pool(self._functions)
+            given = {name: Code(f"v{place}", env[name].type, env[name].nullable) for place, name in enumerate(names)}
+            coder = ScalarCoder(pool, given.__getitem__, lambda term: self._read(term, coder))
+            code = coder.code(scalar)
+            text = code.text if column is None else self._typed(code, scalar, column, pool)
+            exec(
+                f"def compute(entries, {', '.join(code.text for code in given.values())}):\n    return {text}",
+                pool.names,
+            )
+            self._expressions[scalar, column] = names, pool.names["compute"]
+        return self._expressions[scalar, column]
+
     def _read(self, term: Term, coder: ScalarCoder) -> Code:
         """Return the code of what an expression reads of a map."""
-        read = read_of(self._program, term)
+        read = read_of(self.program, term)
         if read is None:
             raise ValidationError(f"view {self.view.name}: {term} is not a scalar", hint="Keep it in a map.")
         keys = "".join(f"{_key(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
@@ -223,6 +254,20 @@ class Finisher:
         found = self.first(source)
         return None if found is None else self._shown([each for _, each in found])
 
+    def window(self, source: MapSource) -> tuple[list[Row], Any] | None:
+        """Return the rows as `first_rows`, and by what the last one was found that a full window shows; else None."""
+        found = self.first(source)
+        if found is None:
+            return None
+        assert self.view.limit is not None, "a view without a limit shows all rows"
+        finished = [each for _, each in found]
+        rows, left = self._shown(finished), self.view.offset + self.view.limit
+        for each in finished:  # which are in order now
+            left -= each.copies
+            if left <= 0 < self.view.limit:
+                return rows, each.order[0]
+        return rows, None
+
     def first(self, source: MapSource) -> list[tuple[Key, Finished]] | None:
         """Return the entries that may be among the rows of a view with a limit, no more than needed.
 
@@ -272,9 +317,13 @@ class Finisher:
             others.sort(key=lambda each: order_key(each.order[place]), reverse=item.descending)
             finished[:] = nulls + others if item.nulls_first else others + nulls
 
-    def table(self, items: Items) -> pa.Table:
+    def is_kept_in_order(self, source: MapSource) -> bool:
+        """Whether `first_rows` has them."""
+        return self.top is not None and source.in_order(self.maps[0].name, *self.top) is not None
+
+    def table(self, items: Items, source: MapSource | None = None) -> pa.Table:
         """Return the rows as Arrow; columns have the view's names and types."""
-        return self.to_arrow(self.rows(items))
+        return self.to_arrow(self.rows(items, source))
 
     def to_arrow(self, rows: Iterable[Row]) -> pa.Table:
         """Return rows of the view as Arrow."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import decimal
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from cumulus.algebra.terms import Var
+from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
+from cumulus.views.columnar import Columnar
 from cumulus.views.entries import MapSource
-from cumulus.views.finishing import Finisher
+from cumulus.views.finishing import Finished, Finisher
 from cumulus.views.tables import Shown
+from cumulus.views.vectors import NotColumnarError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,12 +119,101 @@ class MapViewReader(Shown):
         EvaluationError
             If an expression of the view cannot be computed for some row.
         """
-        return self._finisher.to_arrow(self.rows())
+        first = self._finisher.first_rows(self._source)
+        if first is not None:
+            return self._finisher.to_arrow(first)
+        try:
+            return Columnar(self._finisher, self._source).table()
+        except NotColumnarError:
+            return self._finisher.table(self._source.items, self._source)
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values."""
         first = self._finisher.first_rows(self._source)
-        return self._finisher.rows(self._source.items, self._source) if first is None else first
+        if first is not None:
+            return first
+        try:
+            return Columnar(self._finisher, self._source).rows()
+        except NotColumnarError:
+            return self._finisher.rows(self._source.items, self._source)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns, as Arrow's."""
+        if any(column.type is None for column in self.columns):
+            return self.arrow().schema
+        return table_of(self.columns, []).schema
+
+    def head(self, count: int = 5) -> pa.Table:
+        """Return the first rows as Arrow, without making the others."""
+        made = self._columnar()
+        if made is None:
+            return self.arrow().slice(0, count)
+        try:
+            return made.table(limit=count)
+        except NotColumnarError:
+            return self.arrow().slice(0, count)
+
+    def count(self) -> int:
+        """Return how many rows the view has."""
+        made = self._columnar()
+        if made is None:
+            return len(self.rows())
+        try:
+            return made.count()
+        except NotColumnarError:
+            return len(self.rows())
+
+    def columns_of(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of all rows as Arrow."""
+        made = self._columnar()
+        if made is None:
+            return self.arrow().select(names)
+        try:
+            return made.table(self._places(names))
+        except NotColumnarError:
+            return self.arrow().select(names)
+
+    def columns_where(self, names: Sequence[str], needed: Sequence[str], keep: Callable[[pa.Table], Any]) -> pa.Table:
+        """Return some columns of the rows that a condition keeps.
+
+        Parameters
+        ----------
+        names
+            The columns that are wanted.
+        needed, keep
+            The columns that the condition needs, and the function from these to the numbers of the rows that it keeps.
+        """
+        made = self._columnar()
+        if made is not None:
+            try:
+                return made.filtered(self._places(names), self._places(needed), keep)
+            except NotColumnarError:
+                pass
+        table = self.arrow()
+        return table.take(pa.array(keep(table.select(needed)))).select(names)
+
+    def rows_at(self, values: Mapping[str, Any]) -> pa.Table | None:
+        """Return the rows that have some values in some columns by one look-up; None if it takes more than that."""
+        view = self._finisher.view
+        places = [self.columns[place].name for place in self._key_columns]
+        if not (self._is_unique and places and view.limit is None and not view.offset and values.keys() == set(places)):
+            return None
+        found = self._at(tuple(values[name] for name in places))
+        return self._finisher.to_arrow([] if found is None else [found.row] * found.copies)
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        known = {column.name: place for place, column in enumerate(self.columns)}
+        return [known[name] for name in names]
+
+    def _columnar(self) -> Columnar | None:
+        """Return what makes rows by columns; None where rows are made one by one, or only the first ones are."""
+        if self._finisher.is_kept_in_order(self._source):
+            return None
+        try:
+            return Columnar(self._finisher, self._source)
+        except NotColumnarError:
+            return None
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.
@@ -145,14 +238,24 @@ class MapViewReader(Shown):
         wanted = tuple(self._given(place, value) for place, value in zip(self._key_columns, key, strict=True))
         if not self._is_unique:
             return self._scan(wanted)
+        found = self._at(wanted)
+        return None if found is None else found.row
+
+    def _at(self, wanted: Row) -> Finished | None:
+        """Return what the entry with the values of all grouping columns gives."""
         ordered: list[Any] = [None] * len(self._key_places)
         for place, value in zip(self._key_places, wanted, strict=True):
             ordered[place] = value
         whole = tuple(ordered)
         with decimal.localcontext(EXACT):
             values = [self._source.read(each.name, whole) for each in self._finisher.maps]
-            found = self._finisher.entry(whole, values, self._source)
-        return None if found is None else found.row
+            return self._finisher.entry(whole, values, self._source)
+
+    @property
+    def key_of(self) -> Callable[[Row], Row] | None:
+        """The function from a row to its grouping columns; None if the SELECT list does not have them all, or none."""
+        places = self._key_columns
+        return (lambda row: tuple([row[place] for place in places])) if self._is_unique and places else None
 
     def _given(self, place: int, value: Any) -> Any:
         column = self.columns[place]
@@ -171,6 +274,9 @@ class MapViewReader(Shown):
                 hint="Select all columns that the view groups by, or use rows().",
             )
         return found[0] if found else None
+
+    def _first(self, count: int) -> tuple[pa.Table, int]:
+        return self.head(count), self.count()
 
     def _title(self) -> str:
         return self.name

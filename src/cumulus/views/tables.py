@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from rich.cells import cell_len
 
 from cumulus.catalog.events import Row
 from cumulus.errors import MissingError
+from cumulus.views.cells import cell, padded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,17 +32,29 @@ class Shown(ABC):
         columns = [column.to_pylist() for column in self.arrow().columns]
         return list(zip(*columns, strict=True))
 
-    def pandas(self) -> pd.DataFrame:
-        """Return the rows as a pandas frame."""
+    def pandas(self, *, exact: bool = False) -> pd.DataFrame:
+        """Return the rows as a pandas frame of numbers and times.
+
+        As DuckDB's ``df()``: decimals become float64, dates datetime64, and numbers with NULLs float64 with NaN. Whole
+        numbers that SQL keeps in 128 bits, such as a SUM of integers, become int64 if all of them fit.
+
+        Parameters
+        ----------
+        exact
+            Leave decimals, and whole numbers that do not fit int64, as objects of `decimal.Decimal`.
+        """
         try:
             import pandas  # noqa: F401
         except ImportError:
             raise MissingError("pandas is not installed", hint="pip install pandas") from None
-        frame: pd.DataFrame = self.arrow().to_pandas()
+        table = self.arrow()
+        columns = [_plottable(column, exact) for column in table.columns]
+        plain = pa.Table.from_arrays(columns, names=table.column_names)
+        frame: pd.DataFrame = plain.to_pandas(date_as_object=False)
         return frame
 
     def polars(self) -> Any:
-        """Return the rows as a polars frame."""
+        """Return the rows as a polars frame; decimals stay exact."""
         try:
             import polars
         except ImportError:
@@ -58,23 +72,27 @@ class Shown(ABC):
         """Return what must be said below the rows."""
         return []
 
-    def __repr__(self) -> str:
+    def _first(self, count: int) -> tuple[pa.Table, int]:
+        """Return the first rows, and how many there are in all."""
         table = self.arrow()
+        return table.slice(0, count), table.num_rows
+
+    def __repr__(self) -> str:
+        table, count = self._first(_SHOWN_ROWS)
         cells, numeric = _cells(table)
-        widths = [max(map(len, column)) for column in cells]
+        widths = [max(map(cell_len, column)) for column in cells]
         lines = [
             "  ".join(
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(line, widths, numeric, strict=True)
+                padded(text, width, right=right) for text, width, right in zip(line, widths, numeric, strict=True)
             ).rstrip()
             for line in zip(*cells, strict=True)
         ]
         if lines:
             lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, _footer(self._title(), table), *self._notes()])
+        return "\n".join([*lines, _footer(self._title(), count), *self._notes()])
 
     def _repr_html_(self) -> str:
-        table = self.arrow()
+        table, count = self._first(_SHOWN_ROWS)
         cells, numeric = _cells(table)
         styles = ["text-align:right" if right else "text-align:left" for right in numeric]
         body = []
@@ -82,7 +100,7 @@ class Shown(ABC):
             tag = "td" if place else "th"
             marked = (f'<{tag} style="{s}">{html.escape(c)}</{tag}>' for c, s in zip(line, styles, strict=True))
             body.append(f"<tr>{''.join(marked)}</tr>")
-        below = "".join(f"<p>{html.escape(line)}</p>" for line in (_footer(self._title(), table), *self._notes()))
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in (_footer(self._title(), count), *self._notes()))
         return f"<table>{''.join(body)}</table>{below}"
 
 
@@ -99,21 +117,27 @@ class Result(Shown):
 
 def _cells(table: pa.Table) -> tuple[list[list[str]], list[bool]]:
     """Return the texts of each column, its name first, and which columns hold numbers."""
-    shown = table.slice(0, _SHOWN_ROWS)
     cells = [
-        [name, *(_cell(value) for value in column.to_pylist())]
-        for name, column in zip(table.column_names, shown.columns, strict=True)
+        [cell(name), *(cell(value, _SHOWN_WIDTH) for value in column.to_pylist())]
+        for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     types = [field.type for field in table.schema]
     return cells, [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in types]
 
 
-def _cell(value: Any) -> str:
-    text = "NULL" if value is None else str(value)
-    return text if len(text) <= _SHOWN_WIDTH else f"{text[: _SHOWN_WIDTH - 1]}…"
-
-
-def _footer(title: str, table: pa.Table) -> str:
-    count = f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}"
-    more = f", the first {_SHOWN_ROWS} shown" if table.num_rows > _SHOWN_ROWS else ""
+def _footer(title: str, rows: int) -> str:
+    count = f"{rows} row{'' if rows == 1 else 's'}"
+    more = f", the first {_SHOWN_ROWS} shown" if rows > _SHOWN_ROWS else ""
     return f"{title + ': ' if title else ''}{count}{more}"
+
+
+def _plottable(column: Any, exact: bool) -> Any:
+    """Return decimals as the numbers that pandas computes with."""
+    if not pa.types.is_decimal(column.type):
+        return column
+    if column.type.scale == 0 and not (exact and column.null_count):
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    return column if exact else column.cast(pa.float64())

@@ -31,6 +31,11 @@ class Touched:
         for read in reads_of(program, view):
             self._patterns.setdefault(read.map.name, []).append(_pattern(read, own))
 
+    @property
+    def is_own(self) -> bool:
+        """Whether each row is made of the entries at its key in the maps of the view, and of nothing else."""
+        return not self._patterns and self._own.issuperset(self.maps)
+
     def keys(self, map: str, key: Key) -> tuple[Key, ...] | None:
         """Return the keys of the view whose rows an entry of `map` at `key` may change; None says that all may.
 

@@ -7,14 +7,16 @@ the triggers. It knows nothing of SQL, views or threads.
 from __future__ import annotations
 
 import decimal
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cumulus.algebra.user import Functions
 from cumulus.catalog.events import Row
+from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.batch import Checker, checker
@@ -25,26 +27,37 @@ from cumulus.engine.failures import ErrorLog
 from cumulus.engine.initial import initial_entries
 from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
 from cumulus.engine.protocol import Changes, Engine, Run
-from cumulus.errors import StaticTableError, UnknownNameError, UsageError
+from cumulus.errors import EngineWarning, StaticTableError, UsageError
 from cumulus.m3.program import Program
+from cumulus.warehouse.keyed import events_of_key, key_of
 from cumulus.warehouse.view_errors import dump, load
 
 Operation: TypeAlias = tuple[int, str, Row]
-"""An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key."""
+"""An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key. Signs
+2 and -2 are changes by key: `cumulus.warehouse.keyed`."""
 
 
-@contextmanager
-def exactly() -> Iterator[None]:
-    """Make decimal arithmetic exact; cheaper than `decimal.localcontext`, which copies."""
-    before = decimal.getcontext()
-    decimal.setcontext(_EXACT)
-    try:
-        yield
-    finally:
-        decimal.setcontext(before)
+class exactly:  # noqa: N801 - it reads as a function
+    """Makes decimal arithmetic exact in a `with`; cheaper than `decimal.localcontext`, which copies."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = decimal.getcontext()
+        decimal.setcontext(_EXACT)
+
+    def __exit__(self, *_: object) -> None:
+        decimal.setcontext(self._before)
 
 
+_MUCH, _MANY_CALLS = 100_000, 1_000_000
+"""So many events that step, and calls of Python functions, are told once."""
+_LOOK = 256  # one of so many single rows goes the long way, where better code is looked for
 _EXACT = EXACT.copy()
+
+
+def _leave(*_: object) -> bool:
+    return False
 
 
 class UnsettledError(Exception):
@@ -98,30 +111,35 @@ class Applier:
         self._closed = set(self.static | self._stepped)
         for name in self._closed:
             self.engine.open(name, False)
+        self._takes, self._take_count = dict[str, Callable[..., Any]](), 0
+        """The builtins of `take_one`."""
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
         self.event_count = 0
         self.stepped_count = 0
         """Events that came through here one by one."""
+        self.fired_count = 0
+        """Those of them that code has fired all the same."""
+        self._is_told = False
+        """Whether somebody was warned that much goes through Python."""
         self.transaction_count = 0
         self.errors = ErrorLog()
         """Events that views could not take in whole."""
         self.touched: set[str] = set()
         """Tables that have had events."""
+        self.is_applying = False
+        """Whether events are being applied now: what anybody would see is half of a transaction."""
         self.started_by = ""
         """The first table that is not static and had an event; static tables are closed since then."""
 
     def relation(self, name: str) -> Relation:
-        """Return the relation called `name`.
+        """Return the relation called `name`, in any case.
 
         Raises
         ------
         UnknownNameError
             If there is none.
         """
-        found = self.relations.get(name)
-        if found is None:
-            raise UnknownNameError(f"there is no table {name}", hint=f"Tables: {', '.join(self.relations) or 'none'}.")
-        return found
+        return self.relations[known_name(name, self.relations, "table")]
 
     def has_events(self, name: str) -> bool:
         """Whether a table has ever had an event."""
@@ -140,9 +158,28 @@ class Applier:
                 self._apply(event, tally)
         return tally.changes
 
+    def fire(self, sign: int, relation: str, row: Row) -> Changes | None:
+        """Apply an event as a transaction by code, as `commit` does; None, and nothing is done, if code leaves it.
+
+        The row need not have been checked.
+        """
+        before = decimal.getcontext()
+        decimal.setcontext(_EXACT)
+        self.is_applying = True
+        try:
+            changes = self.engine.fire(sign, relation, row)
+        finally:
+            self.is_applying = False
+            decimal.setcontext(before)
+        if changes is not None:
+            self.stepped_count += 1
+            self.fired_count += 1
+            self._count({(sign, relation): 1}, 1)
+        return changes
+
     def commit_bulk(self, bulk: Bulk) -> Changes:
         """Apply the events of a bulk as one transaction, as `commit` does."""
-        with self._static_opened(bulk):
+        with self._static_opened(bulk) if self.static else nullcontext():
             run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
             if run is not None:
                 with suppress(UnsettledError):  # who takes the events one by one knows which is wrong
@@ -193,7 +230,7 @@ class Applier:
             return
         at = 0
         while at < len(bulk):
-            with exactly():
+            with self._applying():
                 reached = run(at)
             self._count(bulk.counts(at, reached), reached - at)
             deliver()
@@ -229,7 +266,7 @@ class Applier:
         """
         assert not self.event_count, "maps with rows are not filled"
         tally = Tally("")
-        with exactly():
+        with self._applying():
             try:
                 yield tally
                 problem = self.integrity.settle(tally.duties)
@@ -277,9 +314,19 @@ class Applier:
         self.settle()
 
     @contextmanager
+    def _applying(self) -> Iterator[None]:
+        """Apply events in here."""
+        with exactly():
+            self.is_applying = True
+            try:
+                yield
+            finally:
+                self.is_applying = False
+
+    @contextmanager
     def _transaction(self) -> Iterator[Tally]:
         tally = Tally(self.started_by)
-        with exactly():
+        with self._applying():
             self.engine.begin()
             try:
                 yield tally
@@ -297,6 +344,21 @@ class Applier:
         if errors:
             self.errors.extend(errors, self.transaction_count)
 
+    def warn_once(self) -> None:
+        """Warn whoever waits for Python where machine code is expected."""
+        if self._is_told or self.engine.name != "native":
+            return
+        slow_count = self.stepped_count - self.fired_count
+        if slow_count >= _MUCH and slow_count > self.event_count // 2:
+            why = f"{slow_count:,} events went through Python one by one"
+        elif self.engine.called_count >= _MANY_CALLS:
+            why = f"machine code has called {', '.join(sorted(self.engine.python_functions))} in Python"
+        else:
+            return
+        self._is_told = True
+        told = f"{why}, which is many times slower; see stats() and explain(). docs/engine.md says what is quick."
+        warnings.warn(told, EngineWarning, stacklevel=2)
+
     def _apply(self, event: Operation, tally: Tally) -> None:
         """Apply one event in the open transaction, after all checks."""
         deliver()
@@ -311,7 +373,7 @@ class Applier:
         tally.counts[sign, relation] += 1
         tally.stepped += 1
 
-    def _count(self, counts: Counts, transactions: int) -> None:
+    def _count(self, counts: Mapping[tuple[int, str], int], transactions: int) -> None:
         """Count committed events."""
         self.transaction_count += transactions
         for (sign, relation), count in counts.items():
@@ -323,17 +385,40 @@ class Applier:
 
     # --- what goes past here ----------------------------------------------------------------------------------------
 
-    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+    def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Return the fast way into a relation: `slow`, or a builtin that takes what is ordinary while at rest."""
         return self.engine.builtin(relation, slow)
+
+    def take_one(self, sign: int, name: str, rows: Any) -> bool:
+        """Apply the only row of a list as a transaction, by a builtin; False if that cannot be, and nothing is done."""
+        if type(rows) is not list or len(rows) != 1 or type(name) is not str or name not in self.relations:
+            return False
+        row = rows[0]
+        if isinstance(row, dict):
+            names = self.relations[name].column_names
+            row = [row.get(column) for column in names] if row.keys() <= set(names) else None
+        if not isinstance(row, (tuple, list)):
+            return False
+        take = self._takes.get(name)
+        self._take_count += 1
+        return take is not None and self._take_count % _LOOK != 0 and take(sign, *row) is None
+
+    def open_take(self, name: str) -> None:
+        """Let `take_one` take rows of a table from now on."""
+        if name not in self._takes:
+            self._takes[name] = self.builtin(name, _leave)
 
     def rest(self, value: bool) -> None:
         """Say whether builtins may take events; what they took is counted when they may not any more."""
         self.engine.rest(value)
         if not value:
-            for relation, (events, rows) in self.engine.take_fired().items():
-                inserted = (events + rows) // 2
-                self._count(Counter({(1, relation): inserted, (-1, relation): events - inserted}), events)
+            self.count_fired()
+
+    def count_fired(self) -> None:
+        """Count what builtins took while they might."""
+        for relation, (events, rows) in self.engine.take_fired().items():
+            inserted = (events + rows) // 2
+            self._count(Counter({(1, relation): inserted, (-1, relation): events - inserted}), events)
 
     def state(self) -> dict[str, Any]:
         """Return everything but the maps, as JSON values; `resume` takes it."""
@@ -364,13 +449,16 @@ class Applier:
         self.engine.take_errors()
 
     def _events(self, operations: Iterable[Operation]) -> Iterator[Operation]:
-        """Turn upserts into events, each on the state that the events before it have left."""
+        """Turn upserts and changes by key into events, each on the state that the events before it have left."""
         for operation in operations:
             sign, relation, row = operation
-            if sign != UPSERT:
+            if sign in (1, -1):
                 yield operation
                 continue
             table = self.relations[relation]
+            if sign != UPSERT:
+                yield from events_of_key(table, operation, self.integrity.by_key(relation, key_of(operation)))
+                continue
             old = self.integrity.by_key(relation, tuple(row[place] for place in table.key_positions))
             if old != row:
                 if old is not None:
@@ -391,21 +479,22 @@ class Applier:
             )
         return started_by
 
-    def check_upsert(self, name: str) -> None:
-        """Check that `upsert` can find old rows.
+    def check_keyed(self, table: Relation, what: str) -> None:
+        """Check that a row can be found by its primary key, which `what` needs.
 
         Raises
         ------
         UsageError
             If the table has no primary key, or its rows are not kept.
         """
-        table = self.relation(name)
         if not table.key:
-            raise UsageError(f"upsert needs a primary key, and {name} has none", hint="Declare one in CREATE TABLE.")
-        if not self.integrity.covers(name):
             raise UsageError(
-                f"upsert must find the old row, and the rows of {name} are not kept",
+                f"{what} needs a primary key, and {table.name} has none", hint="Declare one in CREATE TABLE."
+            )
+        if not self.integrity.covers(table.name):
+            raise UsageError(
+                f"{what} must find the old row, and the rows of {table.name} are not kept",
                 hint="Create the warehouse with keep='all', or the table WITH (keep = all).",
             )
         if table.key_rely:
-            self.engine.add_index(dict(self.program.kept)[name], tuple(sorted(table.key_positions)))
+            self.engine.add_index(dict(self.program.kept)[table.name], tuple(sorted(table.key_positions)))

@@ -55,7 +55,7 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
         else:
             missing.append(definition)
     needed = {name for each in missing for name in bases_of(each)}
-    errors = compute(new, missing, {name: _rows(old, name) for name in sorted(needed)}, functions)
+    errors = compute(new, missing, {name: _rows(old, new.relations[name]) for name in sorted(needed)}, functions)
     new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
     new.stepped_count = old.stepped_count
     new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
@@ -138,12 +138,12 @@ def _fire(engine: Engine, bulk: Rows | Columns) -> None:
         at = reached + 1
 
 
-def _rows(old: Applier, name: str) -> pa.Table:
-    """Return the rows of a table as they are now."""
-    table = old.relations.get(name)
+def _rows(old: Applier, table: Table) -> pa.Table:
+    """Return the rows of a table as they are now; none of a new one."""
+    name = table.name
     kept = dict(old.program.kept).get(name)
-    if table is None or (kept is None and not old.has_events(name)):
-        return _as_table(table, []) if table is not None else pa.table({})
+    if name not in old.relations or (kept is None and not old.has_events(name)):
+        return _as_table(table, [])
     if kept is None:
         raise UsageError(
             f"the view needs the rows that {name} has now, and they were not kept",

@@ -23,7 +23,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
-from cumulus.views.duckdb_functions import create_functions
+from cumulus.views.duckdb_functions import create_functions, set_utc
 
 
 class Computer:
@@ -47,6 +47,7 @@ class Computer:
         # What has no room in memory must not go to the folder where the user works, which is the default.
         spill = os.path.join(tempfile.gettempdir(), f"cumulus-{os.getpid()}.duckdb")
         self._connection = duckdb.connect(config={"python_enable_replacements": "false", "temp_directory": spill})
+        set_utc(self._connection)
         create_functions(self._connection, functions)
         for name, rows in tables.items():
             self._register(relations.get(name), name, rows)

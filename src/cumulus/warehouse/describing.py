@@ -1,22 +1,31 @@
-"""What a warehouse says of itself: its program, its state, its errors."""
+"""What a warehouse says of itself: its program, its state, its errors; and whose turn it is, until it is closed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import RLock
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from cumulus.algebra.user import Given
+from cumulus.catalog.names import known_name
 from cumulus.compiler.explain import Explanation, explain
-from cumulus.engine.deferring import Deferring, interruptible
-from cumulus.errors import ThreadError, UnknownNameError
+from cumulus.engine.deferring import interruptible
+from cumulus.errors import ClosedError, UsageError
 from cumulus.m3.program import Program
 from cumulus.recheck import Report
-from cumulus.views import Finisher
+from cumulus.views import Finisher, MapViewReader
+from cumulus.warehouse import storing
 from cumulus.warehouse.applying import Applier
 from cumulus.warehouse.rechecking import recheck
 from cumulus.warehouse.stats import Stats, stats_of
+from cumulus.warehouse.turns import Turn, closed
 from cumulus.warehouse.view_errors import ViewErrors, errors_of
+
+if TYPE_CHECKING:
+    from cumulus.warehouse.applying import Operation
+    from cumulus.warehouse.asking import Desk
+    from cumulus.warehouse.subscribing import Subscriptions
 
 
 class Describing:
@@ -26,8 +35,12 @@ class Describing:
     _finishers: dict[str, Finisher]
     _functions: dict[str, Given]
     _script: str | None
-    _lock: RLock
-    _depth: int
+    _turn: Turn
+    _desk: Desk | None
+    _subscriptions: Subscriptions
+    _buffer: list[Operation] | None
+    _keep: str
+    _size: int
     _memory_limit: int | None
 
     @property
@@ -38,7 +51,7 @@ class Describing:
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(self._finishers)
+        return tuple(view.name for view in self._applier.program.views)
 
     @property
     def program(self) -> Program:
@@ -58,7 +71,7 @@ class Describing:
         UnknownNameError
             If there is no such view.
         """
-        return explain(self._applier.program, view)
+        return explain(self._applier.program, view, python=self._applier.engine.python_functions)
 
     def recheck(self, *views: str, maps: bool = False, limit: int = 5) -> Report:
         """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
@@ -80,7 +93,36 @@ class Describing:
         with self._use(), interruptible():
             return recheck(self._applier, self._finishers, self._script, views, maps, limit, self._functions)
 
+    def save(self, path: str | Path, format: str = "auto") -> None:
+        """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
+
+        Parameters
+        ----------
+        format
+            "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to read.
+            Either is loaded by any engine.
+
+        Raises
+        ------
+        StoreError
+            If the folder holds something else, or cannot be written.
+        """
+        with self._use():
+            if self._buffer is not None:
+                raise UsageError("a transaction is open", hint="Save before or after it.")
+            state = {"script": self._script, "keep": self._keep, "size": self._size, **self._applier.state()}
+            with interruptible():
+                storing.save(path, self._applier.program, self._applier.engine, state, format)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "a Warehouse is not pickled or copied: it is machine code and locks of this process",
+            hint="save() it to a folder, and load() it where it is wanted.",
+        )
+
     def __repr__(self) -> str:
+        if self._turn.is_closed:
+            return "Warehouse(closed)"
         return f"Warehouse(tables: {', '.join(self.tables)}; views: {', '.join(self.views)})"
 
     def stats(self) -> Stats:
@@ -116,39 +158,75 @@ class Describing:
         [('+r(7, 0)', 'intdiv(7, 0): division by zero')]
         """
         with self._use():
-            if view:
-                self._finisher(view)
-            return errors_of(self._applier.errors, view)
+            return errors_of(self._applier.errors, self._finisher(view).view.name if view else "")
+
+    def waiting(self, wait: bool | float) -> AbstractContextManager[None]:
+        """Wait otherwise for other threads in the block, in this thread; see the parameter `wait` of a warehouse.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> with wh.waiting(0.5):  # seconds; then a ThreadError
+        ...     wh.insert("r", [(1,)])
+        1
+        """
+        return self._turn.waiting(wait)
+
+    def close(self) -> None:
+        """Give back the memory of all maps, and end subscriptions and streams of changes; more than once does no harm.
+
+        Whatever is done with the warehouse after that, or with its views and triggers, is a ClosedError. Streams give
+        what they have before they end.
+
+        Raises
+        ------
+        UsageError
+            In a transaction, or in a callback.
+        """
+        if self._turn.is_closed:
+            return
+        with suppress(ClosedError), self._use():  # another thread may have closed it meanwhile
+            if self._buffer is not None or self._turn.is_reading or self._subscriptions.is_telling:
+                raise UsageError(
+                    "a warehouse is not closed while it is used", hint="Do it after the transaction or the callback."
+                )
+            engine = self._applier.engine
+            self._subscriptions.close()
+            self._turn.close()
+            closed: Any = _Closed()
+            self._desk = None
+            self._applier = self._finishers = closed
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _finisher(self, name: str) -> Finisher:
-        found = self._finishers.get(name)
-        if found is None:
-            raise UnknownNameError(f"there is no view {name}", hint=f"Views: {', '.join(self.views) or 'none'}.")
-        return found
+        return self._finishers[known_name(name, self._finishers, "view")]
 
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        """Hold the warehouse for this thread; ThreadError if another one has it. Ctrl-C waits: see `Deferring`."""
-        with Deferring():
-            if not self._lock.acquire(blocking=False):
-                raise busy()
-            try:
-                self._depth += 1
-                if self._depth == 1:
-                    self._applier.rest(False)
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
-                    if not self._depth:
-                        self._applier.rest(True)
-            finally:
-                self._lock.release()
+    def _reader(self, name: str) -> MapViewReader:
+        """Return what reads a view, for who has the turn."""
+        return MapViewReader(self._finisher(name), self._applier.engine)
+
+    def _use(self) -> Turn:
+        """Return what holds the warehouse for this thread in a ``with``: see `Turn`."""
+        return self._turn
 
 
-def busy() -> ThreadError:
-    """Return the error of a second thread."""
-    return ThreadError(
-        "another thread is using this warehouse",
-        hint="A warehouse belongs to one thread at a time: use a lock around it, or a queue in front of it.",
-    )
+class _Closed:
+    """What stands where the state of a warehouse was."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise closed()
+
+    def __contains__(self, name: object) -> bool:
+        raise closed()
+
+    def __iter__(self) -> NoReturn:
+        raise closed()

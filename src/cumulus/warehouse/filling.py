@@ -117,13 +117,14 @@ class Filling(Telling):
             self._check_fillable()
             applier = self._applier
             given = {applier.relation(name).name: rows for name, rows in tables.items()}
+            if len(given) < len(tables):
+                raise UsageError(f"one table is named twice: {', '.join(tables)}", hint="Names have no case.")
             bulks = [
                 rows_of(+1, relation, given[relation.name], applier.checkers[relation.name])
                 for relation in parents_first(applier.program)
                 if relation.name in given
             ]
-            watched = {name for each in self._subscriptions for name in self._finishers[each.view].touched.maps}
-            filled, changes = fill(applier, bulks, self._functions, way, watched)
+            filled, changes = fill(applier, bulks, self._functions, way, self._subscriptions.maps)
             self._tell(changes)
             return filled
 

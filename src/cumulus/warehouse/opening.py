@@ -9,12 +9,11 @@ from typing import Any
 from cumulus import m3
 from cumulus.algebra.user import Given, UserFunction, function
 from cumulus.catalog.types import SqlType
-from cumulus.compiler import compile_sql
+from cumulus.compiler import compile_sql, extend_sql
+from cumulus.compiler.pipeline import as_path
 from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
-from cumulus.sql.ast import CreateView, DropView
-from cumulus.sql.parse import parse_script
 
 
 def check_choices(engine: str, keep: str) -> None:
@@ -58,39 +57,54 @@ def with_function(functions: Mapping[str, Given], made: UserFunction, program: P
     return {**{name: each for name, each in functions.items() if name.lower() != folded}, made.name: made}
 
 
-def read_source(source: str | Path | Program, keep: str, functions: Mapping[str, Given]) -> tuple[str | None, Program]:
+def script_of(views: str | Path) -> str:
+    """Return SQL that is given as text or as the path of a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    source = as_path(views)
+    if isinstance(source, Path):
+        return _read(source)
+    if not isinstance(source, str):
+        raise UsageError(f"SQL is a text or a path, not {type(source).__name__}", hint="Pass SQL as str.")
+    return source
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
+
+
+def read_source(
+    source: str | Path | Program, keep: str, functions: Mapping[str, Given], size: int
+) -> tuple[str | None, Program]:
     """Return the SQL text, if there is one, and the program."""
     if isinstance(source, Program):
         return None, source
     name = ""
+    source = as_path(source)
     if isinstance(source, Path):
         name = source.name
-        try:
-            text = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise InputError(f"cannot read {source}: {problem}", hint="Give the path of a UTF-8 text.") from None
+        text = _read(source)
         if source.suffix == ".m3":
             return None, m3.parse(text, name=name)
     elif isinstance(source, str):
         text = source
     else:
         raise UsageError(
-            f"a warehouse is made from SQL, a Path or a Program, not {type(source).__name__}", hint="Pass SQL as str."
+            f"a warehouse is made from SQL, a path or a Program, not {type(source).__name__}", hint="Pass SQL as str."
         )
-    return text, compile_sql(text, name=name, keep=keep, functions=functions)
+    return text, compile_sql(text, name=name, keep=keep, functions=functions, size=size)
 
 
-def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given]) -> tuple[str, Program]:
-    """Return a script with statements about views added, and its program.
-
-    Raises
-    ------
-    UsageError
-        For other statements.
-    """
-    for statement in parse_script(sql).statements:
-        if not isinstance(statement, CreateView | DropView):
-            raise UsageError("execute takes CREATE VIEW and DROP VIEW", hint="Rows go in by insert().")
-    longer = f"{script.rstrip().rstrip(';')};\n{sql}"
+def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given], size: int) -> tuple[str, Program]:
+    """Return a script with statements added, and its program: new tables, and views that come and go."""
+    if not isinstance(sql, str):
+        raise UsageError(f"SQL is a text, not {type(sql).__name__}", hint="Pass SQL as str.")
     typed = [each for each in functions.values() if isinstance(each, UserFunction)]
-    return longer, compile_sql(longer, keep=keep, functions=typed)
+    return extend_sql(script, sql, keep=keep, functions=typed, size=size)

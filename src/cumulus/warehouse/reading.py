@@ -51,13 +51,13 @@ class WarehouseView(Shown):
 
         Warns with `EvaluationWarning` if there were `errors`.
         """
-        self._warn()
+        self.warn()
         with self._reader() as reader:
             return reader.arrow()
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values. Warns with `EvaluationWarning` if there were `errors`."""
-        self._warn()
+        self.warn()
         with self._reader() as reader:
             return reader.rows()
 
@@ -66,18 +66,29 @@ class WarehouseView(Shown):
 
         Warns with `EvaluationWarning` if there were `errors`.
         """
-        self._warn()
+        self.warn()
         with self._reader() as reader:
             return reader.get(*key)
+
+    def head(self, count: int = 5) -> pa.Table:
+        """Return the first rows as Arrow, without making the others."""
+        self.warn()
+        with self._reader() as reader:
+            return reader.head(count)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
         return self._errors()
 
-    def _warn(self) -> None:
+    def warn(self) -> None:
         """Tell a program that reads rows what a person reads below them."""
         for line in self._notes():
             warnings.warn(line, EvaluationWarning, stacklevel=3)
+
+    def _first(self, count: int) -> tuple[pa.Table, int]:
+        self.warn()
+        with self._reader() as reader:
+            return reader.head(count), reader.count()
 
     def _title(self) -> str:
         return self._name

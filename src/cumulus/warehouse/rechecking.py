@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cumulus.catalog.events import Row
-from cumulus.errors import UnknownNameError, UsageError
+from cumulus.catalog.names import known_name
+from cumulus.errors import UsageError
 from cumulus.m3.dataflow import bases_of
 from cumulus.recheck import Report, check_maps, check_views
 from cumulus.recheck.checking import tables_behind
@@ -25,10 +26,7 @@ def recheck(
     functions: Mapping[str, Callable[..., Any]],
 ) -> Report:
     """Compare views, and maps if wanted, with what they should be over the kept rows. See `Warehouse.recheck`."""
-    wanted = list(views) or list(finishers)
-    unknown = [name for name in wanted if name not in finishers]
-    if unknown:
-        raise UnknownNameError(f"there is no view {unknown[0]}", hint=f"Views: {', '.join(finishers) or 'none'}.")
+    wanted = [known_name(name, finishers, "view") for name in views] or list(finishers)
     program = applier.program
     needed = set(tables_behind(program, [program.view(name) for name in wanted]))
     if maps:

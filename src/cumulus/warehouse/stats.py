@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
+from cumulus.engine.limits import told
 from cumulus.engine.protocol import MapStats
 from cumulus.warehouse.applying import Applier
 
+SHOWN = 12
+"""How many maps are shown, the largest first; `maps` has them all."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Stats:
     """Counts of a warehouse.
 
@@ -20,6 +25,9 @@ class Stats:
         Applied since the beginning.
     stepped
         Those of them since the warehouse was opened that Python took one by one; machine code took the others.
+    called
+        How often machine code has called a function in Python since the warehouse was opened: one that is no machine
+        code (`explain` names those of a view), mostly once for each different value.
     rows
         Table → rows that are in it now (insertions minus deletions).
     entries
@@ -40,6 +48,7 @@ class Stats:
     engine: str
     events: int
     stepped: int
+    called: int
     rows: dict[str, int]
     entries: dict[str, int]
     negative: int
@@ -47,6 +56,30 @@ class Stats:
     bytes: int
     memory_limit: int | None
     maps: dict[str, MapStats]
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        limit = "" if self.memory_limit is None else f" of {told(self.memory_limit)} that it may take"
+        lines = [f"{self.events:,} events; rows: {rows or 'none'}", f"engine {self.engine}, {told(self.bytes)}{limit}"]
+        if self.stepped:
+            lines.append(f"{self.stepped:,} events went through Python one by one")
+        if self.negative:
+            lines.append(f"{self.negative:,} entries wait for insertions that came after their deletions")
+        lines += [f"view {view} lacks what {count:,} events should have added" for view, count in self.errors.items()]
+        largest = sorted(self.maps.items(), key=lambda item: -item[1].bytes)
+        width = max((len(name) for name, _ in largest[:SHOWN]), default=0)
+        lines += [
+            f"map {name:<{width}}  {each.rows:>12,} rows  {told(each.bytes):>9}" for name, each in largest[:SHOWN]
+        ]
+        if len(largest) > SHOWN:
+            lines.append(f"and {len(largest) - SHOWN} smaller maps")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def stats_of(applier: Applier, memory_limit: int | None) -> Stats:
@@ -57,6 +90,7 @@ def stats_of(applier: Applier, memory_limit: int | None) -> Stats:
         engine=engine.name,
         events=applier.event_count,
         stepped=applier.stepped_count,
+        called=engine.called_count,
         rows=dict(applier.row_counts),
         entries={each.name: engine.size(each.name) for each in program.maps},
         negative=sum(engine.negative(name) for name in shown),

@@ -23,10 +23,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus import m3
 from cumulus.engine.native.raw import RawMaps, restore_all
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
-from cumulus.errors import LockedError, MismatchError, StoreError, UsageError
+from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.version import VERSION
 
@@ -80,7 +81,7 @@ def save(path: str | Path, program: Program, engine: Engine, state: dict[str, An
     """
     if form not in FORMS:
         raise UsageError(f"format={form!r}", hint=f"format is {' or '.join(map(repr, FORMS))}.")
-    root = Path(path)
+    root = _folder(path)
     data = root / f"data-{uuid.uuid4().hex}"
     try:
         if root.exists() and not (root / MANIFEST).exists() and not all(map(_is_ours, root.iterdir())):
@@ -100,6 +101,12 @@ def save(path: str | Path, program: Program, engine: Engine, state: dict[str, An
                     shutil.rmtree(other, ignore_errors=True)  # what a kill leaves here, the next save removes
     except OSError as problem:
         raise StoreError(f"{root} cannot be written: {problem}", hint="Check its permissions and the disk.") from None
+
+
+def _folder(path: str | Path) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"a folder is given by its path, not by {path!r}", hint="Pass a str or a Path.")
+    return Path(path)
 
 
 def _is_ours(path: Path) -> bool:
@@ -189,7 +196,7 @@ def open_saved(path: str | Path) -> Saved:
     MismatchError
         If another version of Cumulus wrote it in a format that this one does not know.
     """
-    root = Path(path)
+    root = _folder(path)
     while True:
         try:
             manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
@@ -223,6 +230,26 @@ def _open_data(root: Path, manifest: dict[str, Any]) -> Saved:
     if found == PORTABLE_FORMAT:
         return Saved(text, state, data, None)
     return Saved(text, state, data, RawMaps(data / RAW, json.loads((data / HEADER).read_text(encoding="utf-8"))))
+
+
+@contextmanager
+def known_program(saved: Saved, path: str | Path) -> Iterator[Program]:
+    """Give the program that was saved; what goes wrong in the block says that this version cannot run it.
+
+    Raises
+    ------
+    MismatchError
+        But for a UsageError: that is of the functions, or of the engine.
+    """
+    try:
+        yield m3.parse(saved.program, name="program.m3")
+    except UsageError:
+        raise
+    except (CumulusError, KeyError) as problem:
+        raise MismatchError(
+            f"{path}: this version cannot run the saved program: {problem}",
+            hint="Load it with the version that saved it.",
+        ) from problem
 
 
 def restore_maps(saved: Saved, program: Program, engine: Engine) -> None:

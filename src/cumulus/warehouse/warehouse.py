@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
-from cumulus import m3
 from cumulus.algebra.user import Functions, declared, given_functions
-from cumulus.catalog.events import Row
 from cumulus.catalog.types import SqlType
-from cumulus.engine.batch import checked_rows
 from cumulus.engine.bulk import Bulk, Changes, Upserts, events_of, rows_of
-from cumulus.engine.deferring import Deferring, interruptible
+from cumulus.engine.deferring import interruptible
 from cumulus.engine.limits import Budget, bytes_of
-from cumulus.errors import CumulusError, MismatchError, UsageError
+from cumulus.errors import UsageError
 from cumulus.m3.program import Program
 from cumulus.views import Finisher, MapViewReader, Result
-from cumulus.warehouse import asking, storing
+from cumulus.views.duckdb_selects import Parameters
+from cumulus.warehouse import storing
 from cumulus.warehouse.applying import Applier, Operation
 from cumulus.warehouse.changing import carry_over
+from cumulus.warehouse.declaring import declare
 from cumulus.warehouse.filling import Filling
-from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, with_function
+from cumulus.warehouse.keyed import deletions, updates, whole_rows
+from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, script_of, with_function
+from cumulus.warehouse.operations import checked_event, replacements
 from cumulus.warehouse.reading import WarehouseView
+from cumulus.warehouse.subscribing import Subscriptions
+from cumulus.warehouse.turns import Turn
 
 
 class Warehouse(Filling):
@@ -48,6 +51,11 @@ class Warehouse(Filling):
     functions
         Scalar functions of your own that the views call: a list of what `cumulus.function` makes, or of annotated
         functions; or names with functions, whose types then come from the M3 program (docs/functions.md).
+    wait
+        What a call does while another thread uses the warehouse: True waits for its turn, False raises a `ThreadError`
+        at once, and a number waits so many seconds before it does. `waiting` says otherwise for some calls.
+    size
+        Multiplies the limits of what a program may be, as of `cumulus.compile`.
 
     Raises
     ------
@@ -75,17 +83,18 @@ class Warehouse(Filling):
         keep: str = "auto",
         functions: Functions | None = None,
         memory_limit: int | str | None = None,
+        wait: bool | float = True,
+        size: int = 1,
     ) -> None:
         check_choices(engine, keep)
-        self._keep, self._engine, self._memory_limit = keep, engine, bytes_of(memory_limit)
+        self._keep, self._engine, self._memory_limit, self._size = keep, engine, bytes_of(memory_limit), size
         self._functions = given_functions(functions)
-        self._script, program = read_source(source, keep, self._functions)
+        self._script, program = read_source(source, keep, self._functions, size)
         self._functions = declared(program.functions, self._functions)
-        self._lock, self._depth = RLock(), 0
-        self._subscriptions, self._is_telling = [], False
+        self._turn = Turn(wait)
+        self._subscriptions = Subscriptions()
         self._buffer: list[Operation] | None = None
         self._open(self._applier_of(program))
-        self._applier.rest(True)
 
     def _applier_of(self, program: Program) -> Applier:
         """Return what applies events to the empty maps of a program."""
@@ -96,9 +105,9 @@ class Warehouse(Filling):
     def _open(self, applier: Applier) -> None:
         """Make `applier` the state."""
         finishers = {view.name: Finisher(applier.program, view, self._functions) for view in applier.program.views}
-        self._applier, self._finishers = applier, finishers
-        for subscription in self._subscriptions:
-            self._watch(subscription.view)
+        self._applier, self._finishers, self._desk = applier, finishers, None
+        self._turn.use(applier)
+        self._subscriptions.open(applier.engine, finishers)
 
     # --- events in --------------------------------------------------------------------------------------------------
 
@@ -108,9 +117,10 @@ class Warehouse(Filling):
         Parameters
         ----------
         table
-            The name of a table.
+            The name of a table, in any case.
         rows
-            A list of tuples or dicts, a pyarrow Table or RecordBatch, a pandas or polars frame.
+            A list of tuples or dicts, a dict of columns, anything of Arrow, a pandas or polars frame, a list of these
+            or the path of a Parquet or CSV file (docs/data-in.md).
 
         Raises
         ------
@@ -126,8 +136,19 @@ class Warehouse(Filling):
         return self._rows(+1, table, rows)
 
     def delete(self, table: str, rows: Any) -> int:
-        """Delete rows, all columns given, in one transaction; return how many. See `insert`."""
-        return self._rows(-1, table, rows)
+        """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
+        if self._applier.take_one(-1, table, rows):
+            return 1
+        with whole_rows(self._applier.relation(table), rows):
+            return self._rows(-1, table, rows)
+
+    def delete_by_key(self, table: str, keys: Any) -> int:
+        """Delete the rows with some primary keys, in one transaction; return how many.
+
+        A key is a value, a tuple or a dict; several are a list of these, or a frame or table of the key's columns.
+        Nothing is applied, and `AbsentRowError` raised, if there is no row with one of them; UsageError as `upsert`.
+        """
+        return self._by_key("delete_by_key", table, deletions, keys)
 
     def upsert(self, table: str, rows: Any) -> int:
         """Insert rows, each in place of the row with its primary key if there is one; return how many were given.
@@ -140,30 +161,31 @@ class Warehouse(Filling):
             As for `insert`.
         """
         with self._use():
-            self._applier.check_upsert(table)
-            bulk = Upserts(rows_of(+1, self._applier.relation(table), rows, self._applier.checkers[table]))
+            relation = self._applier.relation(table)
+            self._applier.check_keyed(relation, "upsert")
+            bulk = Upserts(rows_of(+1, relation, rows, self._applier.checkers[relation.name]))
             self._submit_bulk(bulk)
             return len(bulk)
 
     def update(self, table: str, old_rows: Any, new_rows: Any) -> int:
         """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many.
 
+        With a dict as third argument, ``update("orders", 7, {"price": 3})``, the second is one or more primary keys, as
+        in `delete_by_key`, and the columns of their rows get these values.
+
         Raises
         ------
         UsageError
             If there are not as many new rows as old ones.
         DataError
-            As for `insert`.
+            As for `insert`, and for `delete_by_key`.
         """
+        if isinstance(new_rows, Mapping):
+            return self._by_key("an update by key", table, updates, old_rows, new_rows)
         with self._use():
-            old, new = self._checked(table, old_rows), self._checked(table, new_rows)
-            if len(old) != len(new):
-                raise UsageError(
-                    f"{len(old)} old rows and {len(new)} new rows of {table}", hint="Give one new row for each old one."
-                )
-            pairs = zip(old, new, strict=True)
-            self._submit_checked([event for gone, come in pairs for event in ((-1, table, gone), (+1, table, come))])
-            return len(new)
+            events = replacements(self._applier, table, old_rows, new_rows)
+            self._submit_checked(events)
+            return len(events) // 2
 
     def apply(self, events: Iterable[tuple[int, str, Any]] | Any, per: str = "event") -> int:
         """Apply events in order; return how many.
@@ -186,16 +208,18 @@ class Warehouse(Filling):
         """
         if per not in ("event", "call"):
             raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
+        # It may be a generator, which waits for its events: others may have their turn meanwhile.
+        bulk = events_of(self._applier.relations, events, per, partial(checked_event, self._applier))
+        if bulk is None:
+            return self._each(events)
         with self._use():
-            with interruptible():  # it may be a generator, which waits for its events
-                bulk = events_of(self._applier.relations, events, per, self._operation)
-                if bulk is None:
-                    return self._each(events)
             if per == "call" or self._buffer is not None:
                 self._submit_bulk(bulk)
             else:
                 for event in self._applier.each(bulk):
-                    self._submit([event])
+                    if not self._fire(event):
+                        self._submit([event])
+                self._applier.warn_once()
             return len(bulk)
 
     def trigger(self, table: str) -> Callable[..., None]:
@@ -209,20 +233,23 @@ class Warehouse(Filling):
         >>> wh.view("v").get()
         (1,)
         """
-        self._applier.relation(table)
+        name = self._applier.relation(table).name
 
         def on(sign: int, *values: Any) -> None:
             with self._use():
-                self._submit([self._operation((sign, table, values))])
+                is_plain = type(sign) is int and sign in (1, -1)
+                if not (is_plain and self._fire((sign, name, values))):
+                    self._submit([checked_event(self._applier, (sign, name, values))])
 
-        return self._applier.builtin(table, on)
+        with self._use():
+            return self._applier.builtin(name, on)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Collect what is done inside, and apply it at the end: all of it, or none.
 
         Reads inside see the state before. If the block raises, nothing is applied; so if an event is refused at the
-        end, which raises its error.
+        end, which raises its error. It belongs to its thread: others wait until it has ended.
 
         Raises
         ------
@@ -245,31 +272,40 @@ class Warehouse(Filling):
         """Apply events, each as a transaction; return how many."""
         count = 0
         for event in events:
-            with Deferring():
-                self._submit([self._operation(event)])
+            with self._use():
+                if not self._fire(operation := checked_event(self._applier, event)):
+                    self._submit([operation])
                 count += 1
         return count
 
     def _rows(self, sign: int, table: str, rows: Any) -> int:
+        if self._applier.take_one(sign, table, rows):
+            return 1
         with self._use():
             relation = self._applier.relation(table)
-            bulk = rows_of(sign, relation, rows, self._applier.checkers[table])
+            bulk = rows_of(sign, relation, rows, self._applier.checkers[relation.name])
+            if len(bulk) == 1:
+                self._applier.open_take(relation.name)
             self._submit_bulk(bulk)
             return len(bulk)
 
-    def _checked(self, table: str, rows: Any) -> list[Row]:
-        relation = self._applier.relation(table)
-        return checked_rows(relation, rows, self._applier.checkers[table])
+    def _by_key(self, what: str, table: str, operations: Callable[..., list[Operation]], *given: Any) -> int:
+        with self._use():
+            relation = self._applier.relation(table)
+            self._applier.check_keyed(relation, what)
+            found = operations(relation, *given)
+            self._submit(found)
+            return len(found)
 
-    def _operation(self, event: Any) -> Operation:
-        try:
-            sign, table, row = event
-        except (TypeError, ValueError):
-            raise UsageError(f"{event!r} is no event", hint="An event is (sign, table, row).") from None
-        if sign not in (1, -1):
-            raise UsageError(f"the sign of an event is +1 or -1, not {sign!r}", hint="Use upsert() for upserts.")
-        self._applier.relation(table)
-        return sign, table, self._applier.checkers[table](row)
+    def _fire(self, event: Operation) -> bool:
+        """Apply an event as a transaction by code, checked or not; False, and nothing is done, where code leaves it."""
+        if self._buffer is not None:
+            return False
+        self._check_quiet()
+        changes = self._applier.fire(*event)
+        if changes is not None:
+            self._tell(changes)
+        return changes is not None
 
     def _submit(self, operations: list[Operation]) -> None:
         """Apply operations as a transaction, or add them to the open one."""
@@ -278,6 +314,7 @@ class Warehouse(Filling):
             self._buffer.extend(operations)
             return
         self._tell(self._applier.commit(operations))
+        self._applier.warn_once()
 
     def _submit_bulk(self, bulk: Bulk) -> None:
         """Apply a bulk as a transaction, or add its events to the open one."""
@@ -286,6 +323,7 @@ class Warehouse(Filling):
             self._buffer.extend((sign, table, row) for sign, table, row in bulk)
             return
         self._tell(self._applier.commit_bulk(bulk))
+        self._applier.warn_once()
 
     def _submit_checked(self, operations: list[Operation]) -> None:
         """Apply operations whose rows are checked already, as `_submit` does, but quicker if there are many."""
@@ -301,30 +339,48 @@ class Warehouse(Filling):
         UnknownNameError
             If there is no such view.
         """
-        self._finisher(name)
+        name = self._finisher(name).view.name
 
         @contextmanager
         def reader() -> Iterator[MapViewReader]:
-            with self._use(), interruptible():
-                yield MapViewReader(self._finisher(name), self._applier.engine)
+            with self._use(), self._turn.reading(), interruptible():
+                yield self._reader(name)
 
         return WarehouseView(name, reader, lambda: self.errors(name))
 
-    def query(self, sql: str) -> Result:
-        """Return the result of any SELECT over the views, by DuckDB; it may call your functions, too.
+    def query(self, sql: str, parameters: Parameters = None) -> Result:
+        """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
+
+        It may call your functions, too. Of each view it reads the columns and rows that the query wants.
+
+        Parameters
+        ----------
+        parameters
+            Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+
+        All views that it reads are those after the same transaction.
 
         Raises
         ------
         UsageError
-            If DuckDB refuses the SQL.
+            For anything but one SELECT, and if DuckDB refuses it.
+        EvaluationError
+            If a view that it reads cannot be computed.
         """
-        with self._use(), interruptible():
-            return Result(asking.ask(sql, self.views, lambda name: self.view(name).arrow(), self._functions))
+        with self._use(), self._turn.reading(), interruptible():
+            if self._desk is None or not self._desk.is_good:
+                from cumulus.warehouse.asking import Desk  # PyArrow's datasets bring pandas along
+
+                self._desk = Desk(self._applier.engine, self._finishers, self._functions)
+            table, read = self._desk.ask(sql, parameters)
+            for name in read.intersection(self._finishers):
+                self.view(name).warn()
+            return Result(table)
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> None:
-        """Create or drop views on the live warehouse.
+        """Create or drop views on the live warehouse, or add tables to it.
 
         All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
         from kept rows.
@@ -332,22 +388,21 @@ class Warehouse(Filling):
         Raises
         ------
         SqlError
-            As for a new warehouse.
+            As for a new warehouse, with the place in `sql`; for statements about tables.
         UsageError
-            For other statements; if rows that a new view needs were not kept; for a warehouse made from M3.
+            If rows that a new view needs were not kept; for a warehouse made from M3.
         """
         with self._use():
             if self._script is None:
                 raise UsageError(
                     "this warehouse was made from M3, not SQL", hint="Write the view in M3 and start anew."
                 )
-            if self._buffer is not None or self._is_telling:
+            if self._buffer is not None or self._subscriptions.is_telling:
                 raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
-            script, program = extended(self._script, sql, self._keep, self._functions)
+            script, program = extended(self._script, sql, self._keep, self._functions, self._size)
             applier = self._applier_of(program)
-            for subscription in self._subscriptions:
-                if subscription.view not in {view.name for view in applier.program.views}:
-                    raise UsageError(f"{subscription.view} has subscribers", hint="Cancel the subscriptions first.")
+            for view in sorted(self._subscriptions.views - {view.name for view in applier.program.views}):
+                raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
             with interruptible():
                 carry_over(self._applier, applier, self._functions)
             self._open(applier)
@@ -380,28 +435,21 @@ class Warehouse(Filling):
         """
         made = make_function(name, function, arguments, returns, null)
         with self._use():
-            self._functions = with_function(self._functions, made, self._applier.program)
+            self._functions, self._desk = with_function(self._functions, made, self._applier.program), None
 
-    def save(self, path: str | Path, format: str = "auto") -> None:
-        """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
+    @classmethod
+    def from_frames(
+        cls, frames: Mapping[str, Any], views: str | Path, *, keys: Mapping[str, Any] | None = None, **options: Any
+    ) -> Warehouse:
+        """Return a warehouse whose tables are declared from frames, by name, and filled with them (docs/data-in.md).
 
-        Parameters
-        ----------
-        format
-            "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to read.
-            Either is loaded by any engine.
-
-        Raises
-        ------
-        StoreError
-            If the folder holds something else, or cannot be written.
+        `views` has CREATE VIEW statements, or is the path of a file with them; `keys` may name the column or columns of
+        a table's primary key, and `options` are those of a new warehouse.
         """
-        with self._use():
-            if self._buffer is not None:
-                raise UsageError("a transaction is open", hint="Save before or after it.")
-            state = {"script": self._script, "keep": self._keep, **self._applier.state()}
-            with interruptible():
-                storing.save(path, self._applier.program, self._applier.engine, state, format)
+        script, tables = declare(frames, keys or {})
+        warehouse = cls(script + script_of(views), **options)
+        warehouse.fill(tables)
+        return warehouse
 
     @classmethod
     def load(
@@ -411,6 +459,7 @@ class Warehouse(Filling):
         engine: str = "auto",
         functions: Functions | None = None,
         memory_limit: int | str | None = None,
+        wait: bool | float = True,
     ) -> Warehouse:
         """Return the warehouse that `save` wrote to a folder.
 
@@ -420,7 +469,7 @@ class Warehouse(Filling):
             Any, not only the one that it had.
         functions
             Those of your own that its views call: code is not saved.
-        memory_limit
+        memory_limit, wait
             As for a new warehouse.
 
         Raises
@@ -437,18 +486,9 @@ class Warehouse(Filling):
             If the files do not belong together, or to another version.
         """
         saved = storing.open_saved(path)
-        try:
-            program = m3.parse(saved.program, name="program.m3")
-            warehouse = cls(
-                program, engine=engine, keep=saved.state["keep"], functions=functions, memory_limit=memory_limit
-            )
-        except UsageError:
-            raise  # of the functions
-        except (CumulusError, KeyError) as problem:
-            raise MismatchError(
-                f"{path}: this version cannot run the saved program: {problem}",
-                hint="Load it with the version that saved it.",
-            ) from problem
+        with storing.known_program(saved, path) as program:
+            chosen = {"keep": saved.state["keep"], "size": saved.state.get("size", 1), "wait": wait}
+            warehouse = cls(program, engine=engine, functions=functions, memory_limit=memory_limit, **chosen)
         applier = warehouse._applier
         storing.restore_maps(saved, applier.program, applier.engine)
         warehouse._script = saved.state["script"]

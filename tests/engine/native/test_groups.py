@@ -17,6 +17,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.layout import store_of
 from cumulus.engine.native.shapes import LEFT, MOST_CHAINED, MOST_SUMS, RIGHT
 from cumulus.m3 import parse
+from support.tiers import sampled
 
 ROWS = "CREATE TABLE rows (g INTEGER, x {x}, v {v} NOT NULL);"
 ENDS = "CREATE VIEW ends AS SELECT g, MIN(x) AS low, MAX(x) AS high, MIN(v) AS least FROM rows GROUP BY g;"
@@ -100,7 +101,7 @@ def kinds_of(engine: NativeEngine) -> set[str]:
 
 
 @pytest.mark.parametrize("negative", [False, True], ids=["plain", "negative"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, of=4))
 def test_chains_and_trees_give_what_visiting_gives(case: str, negative: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_DEBUG", "1")
     views, *kinds = CASES[case]
@@ -124,7 +125,7 @@ def test_chains_and_trees_give_what_visiting_gives(case: str, negative: bool, mo
     assert seen == {"chain", "tree"}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, of=4, first=1))
 def test_what_made_trees_is_taken_back(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that make trees of chains, and ones that empty trees, end as if they had never been."""
     monkeypatch.setenv("CUMULUS_DEBUG", "1")

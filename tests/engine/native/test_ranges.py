@@ -16,6 +16,7 @@ from cumulus.engine.interpreter import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3.program import On
 from cumulus.m3.reading import top_of
+from support.tiers import sampled
 
 BIDS = "CREATE TABLE bids (t {t}, broker INTEGER, volume {v} NOT NULL, price {p});"
 VWAP = """
@@ -142,7 +143,7 @@ def contents(engine: Any, name: str, kinds: list[str]) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("negative", [False, True], ids=["plain", "negative"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, of=6))
 def test_orders_give_what_visiting_gives(case: str, negative: bool) -> None:
     views, *kinds = CASES[case]
     script = BIDS.format(t=kinds[0], v=kinds[1], p=kinds[2]) + views

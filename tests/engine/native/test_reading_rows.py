@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +22,7 @@ from cumulus.engine.native.rows import _AT_ONCE
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
 from cumulus.warehouse.applying import Applier
+from support.tiers import examples
 
 VALUES = {
     "BOOLEAN": [True, False],
@@ -78,6 +79,22 @@ def test_a_sum_beyond_double_is_told_when_maps_are_read() -> None:
         list(engine.items("s"))
 
 
+class AskedColumns:
+    """Columns of a map that note when all entries are gone through."""
+
+    def __init__(self, columns: Any, note: Callable[[], None]) -> None:
+        self._columns = columns
+        self._note = note
+
+    def there(self, at: slice, *, positive: bool) -> Any:
+        if at == slice(0, self._columns.size):
+            self._note()
+        return self._columns.there(at, positive=positive)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._columns, name)
+
+
 class Asked:
     """A source of maps that notes which were gone through."""
 
@@ -88,6 +105,9 @@ class Asked:
     def items(self, map: str) -> Iterator[Any]:
         self.gone_through.append(map)
         return self._engine.items(map)
+
+    def columns(self, map: str) -> Any:
+        return AskedColumns(self._engine.columns(map), lambda: self.gone_through.append(map))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -111,7 +131,7 @@ def test_ends_of_large_groups_are_looked_up(groups: int, is_scanned: bool) -> No
     assert ("m1" in source.gone_through) == is_scanned
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.sampled_from(["BIGINT", "DOUBLE", "DECIMAL(9,2)", "DATE", "VARCHAR", "HUGEINT"]),
     st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(-1, 30)), min_size=20, max_size=80),

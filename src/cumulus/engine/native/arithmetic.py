@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
+from cumulus.algebra.scalar_apart import PLACES
+from cumulus.algebra.scalar_number import MINUS_UNIT, NAN_UNIT, PLUS_UNIT
 from cumulus.algebra.user import UserFunction
-from cumulus.catalog.types import DOUBLE, HUGEINT, Kind, SqlType
+from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.codec import plain_word
-from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local, select
 from cumulus.engine.native.kernel import Const as Literal
-from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
+from cumulus.engine.native.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.outside import Callee
+from cumulus.engine.native.parts import Parts
 from cumulus.engine.native.patterns import Piece
+from cumulus.engine.native.times import TimeCoder
 
 MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
@@ -45,7 +49,7 @@ class Host(Protocol):
         ...
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
-        """Write the finding of a text's number, if it has none yet."""
+        """Write the finding of the number of a text or interval, if it has none yet."""
         ...
 
     def matcher(self, pieces: tuple[Piece, ...]) -> Function:
@@ -53,7 +57,14 @@ class Host(Protocol):
         ...
 
     def call(
-        self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType, fixed: Fixed | None = None
+        self,
+        body: Body,
+        callee: Callee,
+        args: Sequence[Scalar],
+        result: SqlType,
+        fixed: Fixed | None = None,
+        *,
+        is_rare: bool = False,
     ) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed; `fixed` says what is literal."""
         ...
@@ -71,6 +82,7 @@ class Arithmetic:
     def __init__(self, body: Body, host: Host) -> None:
         self._body = body
         self._host = host
+        self._times = TimeCoder(body)
         self.flags: list[Local | None] = [None]
         """For each open attempt the variable that says that it failed; coders may share them."""
 
@@ -101,7 +113,7 @@ class Arithmetic:
             return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
         if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
             number = self._host.literal(self._body, value, sql_type)
-            return Scalar(sql_type, number, known=value if sql_type.kind is Kind.VARCHAR else None)
+            return Scalar(sql_type, number, known=value)
         word = plain_word(value, sql_type)
         if kernel is F64:
             return Scalar(sql_type, Literal(F64, float(value)))
@@ -178,6 +190,46 @@ class Arithmetic:
         left, right = (self.as_float(code) for code in codes)
         return Scalar(DOUBLE, self._body.let(operated(function, left.value, right.value), "float"), any_null(codes))
 
+    def summed_float(self, function: str, codes: list[Scalar]) -> Scalar | None:
+        """Write what a sum of floats adds up (`finite`), counts beside it (`special`), and makes of both (`float_sum`).
+
+        None: another function.
+        """
+        if function == "float_sum":
+            return self._float_sum(codes)
+        if function in ("float_whole", "float_fraction", "float_fits"):
+            return self._float_part(function, codes)
+        if function not in ("finite", "special"):
+            return None
+        value, null = self.as_float(codes[0]).value, any_null(codes)
+        is_finite = (value - value).eq(0.0)
+        if function == "finite":
+            return Scalar(DOUBLE, self._body.let(select(is_finite, value, Literal(F64, 0.0)), "finite"), null)
+        nan, plus, minus, none = (Literal(I128, unit) for unit in (NAN_UNIT, PLUS_UNIT, MINUS_UNIT, 0))
+        infinite = select(value.ne(value), nan, select(value > 0.0, plus, minus))
+        found = self._body.let(select(is_finite, none, infinite), "special")
+        return Scalar(HUGEINT, found, null, MINUS_UNIT.bit_length())
+
+    def _float_part(self, function: str, codes: list[Scalar]) -> Scalar:
+        parts, null = Parts(self._body, self.as_float(codes[0]).value), any_null(codes)
+        if function == "float_fits":
+            return Scalar(BOOLEAN, parts.fits(), null)
+        found = parts.whole() if function == "float_whole" else parts.fraction()
+        return Scalar(HUGEINT, found, null, PLACES)
+
+    def _float_sum(self, codes: list[Scalar]) -> Scalar | None:
+        total, odd = codes
+        if total.type.is_float and is_exact(odd.type):
+            found = self._body.let(total.value, "total")
+            with self._body.when(odd.value.ne(0), likely=False), self._unless_null(codes):
+                called, failed = self._host.call(
+                    self._body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE
+                )
+                self.fails(failed)
+                self._body.set(found, called.value)
+            return Scalar(DOUBLE, found, any_null(codes))
+        return None
+
     def _aligned(self, left: Scalar, right: Scalar) -> tuple[Expr, Expr]:
         """Return two exact numbers as integers of one scale and type."""
         scale = max(left.scale, right.scale)
@@ -217,7 +269,7 @@ class Arithmetic:
             for test in exact[1:]:
                 inexact = inexact | ~test
             with self._body.when(inexact, likely=False), self._unless_null([scalar]):
-                called, _ = self._host.call(self._body, Callee("float"), [sure(scalar)], DOUBLE)
+                called, _ = self._host.call(self._body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
                 self._body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 
@@ -235,6 +287,9 @@ class Arithmetic:
             return Scalar(target, scalar.value, scalar.null)
         if target.kind is Kind.DOUBLE and is_exact(scalar.type):
             return self.as_float(scalar)
+        point = self._times.cast(scalar, target)
+        if point is not None:
+            return point
         if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
             raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
         return self._outside(Callee("cast", target), [scalar], target, strict=True)
@@ -255,14 +310,6 @@ class Arithmetic:
 
 def sure(scalar: Scalar) -> Scalar:
     return replace(scalar, null=None)
-
-
-def any_null(codes: Sequence[Scalar]) -> Expr | None:
-    found: Expr | None = None
-    for code in codes:
-        if code.null is not None:
-            found = code.null if found is None else found | code.null
-    return found
 
 
 def is_exact(sql_type: SqlType) -> bool:

@@ -36,6 +36,8 @@ class MapView:
     def __init__(self, shape: Shape, record: int) -> None:
         self._shape = shape
         self._record = record
+        self._roots: dict[int, tuple[bool, int, int, int]] = {}
+        """Where `root` looks, by orders."""
 
     def matrix(self) -> npt.NDArray[np.int64]:
         """Return key words and value words of all rows that are there, a row each; a copy."""
@@ -114,11 +116,17 @@ class MapView:
 
     def root(self, order: int, first: int) -> int:
         """Return the root of a group whose chain begins with a row, 0 if it is no tree; without groups `first` is 0."""
-        shape = self._shape
-        if shape.chain(order) is None:
-            return self._word(shape.tree(order) + shapes.ROOT)
-        node = shape.node(order)
-        return self._half(first, node + shapes.GROUP) if self._half(first, node + shapes.MARKS) else 0
+        if order not in self._roots:
+            shape = self._shape
+            is_whole, node = shape.chain(order) is None, shape.node(order)
+            at = shape.tree(order) + shapes.ROOT if is_whole else node + shapes.GROUP
+            self._roots[order] = is_whole, at, node + shapes.MARKS, shape.row_size
+        is_whole, at, marks, size = self._roots[order]
+        if is_whole:
+            return self._word(at)
+        row = self._word(shapes.ROWS) + size * first
+        is_tree = ctypes.c_uint32.from_address(row + marks).value
+        return int(ctypes.c_uint32.from_address(row + at).value) if is_tree else 0
 
     def _sorting(self, order: int, words: Sequence[int]) -> list[int | float]:
         return [_sortable(words[word:], kind) for word, kind in self._shape.orders[order].words]
@@ -236,12 +244,12 @@ class MapView:
         rows.append(row)
         right = self._check_tree(number, links[1], live, rows, found)
         height, flags, sums = 1 + max(left[0], right[0]), left[1] | right[1], []
-        told = marks[0] & shapes.HEIGHT, marks[0] >> shapes.FLAGS
+        told = marks[0] & shapes.HEIGHT, (marks[0] >> shapes.FLAGS) & ~shapes.LOSSY
         for place, (word, kind) in enumerate(order.sums):
             own = _number(words[shape.keys + word :], kind)
             flags |= (own < 0) << place
             sums.append(left[2][place] + own + right[2][place])
-            kept = _number(words[(shape.node(number) + order.sum(place)) // 8 :], "t" if kind == "f" else "w")
+            kept = _number(words[(shape.node(number) + order.sum(place)) // 8 :], "f" if kind == "f" else "w")
             if kept != sums[-1] and not (kind == "f" and math.isclose(kept, sums[-1], rel_tol=1e-9, abs_tol=1e-9)):
                 found.append(f"order {number}: row {row} has the sum {kept}, not {sums[-1]}")
         if abs(left[0] - right[0]) > 1 or told != (height, flags):
@@ -310,7 +318,7 @@ def _sortable(words: Sequence[int], kind: str) -> int | float:
 
 
 def _number(words: Sequence[int], kind: str) -> int | float:
-    """Return the number that words hold: of one word, of two, a cell of floats, or a total of them."""
+    """Return the number that words hold: of one word, of two, or a sum of floats and its compensation."""
     match kind:
         case "i":
             return words[0]
@@ -318,7 +326,7 @@ def _number(words: Sequence[int], kind: str) -> int | float:
             return joined(words[0], words[1])
         case _:
             floats: tuple[float, float] = struct.unpack("<dd", struct.pack("<qq", *(*words, 0)[:2]))
-            return floats[0] + floats[1] if kind == "f" else floats[0]
+            return floats[0] + floats[1]
 
 
 def _word(address: int) -> int:

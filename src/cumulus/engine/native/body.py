@@ -189,6 +189,10 @@ class Body:
         yield
         self._blocks.pop()
 
+    def splice(self, block: Sequence[Statement]) -> None:
+        """Write what was written in a block that stands nowhere yet."""
+        self._blocks[-1] += block
+
     def _add(self, statement: Statement) -> None:
         self._blocks[-1].append(statement)
 

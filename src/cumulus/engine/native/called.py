@@ -29,6 +29,8 @@ class Called(Holder, ABC):
     _failures: Failures
     _outside: list[tuple[Callable[..., Any], list[tuple[Callable[[Sequence[int]], Any], int]], Callable[[Any], Words]]]
     """The functions of Python that code calls, how arguments are read and how results are written, by their numbers."""
+    called_count = 0
+    """How often code has called one of them."""
     _raised: Exception | None = None
     _stopped: BaseException | None = None
     _batch: StoredMap | None = None
@@ -36,6 +38,7 @@ class Called(Holder, ABC):
 
     def _call(self, number: int, frame: int) -> int:
         implement, args, encode = self._outside[number]
+        self.called_count += 1
         words = (I64 * 64).from_address(frame)
         values = []
         at = 0

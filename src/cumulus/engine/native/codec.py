@@ -26,6 +26,7 @@ _TOO_WIDE = "Open the warehouse with engine='interpreter', whose numbers have no
 
 _DAY_ZERO = dt.date(1970, 1, 1).toordinal()
 _MOMENT_ZERO = dt.datetime(1970, 1, 1)
+_UTC_ZERO = _MOMENT_ZERO.replace(tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
@@ -46,6 +47,8 @@ def plain_word(value: Any, sql_type: SqlType) -> int:
             return int(value.toordinal()) - _DAY_ZERO
         case Kind.TIMESTAMP:
             return int((value - _MOMENT_ZERO) // _MICROSECOND)
+        case Kind.TIMESTAMPTZ:
+            return int((value - _UTC_ZERO) // _MICROSECOND)
         case Kind.REAL | Kind.DOUBLE:
             number = float(value) + 0.0
             return NAN_BITS if number != number else int(struct.unpack("<q", struct.pack("<d", number))[0])
@@ -164,6 +167,8 @@ def _number_decoder(sql_type: SqlType, dictionary: Numbered) -> Callable[[int], 
             return lambda number: dt.date.fromordinal(number + _DAY_ZERO)
         case Kind.TIMESTAMP:
             return lambda number: _MOMENT_ZERO + number * _MICROSECOND
+        case Kind.TIMESTAMPTZ:
+            return lambda number: _UTC_ZERO + number * _MICROSECOND
         case Kind.REAL | Kind.DOUBLE:
             return float_of
         case Kind.BOOLEAN:

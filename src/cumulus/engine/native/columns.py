@@ -86,7 +86,7 @@ def _plain(array: Any, kind: Kind) -> Column:
             array = array.cast(pa.int8())
         case Kind.DATE:
             array = array.view(pa.int32())
-        case Kind.TIMESTAMP:
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             array = array.view(pa.int64())
     if array.null_count:
         array = pc.fill_null(array, 0)

@@ -79,9 +79,14 @@ class Dictionary:
         self._new = code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)
         self._free = code.function(TEXTS_FREE.name, None, _PTR)
         free = code.function(TEXTS_FREE.name, None, _PTR)
-        weakref.finalize(self.values_of, _free, free, self.texts, buffer, code).atexit = False
+        self._finalizer = weakref.finalize(self.values_of, _free, free, self.texts, buffer, code)
+        self._finalizer.atexit = False
         if not self._new(self._memory, self.texts):
             raise MemoryError
+
+    def close(self) -> None:
+        """Give back the memory of the texts; nobody uses them any more."""
+        self._finalizer()
 
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.catalog.events import Row
 from cumulus.engine.assignments import sources
-from cumulus.engine.bulk import Bulk, Upserts
+from cumulus.engine.bulk import Bulk, Columns, Upserts
 from cumulus.engine.deferring import Deferring
 from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
@@ -25,18 +26,20 @@ from cumulus.engine.native.codec import decoder, encoder, text_words
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.entry import Entry
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.journal import NOTES, TOUCHED, UNDO
+from cumulus.engine.native.journal import TOUCHED, UNDO
 from cumulus.engine.native.lanes import NotNativeError
 from cumulus.engine.native.layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status, event_words
 from cumulus.engine.native.machine import Load
 from cumulus.engine.native.memory import SMALL
+from cumulus.engine.native.notes import Notes
+from cumulus.engine.native.outside import called_of
 from cumulus.engine.native.patterns import bytes_of
-from cumulus.engine.native.runs import run_of
-from cumulus.engine.native.stored import I64, PTR, StoredMap
+from cumulus.engine.native.runs import rows_of, run_of
+from cumulus.engine.native.stored import I64, PTR
 from cumulus.engine.native.stream import MOST_RELATIONS
 from cumulus.engine.native.tiers import Tier
 from cumulus.engine.native.upserts import upserted_word
-from cumulus.engine.protocol import Changes, Indexes, Run, Stored, Values
+from cumulus.engine.protocol import Changes, Indexes, Run
 from cumulus.errors import EvaluationError, MemoryLimitError
 from cumulus.m3.program import On, Program
 
@@ -134,6 +137,7 @@ class NativeEngine(Called):
             )
             for each in made.outside
         ]
+        self.python_functions = called_of(made.outside)
         self._encoders = {
             name: [encoder(each.lane, self._dictionary) for each in columns] for name, columns in made.events.items()
         }
@@ -157,11 +161,19 @@ class NativeEngine(Called):
         }
         self._undo = image.named(UNDO, I64, [PTR, I64])
         self._mark_touched = image.named(TOUCHED, None, [PTR, PTR])
-        self._journal_notes = image.named(NOTES, I64, [PTR, I64, PTR])
+        self._notes = Notes(image)
+        self._rows: dict[str, Callable[..., int]] = {}
         self._settled = image.named(SETTLED, I64, [PTR])
         self._assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
         for entry, relation in self._entries.items():
             self._attach(entry, relation, image)
+
+    def close(self) -> None:
+        """Give back the memory of all maps; see `Engine.close`."""
+        for entry in tuple(self._entries):
+            entry.detach()
+        self._image.close()
+        self._dictionary.close()
 
     def _work_done(self) -> None:
         """Count what was fired; no transaction is open. Once there is better code, go on with it."""
@@ -173,7 +185,7 @@ class NativeEngine(Called):
 
     # --- events past Python -----------------------------------------------------------------------------------------
 
-    def builtin(self, relation: str, slow: Callable[..., None]) -> Callable[..., None]:
+    def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Return the fast way into a relation: a builtin that takes a sign and the values of a row.
 
         It fires the trigger itself as long as the engine is `at_rest` and the relation `open`, as a transaction of its
@@ -215,6 +227,11 @@ class NativeEngine(Called):
         free = not (self._watched or self._assigns or self._is_checked)
         self._image.set_word(READY, int(value and free))
 
+    def visitor(self) -> int:
+        """Return the thread that is in a builtin now, 0 if none is; see `Engine.visitor`."""
+        found = self._image.get_word(QUIET)
+        return 0 if found == 1 else found
+
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have fired since the last call, and how many more rows there are."""
         fired = self._image.take_fired(self._entered)
@@ -232,9 +249,12 @@ class NativeEngine(Called):
                 return None
             for name in bulk.names:
                 self.take_upserted(name)  # of a transaction that failed
-        self._begin_anew()
+        takes_memory = each or isinstance(bulk, (Columns, Upserts))  # else there is a transaction, which grants it
+        if takes_memory:
+            self._begin_anew()
         run = run_of(self._image, bulk, self._dictionary)
-        self._grant()
+        if takes_memory:
+            self._grant()
 
         def fire(start: int) -> int:
             assert each != self._is_open, "events are transactions, or in one"
@@ -253,6 +273,32 @@ class NativeEngine(Called):
 
         return fire
 
+    def fire(self, sign: int, relation: str, row: tuple[object, ...]) -> Changes | None:
+        """Fire the trigger of an event as a transaction by code; see `Engine.fire`."""
+        if self._assigns or self._is_checked or len(self.program.relations) > MOST_RELATIONS:
+            return None
+        image = self._image
+        code = self._rows.get(relation)
+        if code is None:
+            code = self._rows[relation] = rows_of(image, relation)
+        try:
+            image.set_word(QUIET, 1)
+            try:
+                done = code(image.at, [row], 0, 1, sign, False)
+            finally:
+                image.set_word(QUIET, 0)
+                self._stop_if_told()
+            changes = self._notes.changes(map(self._named.__getitem__, self._watched)) if done else None
+        except BaseException:
+            self._take_back(0)
+            self._close()
+            raise
+        if done:
+            self._close()
+            self._fired += 1
+            self._work_done()
+        return changes
+
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -268,7 +314,7 @@ class NativeEngine(Called):
         self._assign()
         if self._is_checked:
             self._check_links()
-        changes = self._changes() if self._watched else {}
+        changes = self._notes.changes(map(self._named.__getitem__, self._watched)) if self._watched else {}
         self._close()
         self._failures.commit()
         self._work_done()
@@ -325,39 +371,6 @@ class NativeEngine(Called):
         if self._image.get(JOURNAL_SIZE) > _LARGE_JOURNAL:
             self._image.free_journal()
         self._is_open = False
-
-    def _changes(self) -> Changes:
-        """Return what the open transaction has changed in the watched maps: the first note of each key, and what is."""
-        changes: Changes = {}
-        for name in self._watched:
-            store, found = self._named[name], {}
-            shape = store.store.shape
-            size, words = shape.keys + shape.values, self._notes(store)
-            count = len(words) // size
-            columns = [words[word::size] for word in range(shape.keys)]
-            keys: Iterable[tuple[int, ...]] = zip(*columns, strict=True) if columns else [()] * count
-            oldest = dict(zip(keys, range(count), strict=True))  # of equal keys the last one is in it
-            for key, at in sorted(oldest.items(), key=lambda item: -item[1]):
-                old = self._shown(store, store.stored_of(words[at * size + shape.keys : (at + 1) * size]))
-                new = self._shown(store, store.get(key))
-                if old != new:
-                    found[store.key_of(key)] = (old, new)
-            if found:
-                changes[name] = found
-        return changes
-
-    def _notes(self, store: StoredMap) -> list[int]:
-        """Return what the journal says of a map: key words and value words before, of the newest note first."""
-        words = (I64 * (self._image.get(JOURNAL_USED) // 8))()
-        count = self._journal_notes(self._image.at, store.store.number, ctypes.addressof(words))
-        found: list[int] = words[:count]
-        return found
-
-    def _shown(self, store: StoredMap, stored: Stored | None) -> Values | None:
-        try:
-            return None if stored is None else store.values_of(stored)
-        except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
-            return None
 
     def take_errors(self) -> ErrorLog:
         """Return the errors of the transactions committed since the last call; see `Engine.take_errors`."""
@@ -460,6 +473,10 @@ class NativeEngine(Called):
         """Report the changes of a map at each commit."""
         self.store(map)
         self._watched[map] = None
+
+    def unwatch(self, map: str) -> None:
+        """Report the changes of a map no more."""
+        self._watched.pop(map, None)
 
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:
         """Keep an index of the map on these key positions, for `find`."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from cumulus.engine.native.body import define
 from cumulus.engine.native.kernel import I64, NOWHERE, PTR, Function, Signature
+from cumulus.engine.native.objects import OCCURRED
 
 BUILTIN = "cu_builtin"
 
@@ -42,6 +43,8 @@ def builtin_function() -> Function:
                 nothing = body.load(PTR, cell, _NONE, "nothing")
                 body.run(_KEEP, nothing)
                 body.leave(nothing)
+            with body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):  # Ctrl-C
+                body.leave(NOWHERE)
         body.leave(body.call(_CALL, body.load(PTR, cell, _SLOW), args, count, NOWHERE, hint="result"))
     return body.function
 
@@ -68,7 +71,7 @@ class Entry:
         Takes what the fast way leaves.
     """
 
-    def __init__(self, name: str, slow: Callable[..., None]) -> None:
+    def __init__(self, name: str, slow: Callable[..., Any]) -> None:
         self._cell = (ctypes.c_int64 * 4)()
         self._slow = slow
         self._cell[_SLOW // 8], self._cell[_NONE // 8] = id(slow), id(None)
@@ -80,7 +83,12 @@ class Entry:
         self._cell[_CONTEXT // 8], self._cell[_FAST // 8] = image.at, image.code.address(fast)
         self._behind = image
 
-    def builtin(self, code: Any) -> Callable[..., None]:
+    def detach(self) -> None:
+        """Let everything take the slow way, and keep no image."""
+        self._cell[_CONTEXT // 8] = self._cell[_FAST // 8] = 0
+        self._behind = None
+
+    def builtin(self, code: Any) -> Callable[..., Any]:
         """Return the builtin; it keeps the entry alive, and the code of `BUILTIN`."""
         self._method.function = code.address(BUILTIN)
         make = ctypes.pythonapi.PyCMethod_New
@@ -88,5 +96,5 @@ class Entry:
         make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)
         cell = ctypes.addressof(self._cell).to_bytes(8, "little")
         # What CPython takes for the module is only kept: here it is what must live as long as the builtin.
-        found: Callable[..., None] = make(ctypes.addressof(self._method), cell, (self, code), None)
+        found: Callable[..., Any] = make(ctypes.addressof(self._method), cell, (self, code), None)
         return found

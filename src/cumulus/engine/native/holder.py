@@ -21,6 +21,7 @@ from cumulus.engine.native.memory import BUDGET, REFUSED, UNLIMITED, USED
 from cumulus.engine.native.raw import RawMaps
 from cumulus.engine.native.shapes import LEFT, RIGHT
 from cumulus.engine.native.stored import StoredMap
+from cumulus.engine.native.vectors import StoredColumns
 from cumulus.engine.protocol import Key, MapStats, Stored, Values
 from cumulus.errors import EvaluationError, MemoryLimitError, UnknownNameError
 from cumulus.m3.program import Program
@@ -229,6 +230,11 @@ class Holder(ABC):
         store.clear()
         for key, stored in entries:
             self._put_stored(store, key, stored)
+
+    def columns(self, map: str) -> StoredColumns | None:
+        """Return the entries as columns; see `Engine.columns`."""
+        store = self.store(map)
+        return StoredColumns(store, self._dictionary) if store.store.keys else None
 
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return everything that is stored as columns; see `Engine.stored_columns`."""

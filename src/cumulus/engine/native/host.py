@@ -16,7 +16,17 @@ from cumulus.engine.native.arithmetic import Fixed
 from cumulus.engine.native.body import Body, define
 from cumulus.engine.native.boxes import BoxOp
 from cumulus.engine.native.kernel import BOOL, I64, I128, PTR, TRUE, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.lanes import Lane, NotNativeError, Scalar, about, bits_of, from_words, lane_of, to_words
+from cumulus.engine.native.lanes import (
+    Lane,
+    NotNativeError,
+    Scalar,
+    Span,
+    about,
+    bits_of,
+    from_words,
+    lane_of,
+    to_words,
+)
 from cumulus.engine.native.layout import (
     BOX,
     CALL,
@@ -216,7 +226,9 @@ class ProgramHost:
         return text_at(body, body.load(PTR, CONTEXT, TEXTS), text.value)
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
-        """Write the finding of a text's number, if it has none yet; the column of an event will come with one."""
+        """Write the finding of a text's or interval's number, if it has none; an event's column will come with one."""
+        if scalar.span is not None:
+            return replace(scalar, value=self._span_number(body, scalar, scalar.span), span=None)
         if scalar.length is None:
             return scalar
         if scalar.value in self._event_texts:
@@ -229,6 +241,14 @@ class ProgramHost:
                 body.store(I64, CONTEXT, STATUS, Status.NO_MEMORY.value)
                 body.set(number, 0)
         return replace(scalar, value=number, length=None)
+
+    def _span_number(self, body: Body, scalar: Scalar, span: Span) -> Expr:
+        number = body.let(i64(0), "number")
+        with body.when(TRUE if scalar.null is None else ~scalar.null):
+            parts = [Scalar(BIGINT, part) for part in (span.months, span.days, span.micros)]
+            found, failed = self.call(body, Callee("span"), parts, scalar.type, [None] * len(parts))
+            body.set(number, select(failed, i64(0), found.value))
+        return number
 
     def words(self, body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
         """Write the words of a value, as `to_words`, of whatever form it is."""
@@ -262,12 +282,21 @@ class ProgramHost:
         return body.load(I64, CONTEXT, self.context.literal(value, sql_type), "literal")
 
     def call(
-        self, body: Body, callee: Callee, args: Sequence[Scalar], result: SqlType, fixed: Fixed | None = None
+        self,
+        body: Body,
+        callee: Callee,
+        args: Sequence[Scalar],
+        result: SqlType,
+        fixed: Fixed | None = None,
+        *,
+        is_rare: bool = False,
     ) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed.
 
         Parameters
         ----------
+        is_rare
+            As in `Outside`.
         fixed
             For each argument its value as text if it is a literal, else None. If given, what the function gave is
             remembered: it depends on its arguments alone.
@@ -276,7 +305,7 @@ class ProgramHost:
         if sum(lane.words for lane in lanes) > FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
-        self.outside.append(Outside(callee, lanes, given))
+        self.outside.append(Outside(callee, lanes, given, is_rare))
         number = len(self.outside) - 1
         arg_words = [self._argument_words(body, lane, arg) for lane, arg in zip(lanes, args, strict=True)]
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cumulus.engine.native.calls import NUMBERS, OBJECTS, Converter, fired_word, is_converted, open_word, rows_word
+from cumulus.engine.native.calls import NUMBERS, fired_word, open_word, rows_word
 from cumulus.engine.native.dictionary import Dictionary
 from cumulus.engine.native.kernel import Signature
 from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
 from cumulus.engine.native.machine import Loaded, system_functions
 from cumulus.engine.native.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
+from cumulus.engine.native.objects import OBJECTS, Converter, is_converted
 from cumulus.engine.native.program import Plan
 from cumulus.engine.native.shapes import MEMORY as MAP_MEMORY
 from cumulus.engine.native.stored import I64, PTR, StoredMap
@@ -50,6 +51,8 @@ class Image:
         self._dictionary = dictionary
         buffer = ctypes.create_string_buffer(made.context.size + 8)
         self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
+        self._cells = (I64 * (made.context.size // 8)).from_address(self.at)
+        self._places = {key: made.context.word(key) // 8 for key in made.context.words}
         self.set(MEMORY + BUDGET, UNLIMITED)
         self.set(TEXTS, dictionary.texts)
         self.set(MEMORY + SYSTEM, system_functions())
@@ -66,9 +69,8 @@ class Image:
             (store.shape.free, store.shape.new, self.at + made.context.record(store))
             for store in made.context.stores.values()
         ]
-        weakref.finalize(
-            self, _free, self.code, buffer, self.at, [(free, at) for free, _, at in records]
-        ).atexit = False
+        self._free = weakref.finalize(self, _free, self.code, buffer, self.at, [(free, at) for free, _, at in records])
+        self._free.atexit = False
         for _, new, at in records:
             if not self.function(new)(self.at + MEMORY, at):
                 raise MemoryError
@@ -92,9 +94,10 @@ class Image:
                     for part in range(column.lane.words):
                         converter = Converter(column.lane, dictionary, part)
                         self._alive.append(converter)
-                        self.set_word(("type", relation, place), id(converter.class_))
-                        self.set_word(("memo", relation, place, part), id(converter.memo))
                         self.set_word(("word", relation, place, part), id(converter))
+                        for number, (type_, memo) in enumerate(converter.memos.items()):
+                            self.set_word(("type", relation, place, part, number), id(type_))
+                            self.set_word(("memo", relation, place, part, number), id(memo))
 
     def _set_literals(self) -> None:
         for (_, value), place in self.made.context.literals.items():
@@ -105,7 +108,7 @@ class Image:
         self._set_literals()
         for each in self._alive:
             if isinstance(each, Converter):
-                each.memo.clear()
+                each.forget()
         for store in self.maps.values():
             if store.store.is_scratch:
                 store.clear()
@@ -131,6 +134,10 @@ class Image:
         for place, address in ((MAP_MEMORY, memory), *((block.place, address) for block, address in taken)):
             I64.from_address(at + place).value = address
         return True
+
+    def close(self) -> None:
+        """Give back the memory of the maps; nobody uses them any more."""
+        self._free()
 
     def use(self, code: Loaded) -> None:
         """Go on with other code of the same plan; what runs the old one may end."""
@@ -167,20 +174,22 @@ class Image:
 
     def set(self, offset: int, value: int) -> None:
         """Set a word of the context."""
-        I64.from_address(self.at + offset).value = value
+        self._cells[offset >> 3] = value
 
     def get(self, offset: int) -> int:
         """Return a word of the context."""
-        return int(I64.from_address(self.at + offset).value)
+        return self._cells[offset >> 3]
 
     def set_word(self, key: Any, value: int) -> None:
         """Set a word that code asked for, if it did."""
-        if key in self.made.context.words:
-            self.set(self.made.context.word(key), value)
+        place = self._places.get(key)
+        if place is not None:
+            self._cells[place] = value
 
     def get_word(self, key: Any) -> int:
         """Return a word that code asked for; 0 if it did not."""
-        return self.get(self.made.context.word(key)) if key in self.made.context.words else 0
+        place = self._places.get(key)
+        return 0 if place is None else self._cells[place]
 
     def take_fired(self, relations: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return how many events of relations builtins have fired since the last call, and how many rows that adds."""

@@ -34,7 +34,8 @@ UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12
 _RESERVED = 4
 """The journal may have so many halvings of the budget beyond it: full maps can still be changed, and emptied."""
-_NUMBER = (1 << 32) - 1
+NUMBER = (1 << 32) - 1
+"""What of the last word of a note is the number of its map."""
 
 
 def note(shape: Shape) -> Signature:
@@ -122,7 +123,7 @@ def undo_function(host: ProgramHost, stores: Sequence[Store]) -> Function:
             with body.when(used <= to):
                 body.stop()
             journal = body.load(PTR, context, JOURNAL, "journal")
-            number = body.let(body.load(I64, journal.at(used), -8) & _NUMBER, "number")
+            number = body.let(body.load(I64, journal.at(used), -8) & NUMBER, "number")
             for store in stores:
                 with body.when(number.eq(store.number)):
                     _take_back(host, body, store, journal, used)
@@ -170,7 +171,7 @@ def notes_function() -> Function:
 def noted(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
     """Write the reading of the note before an offset: return the number of its map, and its bytes."""
     trailer = body.load(I64, journal.at(end), -8, "trailer")
-    return trailer & _NUMBER, (trailer >> 32) << 3
+    return trailer & NUMBER, (trailer >> 32) << 3
 
 
 def _trailer(shape: Shape) -> int:

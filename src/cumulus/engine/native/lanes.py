@@ -1,24 +1,24 @@
 """How SQL values look in the kernel: as words in rows and events, and as scalars and numbers in code.
 
 Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
-and timestamps as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that stands for them in
-a `cumulus.engine.native.dictionary.Dictionary`; floats as their bits, with one NaN and no negative zero. NULL is the
-least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two are refused where
-NULL is possible. So equal values are equal words, NULL included.
+and timestamps, of both kinds, as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that
+stands for them in a `cumulus.engine.native.dictionary.Dictionary`; floats as their bits, with one NaN and no negative
+zero. NULL is the least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two
+are refused where NULL is possible. So equal values are equal words, NULL included.
 
 A text that code only looks at needs no number: a column of an event may come as two words, where it lies and how many
-bytes it has (`Scalar.length`).
+bytes it has (`Scalar.length`). Nor does an interval that code looks at, which then is its parts (`Scalar.span`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
+from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.kernel import BOOL, F64, I64, I128, Const, Expr, Type, i64, select
 
@@ -127,6 +127,15 @@ def bits_of(sql_type: SqlType) -> int:
     return 1 if sql_type.kind is Kind.BOOLEAN else 63
 
 
+class Span(NamedTuple):
+    """An interval in parts, of which no months and less than 2**63 microseconds in all if it is `between` two times."""
+
+    months: Expr
+    days: Expr
+    micros: Expr
+    between: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A SQL value in code.
@@ -144,7 +153,9 @@ class Scalar:
     length
         Of a text without a number: how many bytes there are at the address that `value` is.
     known
-        Of a text that stands in the program: itself.
+        Of a text or an interval that stands in the program: itself.
+    span
+        Of an interval without a number: its parts; `value` is anything.
     """
 
     type: SqlType
@@ -152,12 +163,22 @@ class Scalar:
     null: Expr | None = None
     bits: int = 63
     length: Expr | None = None
-    known: str | None = None
+    known: str | Interval | None = None
+    span: Span | None = None
 
     @property
     def scale(self) -> int:
         """Digits behind the point."""
         return self.type.scale if self.type.kind is Kind.DECIMAL else 0
+
+
+def any_null(codes: Iterable[Scalar]) -> Expr | None:
+    """Return where any of some values is NULL; None if none ever is."""
+    found: Expr | None = None
+    for code in codes:
+        if code.null is not None:
+            found = code.null if found is None else found | code.null
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ class Held(Enum):
     COUNT = "a whole number of 64 bits"
     WIDE = "a whole number of 128 bits, of units at the last digit"
     CELL = "a sum of floats, its compensation and its size (`cumulus.engine.floats`)"
-    FLOAT = "a sum of floats that lives for a moment"
+    FLOAT = "a sum of floats that lives for a moment, and its compensation"
     BOXED = "the number of a box (`cumulus.engine.native.boxes`)"
 
     def __init__(self, _: str) -> None:
-        self.words = {"WIDE": 2, "CELL": 3}.get(self.name, 1)
+        self.words = {"WIDE": 2, "CELL": 3, "FLOAT": 2}.get(self.name, 1)
         """How many words of a row it takes."""
         self.kernel = {"WIDE": I128, "CELL": F64, "FLOAT": F64}.get(self.name, I64)
         """The type of what is added to it; of a box, its number."""

@@ -246,7 +246,7 @@ def read_value(body: Body, store: Store, column: int, place: Expr) -> Number:
     """Write the reading of a value column of a row."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
-    if lane.held is Held.CELL:
+    if lane.held in (Held.CELL, Held.FLOAT):
         total = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
         return Number(total, is_sum=True)
     return read_number(lane, body.load(lane.held.kernel, place, offset, "value"))

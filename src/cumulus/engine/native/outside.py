@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cumulus.algebra.scalar import FUNCTIONS, cast_value
 from cumulus.algebra.scalar_code import equal, less, less_or_equal
 from cumulus.algebra.user import UserFunction
-from cumulus.catalog.types import SqlType
+from cumulus.catalog.types import Interval, SqlType
 from cumulus.engine.native.lanes import Lane
 
-_OWN: dict[str, Callable[..., Any]] = {"=": equal, "<": less, "<=": less_or_equal, "float": float}
+_OWN: dict[str, Callable[..., Any]] = {"=": equal, "<": less, "<=": less_or_equal, "float": float, "span": Interval}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Callee:
     Parameters
     ----------
     name
-        Of a function of the dialect; of one of the user's if `is_user`; of a comparison; or "float".
+        Of a function of the dialect; of one of the user's if `is_user`; of a comparison; "float"; or "span",
+        which makes an interval of its parts.
     target
         The type that is cast to, if it is a cast.
     """
@@ -30,6 +31,9 @@ class Callee:
     name: str
     target: SqlType | None = None
     is_user: bool = False
+
+    def __str__(self) -> str:
+        return self.name if self.target is None else f"CAST(… AS {self.target})"
 
     def implement(self, functions: Mapping[str, UserFunction]) -> Callable[..., Any]:
         """Return the function; `functions` are the user's.
@@ -50,8 +54,20 @@ class Callee:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A Python function that code calls: what it takes and gives, as lanes."""
+    """A Python function that code calls: what it takes and gives, as lanes.
+
+    Parameters
+    ----------
+    is_rare
+        Whether code calls it only where it does not know better: beyond its words, for the error, for a division by 0.
+    """
 
     callee: Callee
     args: tuple[Lane, ...]
     result: Lane
+    is_rare: bool = False
+
+
+def called_of(outside: Iterable[Outside]) -> frozenset[str]:
+    """Return the names of the functions that code calls wherever it needs their values."""
+    return frozenset(str(each.callee) for each in outside if not each.is_rare)

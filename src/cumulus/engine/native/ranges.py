@@ -18,15 +18,18 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from cumulus.algebra.order import all_but
-from cumulus.algebra.terms import MapRead, Range, Term, Var
-from cumulus.engine.intervals import Condition, Interval
+from cumulus.algebra.scalar_number import MINUS_UNIT
+from cumulus.algebra.scope import inputs
+from cumulus.algebra.terms import Lift, MapRead, Range, Term, Var, factors_of
+from cumulus.engine.intervals import Condition, Interval, interval_of
 from cumulus.engine.native.body import Body
+from cumulus.engine.native.compensated import Pair
 from cumulus.engine.native.kernel import F64, FALSE, I64, I128, TRUE, U32, Const, Expr, Local, Type, i64, select
 from cumulus.engine.native.lanes import Number, Scalar
 from cumulus.engine.native.layout import Held, Store, ValueLane
 from cumulus.engine.native.numbers import Env, read_value
 from cumulus.engine.native.scans import Group, Source
-from cumulus.engine.native.shapes import FLAGS, LEFT, MARKS, RIGHT, SPOILED
+from cumulus.engine.native.shapes import FLAGS, LEFT, LOSSY, MARKS, RIGHT, SPOILED
 from cumulus.engine.native.tables import ROW, slots_of
 
 if TYPE_CHECKING:
@@ -63,6 +66,10 @@ class Kept:
         return self.store.values[self.column]
 
 
+Total: TypeAlias = Local | Pair
+"""What a sum over an interval is added up in."""
+_MOST_CANCELLED = 2.0**40
+"""So much larger than a sum may be what is subtracted from one that is not exact: two floats have 2**106."""
 KeptSums: TypeAlias = tuple[Kept, list[tuple[MapRead, Kept]]]
 """What an interval adds up, and the running sums that its conditions read, by the reads."""
 
@@ -87,19 +94,23 @@ class Intervals:
         self._env = env
         self._sure = self._body.let(TRUE, "sure")
         """Whether everything went well so far."""
+        self._plain: dict[MapRead, Local] = {}
+        """For each read that counts what is infinite: whether nothing is, so that it need not be read."""
 
     def write(self, kept: Kept, guards: Sequence[tuple[MapRead, Kept]], then: Callable[[Number], None]) -> Local:
         """Write the sum, with what `then` makes of it; return whether it could be found."""
         for valued in dict.fromkeys(each.valued for each in self._interval.conditions if each.valued is not None):
             self._check_valued(valued)
-        for read, guard in guards:
-            self._guard(read, guard)
+        self.guarded(guards)
         keys, body = self._interval.read.keys, self._body
         with body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
             group = self._coder.group(kept.store, kept.order, bound)
-            total = body.let(Const(kept.kind, 0), "total")
+            total = Pair(body) if kept.kind is F64 else body.let(Const(kept.kind, 0), "total")
             with body.when(group.root.ne(0)):
                 self._none(self._flags(kept, group.root), SPOILED)
+                if isinstance(total, Pair):
+                    lossy = (self._flags(kept, group.root) & LOSSY).ne(0)
+                    body.set(total.is_lossy, lossy)
                 self._search(kept, group.root, total)
             if group.chain is not None:
                 with body.otherwise():
@@ -109,6 +120,15 @@ class Intervals:
             number = self._number(kept, total)
             with self._body.when(self._sure):
                 then(number)
+        return self._sure
+
+    def guarded(self, guards: Sequence[tuple[MapRead, Kept]]) -> Local:
+        """Write the checks of running sums alone; return whether nothing that they add is negative."""
+        specials = {
+            lift.term for each in self._interval.conditions for lift in each.lifts if lift.variable in each.specials
+        }
+        for read, guard in guards:
+            self._guard(read, guard, has_infinite=read in specials)
         return self._sure
 
     # --- what makes it sure -----------------------------------------------------------------------------------------
@@ -136,24 +156,35 @@ class Intervals:
             if reason is not None:
                 self._fails(reason)
 
-    def _guard(self, read: MapRead, kept: Kept) -> None:
-        """Write the check that nothing that a running sum adds is negative."""
+    def _guard(self, read: MapRead, kept: Kept, *, has_infinite: bool) -> None:
+        """Write the check that nothing that a running sum adds is negative, nor, where that is counted, -inf."""
         body = self._body
+        if has_infinite:
+            self._plain[read] = body.let(TRUE, "plain")
+
+        def check_own(own: Expr) -> None:
+            self._fails(own < (0.0 if own.type is F64 else 0))
+            if has_infinite:
+                self._fails(own.to(I128) > MINUS_UNIT - 1)
+                with body.when(own.ne(0), likely=False):
+                    body.set(self._plain[read], FALSE)
+
         with self._coder.bound(kept.store, read.keys, self._env) as bound:
             group = self._coder.group(kept.store, kept.order, bound)
             self._none(self._flags(kept, group.root), (1 << kept.sum) | SPOILED)
+            if has_infinite:
+                check_own(body.load(kept.kind, self._place(kept.store, group.root), kept.total, "odd"))
             if group.chain is not None:
                 with body.when(group.root.eq(0)):
                     for place in self._rows_of(kept, group):
-                        own = _own(kept, body, place)
-                        self._fails(own < (0.0 if own.type is F64 else 0))
+                        check_own(_own(kept, body, place))
         if read.state == "NEW":
             ahead = self._coder.host.ahead(kept.store)
             keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
 
             def check(bound: Env, numbers: list[Number]) -> None:
                 del bound
-                self._fails(numbers[0].value < 0)
+                check_own(numbers[0].value)
 
             value = partial(_read, kept)
             self._coder.scan(Source(ahead, value), keys, self._env, check)
@@ -169,7 +200,7 @@ class Intervals:
             yield place
             self._body.set(row, self._coder.next_of(kept.store, group.chain, place))
 
-    def _visit(self, kept: Kept, group: Group, total: Local) -> None:
+    def _visit(self, kept: Kept, group: Group, total: Total) -> None:
         """Write the adding of the rows of a chain that lie in the interval."""
         for place in self._rows_of(kept, group):
             here = self._coder.key_at(kept.store, self._interval.axis, place)
@@ -178,7 +209,7 @@ class Intervals:
             with self._body.when(inside):
                 self._add(total, _own(kept, self._body, place))
 
-    def _search(self, kept: Kept, root: Expr, total: Local) -> None:
+    def _search(self, kept: Kept, root: Expr, total: Total) -> None:
         """Write the search in a tree, and the adding of what lies in the interval.
 
         It goes from the root to the first row that is inside, from there to where the interval begins, then to where it
@@ -221,7 +252,7 @@ class Intervals:
                 with body.otherwise():
                     other = select(stage.eq(1), i64(RIGHT), i64(LEFT))
                     tree = body.load(U32, place.at(other), kept.node, "tree")
-                    self._add(total, body.load(kept.kind, self._place(store, tree), kept.total, "sum"))
+                    self._add_tree(kept, total, self._place(store, tree))
                     body.set(goes_left, stage.eq(1))
             following = select(goes_left, i64(LEFT), i64(RIGHT))
             body.set(row, body.load(U32, place.at(following), kept.node, "row"))
@@ -239,7 +270,8 @@ class Intervals:
         coder = self._coder
         env = self._env | {self._interval.variable: here}
         for lift in condition.lifts:
-            number = coder.closed(lift.term, env)
+            assert isinstance(lift.term, MapRead)
+            number = self._running(lift.term, env)
             env[lift.variable] = coder.scalar_of(number, coder.host.typing.number(lift.term, coder.types))
         scalars = coder.plain(env)
         with scalars.attempt() as outcome:
@@ -249,9 +281,27 @@ class Intervals:
             self._fails(failed)
         return self._body.let(found.value, "holds")
 
-    def _add(self, total: Local, more: Expr) -> None:
-        if total.type is F64:
-            self._body.set(total, total + more)
+    def _running(self, read: MapRead, env: Env) -> Number:
+        """Write a running sum; one that counts what is infinite only where something is."""
+        plain = self._plain.get(read)
+        if plain is None:
+            return self._coder.closed(read, env)
+        count = self._body.let(Const(I128, 0), "count")
+        with self._body.when(~plain, likely=False):
+            self._body.set(count, self._coder.closed(read, env).value.to(I128))
+        return Number(count, bits=127)
+
+    def _add_tree(self, kept: Kept, total: Total, place: Expr) -> None:
+        """Write the adding of the sum that stands at the root of a tree."""
+        more = self._body.load(kept.kind, place, kept.total, "sum")
+        if isinstance(total, Pair):
+            total.add(more, self._body.load(F64, place, kept.total + 8, "rest"))
+        else:
+            self._add(total, more)
+
+    def _add(self, total: Total, more: Expr) -> None:
+        if isinstance(total, Pair):
+            total.add(more)
             return
         found, overflow = self._body.checked("add", total, more, "total")
         self._fails(overflow)
@@ -259,36 +309,53 @@ class Intervals:
 
     # --- what the firing has changed ----------------------------------------------------------------------------------
 
-    def _add_changes(self, kept: Kept, total: Local) -> None:
-        """Write the adding of what the firing has changed in the interval."""
+    def _add_changes(self, kept: Kept, total: Total) -> None:
+        """Write the adding of what the firing has changed in the interval.
+
+        What a float has lost in a sum does not come back by subtracting. So where a sum is not exact, and little is
+        left of it without what is subtracted, that is not sure.
+        """
         coder, body = self._coder, self._body
         ahead = coder.host.ahead(kept.store)
-        change = body.let(Const(I128, 0), "change")
+        before, after = body.let(Const(kept.kind, 0), "old"), body.let(Const(kept.kind, 0), "new")
+        most = body.let(Const(F64, 0.0), "most")
 
         def note(body: Body, place: Expr) -> Number:
             keys = [body.load(I64, place, 8 * word) for word in range(kept.store.shape.keys)]
-            before = body.call(kept.store.shape.find, coder.host.record(kept.store), *keys, hint="before")
-            old = _own(kept, body, self._place(kept.store, before))  # row 0, whose values are 0, if there was none
-            body.set(change, _own(kept, body, place) - old)
-            return Number(body.let(change.ne(0).to(I64), "changed"))
+            row = body.call(kept.store.shape.find, coder.host.record(kept.store), *keys, hint="before")
+            body.set(before, _own(kept, body, self._place(kept.store, row)))  # of row 0, all 0, if there was none
+            body.set(after, _own(kept, body, place))
+            return Number(body.let(after.ne(before).to(I64), "changed"))
 
         def visit(bound: Env, numbers: list[Number]) -> None:
             del numbers
             with ExitStack() as tests:
                 for condition in self._interval.conditions:
                     tests.enter_context(body.when(self._holds(condition, bound[self._interval.variable])))
-                self._add(total, change)
+                if not isinstance(total, Pair):
+                    self._add(total, after - before)
+                    return
+                total.add(after)
+                total.add(-before)
+                with body.when(_size(before) > most):
+                    body.set(most, _size(before))
 
         coder.scan(Source(ahead, note), self._interval.read.keys, self._env, visit)
+        if isinstance(total, Pair):
+            self._fails(total.is_lossy & ~(most <= _size(total.value()) * _MOST_CANCELLED))
 
-    def _number(self, kept: Kept, total: Local) -> Number:
+    def _number(self, kept: Kept, total: Total) -> Number:
         lane = kept.lane
-        if lane.held is Held.CELL:
-            return Number(total, is_sum=True)
+        if isinstance(total, Pair):
+            return Number(total.value(), is_sum=True)
         if lane.held is Held.COUNT:
             self._fails(total.ne(total.to(I64).to(I128)))
             return Number(self._body.let(total.to(I64), "sum"), lane.scale, 63)
         return Number(total, lane.scale, 127)
+
+
+def _size(number: Expr) -> Expr:
+    return select(number < 0.0, -number, number)
 
 
 def _own(kept: Kept, body: Body, place: Expr) -> Expr:
@@ -320,11 +387,27 @@ def kept_sums(coder: TermCoder, interval: Interval) -> KeptSums | None:
 
 def _kept(coder: TermCoder, read: MapRead, axis: int) -> Kept | None:
     store, column = coder.host.store(read.map), coder.host.column(read.map, read.column)
-    if read.state == "NEW" and store.values[column].held is Held.CELL:
-        return None  # what a float has lost in a sum does not come back by subtracting
     order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
     return None if order is None or number is None else Kept(store, order, number, column)
+
+
+def running_sums(coder: TermCoder, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
+    """Return where the sums are kept that begin or end at a place that is searched; None if one is not."""
+    found: list[tuple[MapRead, Kept]] = []
+    for read in (part for lift in lifts for part in factors_of(lift.term) if isinstance(part, MapRead)):
+        kept = _kept(coder, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
+        if kept is None:
+            return None
+        found.append((read, kept))
+    return found
+
+
+def turn_once(coder: TermCoder, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
+    """Write whether conditions on running sums turn at one place each: whether nothing that these add is negative."""
+    interval = interval_of(sums[0][0], {*env, *inputs(sums[0][0])})
+    assert interval is not None
+    return Intervals(coder, interval, env).guarded(sums)
 
 
 def firsts_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -42,14 +42,15 @@ class RowReader:
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
         self._kept = [self._value_decoder(lane) for lane in store.values]
+        self._read = [self._reader(lane, kept) for lane, kept in zip(store.values, self._kept, strict=True)]
+        self._are_plain = all(lane.held is Held.COUNT for lane in store.values)
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
 
     def key_of(self, words: Sequence[int]) -> Key:
         """Return the key with these words."""
-        return tuple(
-            decode([words[word] for word in places]) for decode, places in zip(self._decode, self._places, strict=True)
-        )
+        decoders = zip(self._decode, self._places, strict=True)
+        return tuple([decode([words[word] for word in places]) for decode, places in decoders])
 
     def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
         """Iterate over the keys of rows and what is stored under each.
@@ -61,13 +62,17 @@ class RowReader:
         """
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
-            keys = [decode(part[:, places]) for decode, places in zip(self._columns, self._places, strict=True)]
-            words = part[:, self.store.shape.keys :]
-            values = [
-                self._numbers(lane, kept, words) for lane, kept in zip(self.store.values, self._kept, strict=True)
-            ]
-            each_key = zip(*keys, strict=True) if keys else repeat((), len(part))
-            yield from zip(each_key, zip(*values, strict=True), strict=True)
+            yield from zip(self.keys_of(part), self.all_stored(part[:, self.store.shape.keys :]), strict=True)
+
+    def keys_of(self, words: npt.NDArray[np.int64]) -> Iterable[Key]:
+        """Return the keys with these words, a row each; more words behind them are no matter."""
+        keys = [decode(words[:, places]) for decode, places in zip(self._columns, self._places, strict=True)]
+        return zip(*keys, strict=True) if keys else repeat((), len(words))
+
+    def all_stored(self, words: npt.NDArray[np.int64]) -> Iterable[Stored]:
+        """Return value words, a row each, as they are kept."""
+        values = [self._numbers(lane, kept, words) for lane, kept in zip(self.store.values, self._kept, strict=True)]
+        return zip(*values, strict=True)
 
     def _numbers(self, lane: ValueLane, kept: Callable[[int], Any], words: npt.NDArray[np.int64]) -> list[Any]:
         """Return what `_number` does, for many rows."""
@@ -86,13 +91,19 @@ class RowReader:
 
     def stored_of(self, words: Sequence[int]) -> Stored:
         """Return value words as they are kept: numbers, and cells of floats."""
-        return tuple(self._number(lane, kept, words) for lane, kept in zip(self.store.values, self._kept, strict=True))
+        return tuple(words) if self._are_plain else tuple([read(words) for read in self._read])
 
-    def _number(self, lane: ValueLane, kept: Callable[[int], Any], words: Sequence[int]) -> Any:
+    def _reader(self, lane: ValueLane, kept: Callable[[int], Any]) -> Callable[[Sequence[int]], Any]:
+        """Return the function from the value words of a row to what a lane has."""
+        first = lane.word
         if lane.held is Held.CELL:
-            return struct.unpack("<ddd", struct.pack("<qqq", *words[lane.word : lane.word + 3]))
-        number = joined(words[lane.word], words[lane.word + 1]) if lane.held is Held.WIDE else words[lane.word]
-        return kept(number)
+            return lambda words: _CELL.unpack(_WORDS.pack(*words[first : first + 3]))
+        if lane.held is Held.WIDE:
+            return lambda words: kept(joined(words[first], words[first + 1]))
+        return lambda words: kept(words[first])
+
+
+_CELL, _WORDS = struct.Struct("<ddd"), struct.Struct("<qqq")
 
 
 class RowCodec(RowReader):

@@ -32,15 +32,22 @@ def run_of(image: Image, bulk: Bulk, dictionary: Dictionary) -> Fire:
     return _of_rows(image, bulk) if isinstance(bulk, Rows) else _of_changes(image, bulk)
 
 
+def rows_of(image: Image, relation: str) -> Callable[..., int]:
+    """Return what fires events from a list of rows: see `cumulus.engine.native.calls.rows_function`."""
+    number = image.made.number(relation)
+    return image.named(f"{ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
+
+
 def _of_rows(image: Image, bulk: Rows) -> Fire:
-    number = image.made.number(bulk.relation.name)
-    function = image.named(f"{ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
-    return lambda start, each: function(image.at, bulk.rows, start, len(bulk), bulk.sign, each)
+    function = rows_of(image, bulk.relation.name)
+    rows = [*bulk.rows]  # what nobody else changes while Python converts values
+    return lambda start, each: function(image.at, rows, start, len(bulk), bulk.sign, each)
 
 
 def _of_changes(image: Image, bulk: Changes) -> Fire:
     function = image.named(CHANGES, I64, [PTR, ctypes.py_object, *[I64] * 3], holding=True)
-    return lambda start, each: function(image.at, bulk.events, start, len(bulk), each)
+    events = [*bulk.events]  # as there
+    return lambda start, each: function(image.at, events, start, len(bulk), each)
 
 
 def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> Fire:
@@ -48,7 +55,8 @@ def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> F
     if isinstance(rows, Rows):
         number = image.made.number(rows.relation.name)
         function = image.named(f"{UPSERT_ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
-        return lambda start, _: function(image.at, rows.rows, start, len(rows), UPSERT, False)
+        given = [*rows.rows]
+        return lambda start, _: function(image.at, given, start, len(rows), UPSERT, False)
     ((name, table),) = rows.tables.items()
     alive: list[Any] = []
     words = _words(image, name, table, dictionary, alive)

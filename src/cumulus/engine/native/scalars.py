@@ -7,7 +7,8 @@ and its value travel as words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,10 @@ from cumulus.algebra.scalar_code import COMPARISONS, may_raise
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Term, Var
 from cumulus.algebra.user import UserFunction
 from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
-from cumulus.engine.native.arithmetic import Fixed, Host, any_null, is_exact, sure
+from cumulus.engine.native.arithmetic import Fixed, Host, is_exact, sure
 from cumulus.engine.native.body import Body
-from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Local, Statement
-from cumulus.engine.native.lanes import NotNativeError, Scalar, bits_of, kernel_type
+from cumulus.engine.native.kernel import BOOL, F64, FALSE, I64, I128, TRUE, Assign, Expr, Local, Statement
+from cumulus.engine.native.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.outside import Callee
 from cumulus.engine.native.textual import Textual
 from cumulus.errors import ValidationError
@@ -27,6 +28,8 @@ from cumulus.errors import ValidationError
 _DIVISIONS = ("div", "intdiv", "mod")
 _OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
 """What Python compares."""
+_FEW = 4
+"""As many literals of a list are compared one after the other."""
 
 
 class ScalarCoder(Textual):
@@ -86,8 +89,8 @@ class ScalarCoder(Textual):
             return FALSE
         if left.type.kind is right.type.kind is Kind.VARCHAR:
             return self.texts_equal(left, right)
-        if left.type.kind is right.type.kind and left.type.kind in (Kind.BOOLEAN, Kind.DATE):
-            return left.value.eq(right.value) if left.value.type is not BOOL else ~(left.value ^ right.value)
+        if left.type.kind is right.type.kind is Kind.BOOLEAN:
+            return ~(left.value ^ right.value)
         return self._ordered("=", left, right)
 
     def _ordered(self, op: str, left: Scalar, right: Scalar) -> Expr:
@@ -97,7 +100,10 @@ class ScalarCoder(Textual):
             return FALSE
         if kinds == {Kind.VARCHAR}:
             return self.texts_ordered(op, left, right)
-        if kinds & _OUTSIDE or kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        times = self._times.comparable(left, right)
+        if times is not None:
+            return _integer_order(op, *times)
+        if kinds & _OUTSIDE:
             return self._compared_outside(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
             left, right = (self._as_integer(side) for side in (left, right))
@@ -178,12 +184,68 @@ class ScalarCoder(Textual):
         if function in ("add", "sub", "mul") and result == DOUBLE:
             return self._float_arithmetic(function, codes)
         codes = [self.cast(code, to) for code, to in zip(codes, definition.arguments(types), strict=True)]
+        time = self._timed(function, codes, result)
+        if time is not None:
+            return time
+        summed = self.summed_float(function, codes)
+        if summed is not None:
+            return summed
         text = self.text_function(function, codes, result)
         if text is not None:
             return text
+        if function == "in" and all(code.type.kind not in {*_OUTSIDE, Kind.NULL} for code in codes):
+            return self._in_list(codes, literals)
         if function in _DIVISIONS and all(is_exact(code.type) or code.type.is_float for code in codes):
             return self._divided(function, codes, result, fixed)
         return self._outside(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
+
+    def _in_list(self, codes: Sequence[Scalar], literals: Sequence[Any]) -> Scalar:
+        """Write IN with a list: literals are searched, all else is compared in turn."""
+        body = self._body
+        wanted, *others = codes
+        fixed: list[tuple[Scalar, Any]] = []
+        loose: list[tuple[Scalar, Any]] = []
+        for code, value in itertools.zip_longest(others, literals[1:]):
+            (fixed if value is not None and value == value else loose).append((code, value))
+        found = body.let(FALSE, "among")
+        self._search(found, wanted, [code for code, _ in sorted(fixed, key=lambda each: each[1])])
+        for code, _ in loose:
+            equal = self._values_equal(wanted, code)
+            body.set(found, found | (equal if code.null is None else equal & ~code.null))
+        unknown = any_null([code for code, _ in loose])
+        null = wanted.null if unknown is None else unknown & ~found
+        if unknown is not None and wanted.null is not None:
+            null = wanted.null | (unknown & ~found)
+        return Scalar(BOOLEAN, found, null)
+
+    def _search(self, found: Local, wanted: Scalar, literals: Sequence[Scalar]) -> None:
+        """Write whether a value is among literals in ascending order: halves, and the last few one after the other."""
+        body = self._body
+        if len(literals) <= _FEW:
+            for literal in literals:
+                body.set(found, found | self._values_equal(wanted, literal))
+            return
+        middle = len(literals) // 2
+        with body.when(self._ordered("<", wanted, literals[middle])):
+            self._search(found, wanted, literals[:middle])
+        with body.otherwise():
+            self._search(found, wanted, literals[middle:])
+
+    def _timed(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar | None:
+        """Write a function of times, if there is code for it; what is beyond its words is left to Python."""
+        written = self._times.function(function, codes, result)
+        if written is None:
+            return None
+        found, beyond = written
+        if beyond is None:
+            return found
+        value = self._body.let(found.value, "time")
+        with self._body.when(beyond, likely=False):
+            args = [sure(code) for code in codes]
+            called, failed = self._host.call(self._body, Callee(function), args, result, is_rare=True)
+            self.fails(failed)
+            self._body.set(value, called.value)
+        return replace(found, value=value)
 
     def _divided(self, function: str, codes: list[Scalar], result: SqlType, fixed: Fixed | None) -> Scalar:
         """Write a division; what is divided by 0 or -1, and what is wide, is left to Python."""
@@ -204,7 +266,8 @@ class ScalarCoder(Textual):
                     value, left / right if left.type is F64 else left % right if function == "mod" else left // right
                 )
             with body.otherwise():
-                found, failed = self._host.call(body, Callee(function), [sure(code) for code in codes], result)
+                args = [sure(code) for code in codes]
+                found, failed = self._host.call(body, Callee(function), args, result, is_rare=True)
                 self.fails(failed)
                 body.set(value, found.value)
         return Scalar(result, value, unknown, bits_of(result))
@@ -232,22 +295,35 @@ class ScalarCoder(Textual):
         """Write AND or OR: what comes after a FALSE (TRUE) is not evaluated, what comes after a NULL is."""
         body = self._body
         decisive = function == "or"
-        if not any(may_raise(arg) for arg in args):
-            codes = [self.cast(self.code(arg), BOOLEAN) for arg in args]
-            if all(code.null is None for code in codes):
-                value = codes[0].value
-                for code in codes[1:]:
-                    value = body.let(value | code.value if decisive else value & code.value, "holds")
-                return Scalar(BOOLEAN, body.let(value, "holds"))
+        links = _links(function, args)
         decided, null = body.let(FALSE, "decided"), body.let(FALSE, "unknown")
-        for arg in args:
-            with body.when(~decided):
-                code = self.cast(self.code(arg), BOOLEAN)
-                sure = code.value if decisive else ~code.value
-                body.set(decided, sure if code.null is None else sure & ~code.null)
-                if code.null is not None:
-                    body.set(null, null | code.null)
-        return Scalar(BOOLEAN, decided if decisive else ~decided, body.let(null & ~decided, "null"))
+        may_be_null = False
+        for arg in links:
+            # Each is written once: chains stand in chains, and twice at each level would be 2ⁿ times.
+            block, code = self._aside(arg)
+            if not may_raise(arg) and all(isinstance(each, Assign) for each in block):
+                body.splice(block)
+                self._decide(decided, null, code, decisive=decisive)
+            else:
+                with body.when(~decided):
+                    body.splice(block)
+                    self._decide(decided, null, code, decisive=decisive)
+            may_be_null = may_be_null or code.null is not None
+        value = decided if decisive else ~decided
+        return Scalar(BOOLEAN, value, body.let(null & ~decided, "null") if may_be_null else None)
+
+    def _aside(self, arg: Term) -> tuple[list[Statement], Scalar]:
+        """Return the code of a condition, which is not written yet, and its value."""
+        block: list[Statement] = []
+        with self._body.inside(block):
+            return block, self.cast(self.code(arg), BOOLEAN)
+
+    def _decide(self, decided: Local, null: Local, code: Scalar, *, decisive: bool) -> None:
+        """Take one more condition of an OR (`decisive` TRUE) or an AND in."""
+        found = code.value if decisive else ~code.value
+        self._body.set(decided, decided | (found if code.null is None else found & ~code.null))
+        if code.null is not None:
+            self._body.set(null, null | code.null)
 
     def _chosen(self, function: str, args: tuple[Term, ...]) -> Scalar:
         """Write CASE, IF or COALESCE: no more is evaluated than is needed."""
@@ -303,6 +379,19 @@ class ScalarCoder(Textual):
             with body.inside(block):
                 body.set(value, scalar.value.to(kernel))
         return value, bits
+
+
+def _links(function: str, args: Iterable[Term]) -> list[Term]:
+    """Return what a chain of AND or OR connects, however it nests."""
+    found: list[Term] = []
+    waiting = list(args)[::-1]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Apply) and each.function == function:
+            waiting += each.args[::-1]
+        else:
+            found.append(each)
+    return found
 
 
 def _integer_order(op: str, left: Expr, right: Expr) -> Expr:

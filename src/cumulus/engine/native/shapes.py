@@ -48,10 +48,12 @@ COMING = HEIGHT
 """The marks of a new row that a tree with sums takes in when its values are there."""
 FLAGS = 8
 """Where in the marks the flags begin."""
-MOST_SUMS = 23
+MOST_SUMS = 22
 """How many sums have a flag."""
 SPOILED = 1 << MOST_SUMS
 """The flag behind them: a sum does not fit 128 bits."""
+LOSSY = SPOILED << 1
+"""The flag behind that: a sum of floats is not exact (`cumulus.engine.native.compensated`)."""
 GROUP = 12
 """Of the first row of a group's chain: the root of the group's tree; while it has none, how many rows there are, with
 those that have gone since they were counted."""
@@ -85,7 +87,7 @@ class Order:
         last ones are all other key words, so no two rows are equal.
     sums
         The first value word of each column that is added up, and what it is: "i" an integer of one word, "w" of two,
-        "f" a sum of floats and its compensation.
+        "f" a sum of floats and its compensation. A node has two words for each sum.
     few
         How many rows a group may have that is no tree when an event reads it.
     most, best
@@ -120,7 +122,7 @@ class Order:
 
     def sum(self, number: int) -> int:
         """Return where a sum stands in a node."""
-        return SUMS + 8 * sum(1 if kind == "f" else 2 for _, kind in self.sums[:number])
+        return SUMS + 16 * number
 
 
 @dataclass(frozen=True, slots=True)

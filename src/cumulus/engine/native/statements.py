@@ -21,6 +21,7 @@ from cumulus.engine.native.kernel import I64, NOWHERE, Const, Expr, Local
 from cumulus.engine.native.lanes import Number, Scalar, about, from_words
 from cumulus.engine.native.layout import Status, Store, ValueLane
 from cumulus.engine.native.numbers import Env, number_lane, read_number, read_value
+from cumulus.engine.native.ranges import running_sums
 from cumulus.engine.native.terms import TermCoder
 from cumulus.engine.native.thresholds import write_difference
 from cumulus.engine.steps import Step, direct_statements
@@ -71,7 +72,9 @@ class StatementCoder:
             self._settle(self._host.store(name))
 
     def _is_ordered(self, pair: Difference) -> bool:
-        return self._host.store(pair.read.map).keys[pair.axis].is_ordered
+        coder = TermCoder(self._host, self._body, self._known, 0)
+        are_kept = all(running_sums(coder, lifts) is not None for lifts in pair.running)
+        return are_kept and self._host.store(pair.read.map).keys[pair.axis].is_ordered
 
     def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
         """Return statements that loop alike in groups; a pair stays alone."""

@@ -40,6 +40,8 @@ class StoredMap(RowCodec):
         super().__init__(store, dictionary)
         self.view = MapView(store.shape, record)
         self._record = record
+        self._values = I64 * store.value_words
+        self._values_at, self._row_size = 8 * store.shape.keys, store.shape.row_size
         self.use(code)
 
     def use(self, code: Loaded) -> None:
@@ -74,10 +76,22 @@ class StoredMap(RowCodec):
 
     def get(self, words: Sequence[int]) -> Stored | None:
         """Return what is stored under key words."""
+        found = self.value_words(words)
+        return None if found is None else self.stored_of(found)
+
+    def value_words(self, words: Sequence[int]) -> list[int] | None:
+        """Return the value words under key words, None if there are none."""
         row = self._find(self._record, *words)
-        if not row:
-            return None
-        return self.stored_of(self.row(row)[self.store.shape.keys :])
+        return self._values.from_address(self.row_address(row) + self._values_at)[:] if row else None
+
+    def values_at(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the value words under key words, a row each; 0 where there are none."""
+        find, record = self._find, self._record
+        rows = np.fromiter((find(record, *key) for key in keys.tolist()), np.int64, len(keys))
+        found = np.zeros((len(keys), self.store.value_words), dtype=np.int64)
+        there, first = rows > 0, self.store.shape.keys
+        found[there] = self.view.rows()[rows[there] - 1, first : first + self.store.value_words]
+        return found
 
     def put(self, words: Sequence[int], values: Sequence[int]) -> bool:
         """Make value words those of a key, which is removed if they are all 0; False if there is no memory."""
@@ -179,4 +193,4 @@ class StoredMap(RowCodec):
 
     def row_address(self, row: int) -> int:
         """Return where a row is, until the next one is put."""
-        return int(I64.from_address(self._record + ROWS).value) + row * self.store.shape.row_size
+        return int(I64.from_address(self._record + ROWS).value) + row * self._row_size

@@ -36,6 +36,7 @@ from cumulus.catalog.types import SqlType
 from cumulus.engine.intervals import Interval, groups_of, interval_of
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.boxes import BoxOp
+from cumulus.engine.native.compensated import Pair, two_sum
 from cumulus.engine.native.ends import write_end, write_map_end
 from cumulus.engine.native.kernel import F64, I64, Expr, Local, i64, select
 from cumulus.engine.native.kernel import Const as Literal
@@ -77,21 +78,25 @@ class TermCoder(Scanner):
     def closed(self, term: Term, env: Env, *, kept: SqlType | None = None) -> Number:
         """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is `kept`."""
         lane = number_lane(kept or self.host.typing.number(term, self.types))
-        total = self.body.let(Literal(lane.held.kernel, 0), "total")
+        pair = Pair(self.body) if lane.held.kernel is F64 else None
+        total = self.body.let(Literal(lane.held.kernel, 0), "total") if pair is None else pair.high
 
         def add(_: Env, numbers: list[Number]) -> None:
             with self.summand(numbers, lane) as number:
-                self.increase(total, number)
+                if pair is None:
+                    self.increase(total, number)
+                else:
+                    pair.add(number.value)
 
         kept_interval = self._kept_interval(term, env)
         if kept_interval is None:
             self.run([term], env, add)
-            return read_number(lane, total)
+            return read_number(lane, total if pair is None else pair.value())
         interval, sums = kept_interval
         found = Intervals(self, interval, env).write(*sums, lambda number: add(env, [number]))
         with self.body.when(~found, likely=False):
             self.run([term.term if isinstance(term, AggSum) else term], env, add)
-        return read_number(lane, total)
+        return read_number(lane, total if pair is None else pair.value())
 
     def _kept_interval(self, term: Term, env: Env) -> tuple[Interval, KeptSums] | None:
         """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
@@ -356,7 +361,9 @@ class TermCoder(Scanner):
         body, kernel = self.body, held.kernel
         before = body.load(kernel, place, offset, "before")
         if kernel is F64:
-            body.store(F64, place, offset, before + number.value)
+            total, rest = two_sum(body, before, number.value)
+            body.store(F64, place, offset, total)
+            body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
             return
         if held is Held.BOXED:
             body.store(I64, place, offset, self.host.box(body, BoxOp.ADD, before, number.value))

@@ -37,7 +37,7 @@ class Textual(Arithmetic):
         found = body.let(FALSE, "equal")
         with self._unless_null([left, right]):
             address, length = self._host.bytes_of(body, left)
-            if right.known is None:
+            if not isinstance(right.known, str):
                 other = self._host.bytes_of(body, right)
                 body.set(found, body.call(EQUAL, address, length, *other).ne(0))
             else:
@@ -64,7 +64,7 @@ class Textual(Arithmetic):
         if not codes or codes[0].type.kind is not Kind.VARCHAR:
             return None
         text, *others = codes
-        literals = [code.known for code in others]
+        literals = [code.known if isinstance(code.known, str) else None for code in others]
         match function:
             case "like" if None not in literals:
                 return self._matched(text, pieces_of(*(each for each in literals if each is not None)))

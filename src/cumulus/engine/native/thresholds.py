@@ -11,6 +11,7 @@ from cumulus.engine.differences import Difference
 from cumulus.engine.native.kernel import BOOL, FALSE, TRUE, U32, Expr, Local, i64, select
 from cumulus.engine.native.lanes import Number, Scalar
 from cumulus.engine.native.numbers import Env, Then
+from cumulus.engine.native.ranges import running_sums, turn_once
 from cumulus.engine.native.shapes import LEFT, RIGHT
 
 if TYPE_CHECKING:
@@ -56,12 +57,17 @@ class _Between:
             assert order is not None
             record, node = coder.host.record(store), store.shape.node(order)
             group = coder.group(store, order, bound)
+            sure = self._turns_once()
             row, first = body.let(group.root, "row"), body.let(i64(0), "first")
             with body.loop_while(row.ne(0)):
                 place = body.let(coder.place_of(store, row), "place")
                 new, old, is_before = self._at(place)
                 with body.when(new ^ old):
                     body.set(first, row)
+                if sure is not None:  # all rows, then, from the first in order
+                    is_before = is_before & sure
+                    with body.when(~sure, likely=False):
+                        body.set(first, row)
                 side = select(is_before, i64(RIGHT), i64(LEFT))
                 body.set(row, body.load(U32, place.at(side), node, "following"))
             is_tree = body.let(group.root.ne(0), "is_tree")
@@ -72,6 +78,9 @@ class _Between:
                     body.let(i64(0), "following") if group.chain is None else coder.next_of(store, group.chain, place)
                 )
                 new, old, _ = self._at(place)
+                if sure is not None:
+                    with body.when(is_tree & ~sure, likely=False):
+                        body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
                 with body.when(new ^ old):
                     sign = Number(body.let(select(new, i64(1), i64(-1)), "sign"))
 
@@ -81,9 +90,17 @@ class _Between:
                     with body.when(is_tree):
                         body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
                     coder.entry(coder.read_source(pair.read), pair.read.keys, row, place, self._env, visit)
-                with body.otherwise(), body.when(is_tree):
+                with body.otherwise(), body.when(is_tree if sure is None else is_tree & sure):
                     body.stop()
                 body.set(row, following)
+
+    def _turns_once(self) -> Local | None:
+        """Write whether the condition turns at one place with each threshold; None if it does anyway."""
+        sums = [running_sums(self._coder, lifts) or [] for lifts in self._pair.running]
+        if not any(sums):
+            return None
+        (_, new), _ = self._sides
+        return turn_once(self._coder, [each for side in sums for each in side], new)
 
     def _at(self, place: Expr) -> tuple[Local, Local, Expr]:
         """Write at a row whether the condition holds with each threshold, and whether the row is before both."""
@@ -91,11 +108,15 @@ class _Between:
         key = pair.read.keys[pair.axis]
         here = self._coder.key_at(self._store, pair.axis, place)
         holds = []
-        for there, env in self._sides:
+        for (there, env), running in zip(self._sides, pair.running, strict=True):
             held = body.local(BOOL, "holds")
             body.set(held, FALSE)
             with body.when(there):
                 bound = env | {str(key): here}
+                if running:
+                    self._coder.run((*running, pair.compare), bound, lambda *_, held=held: body.set(held, TRUE))
+                    holds.append(held)
+                    continue
                 with self._coder.evaluated(partial(self._coder.scalar, pair.compare, bound)) as found:
                     body.set(held, found.value)
             holds.append(held)

@@ -6,7 +6,7 @@ O(log n), and so are the sums over an interval of a tree (`cumulus.engine.native
 where its root is written down, is the business of `cumulus.engine.native.orders`.
 
 Row 0 stands for no child: its height and its sums are 0. Sums are never subtracted from, always added up anew, so that
-nothing is left of a large float that has gone.
+nothing is left of a large float that has gone. Those of floats are pairs (`cumulus.engine.native.compensated`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cumulus.engine.native.body import Body, define
+from cumulus.engine.native.compensated import Pair
 from cumulus.engine.native.kernel import F64, I64, I128, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.shapes import FLAGS, HEIGHT, LEFT, MARKS, RIGHT, SPOILED, Shape, address
+from cumulus.engine.native.shapes import FLAGS, HEIGHT, LEFT, LOSSY, MARKS, RIGHT, SPOILED, Shape, address
 
 _LARGEST = (1 << 63) - 1
 
@@ -130,12 +131,18 @@ class Trees:
                 at = self._node + self._order.sum(number)
                 own = _own(body, place.at(self._shape.value(word)), kind)
                 body.set(flags, flags | ((own < (0.0 if kind == "f" else 0)).to(I64) << number))
+                if own.type is F64:
+                    pair = Pair(body)
+                    pair.add(own)
+                    for each in below:
+                        pair.add(body.load(F64, each, at, "more"), body.load(F64, each, at + 8, "rest"))
+                    body.set(flags, flags | select(pair.is_lossy, i64(LOSSY), i64(0)))
+                    body.store(F64, place, at, pair.high)
+                    body.store(F64, place, at + 8, pair.low)
+                    continue
                 total = own
                 for each in below:
                     more = body.load(own.type, each, at, "more")
-                    if own.type is F64:
-                        total = body.let(total + more, "total")
-                        continue
                     total, overflow = body.checked("add", total, more, "total")
                     body.set(flags, flags | select(overflow, i64(SPOILED), i64(0)))
                 body.store(own.type, place, at, total)

@@ -1,0 +1,82 @@
+"""Names as SQL takes them: found in any case, shown as they were written.
+
+As in DuckDB, only the letters A to Z have a case. Inside a program names are compared as they are; whoever takes one
+from a user, or from data, finds it here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+from cumulus.errors import UnknownNameError
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def folded(name: str) -> str:
+    """Return what two names share if SQL takes them for one.
+
+    Examples
+    --------
+    >>> folded("CustId"), folded("É")
+    ('custid', 'É')
+    """
+    return name.lower() if name.isascii() else name.translate(_LOWER)
+
+
+def find_name(name: Any, known: Collection[str] | Mapping[str, Any]) -> str | None:
+    """Return the one of `known` that SQL takes `name` for: itself, or else one that differs in case; None if none.
+
+    Examples
+    --------
+    >>> find_name("ORDERS", {"Orders": 1}), find_name("order", {"Orders": 1}), find_name(None, ())
+    ('Orders', None, None)
+    """
+    if not isinstance(name, str):
+        return None
+    plain = str(name)
+    if plain in known:
+        return plain
+    wanted = folded(plain)
+    return next((each for each in known if folded(each) == wanted), None)
+
+
+def known_name(name: Any, known: Collection[str] | Mapping[str, Any], kind: str) -> str:
+    """Return the one of `known` that SQL takes `name` for; UnknownNameError, "there is no {kind} …", if none.
+
+    Examples
+    --------
+    >>> known_name("ORDERS", ["Orders", "log"], "table")
+    'Orders'
+    """
+    found = find_name(name, known)
+    if found is None:
+        shown = name if isinstance(name, str) else repr(name)
+        raise UnknownNameError(f"there is no {kind} {shown}", hint=f"{kind.title()}s: {', '.join(known) or 'none'}.")
+    return found
+
+
+class Name(str):
+    """A name in SQL: shown as it was written, equal to every other that SQL takes for the same.
+
+    Only `cumulus.sql` has such names; what it hands on are plain texts.
+
+    Examples
+    --------
+    >>> name = Name("CustId")
+    >>> name == "custid", name in {Name("CUSTID"): 1}, f"{name}", str(name) == "custid"
+    (True, True, 'CustId', False)
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and folded(str(self)) == folded(str(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(folded(str(self)))

@@ -1,0 +1,171 @@
+"""The words with a dot: what the shell does that is no SQL."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.cli.shell.live import LiveTarget
+from cumulus.cli.shell.statements import split_statements
+from cumulus.cli.shell.targets import Target
+from cumulus.errors import InputError, UnknownNameError, UsageError
+
+
+class LeaveError(Exception):
+    """`.quit` was typed."""
+
+
+@dataclass
+class Shell:
+    """What one shell has at hand; it neither reads nor prints.
+
+    Parameters
+    ----------
+    target
+        What statements are about.
+    parameters
+        The values of `$name` in statements, as `.set` gave them.
+    """
+
+    target: Target
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, text: str) -> Iterator[pa.Table | str]:
+        """Run one statement or one word with a dot; yield the tables and lines to show.
+
+        Raises
+        ------
+        CumulusError
+            With a way out; the shell goes on.
+        LeaveError
+            For `.quit`.
+        """
+        if text.startswith("."):
+            word, _, rest = text.strip().rstrip(";").partition(" ")
+            if word not in COMMANDS:
+                raise UsageError(f"there is no {word}", hint=f"There are {', '.join(COMMANDS)}.")
+            yield from COMMANDS[word].run(self, rest.strip())
+        else:
+            yield self.target.run(text, self._mentioned(text))
+        yield from self.target.news()
+
+    def _mentioned(self, statement: str) -> dict[str, Any]:
+        """Return the parameters that a statement names: DuckDB takes no others."""
+        return {name: value for name, value in self.parameters.items() if f"${name}" in statement}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A word with a dot."""
+
+    usage: str
+    summary: str
+    run: Callable[[Shell, str], Iterator[pa.Table | str]]
+
+
+def _help(shell: Shell, _: str) -> Iterator[str]:
+    yield "SELECT …; INSERT INTO …; DELETE FROM …; UPDATE …; CREATE VIEW …; DROP VIEW …; CREATE TABLE …;"
+    width = max(len(each.usage) for each in COMMANDS.values())
+    yield from (f"{each.usage:{width}}  {each.summary}" for each in COMMANDS.values())
+
+
+def _tables(shell: Shell, _: str) -> Iterator[str]:
+    yield from (f"{name} ({columns})" for name, columns in shell.target.tables().items())
+
+
+def _views(shell: Shell, _: str) -> Iterator[str]:
+    yield from (f"{name} ({columns})" for name, columns in shell.target.views().items())
+
+
+def _explain(shell: Shell, view: str) -> Iterator[str]:
+    yield shell.target.explain(_view(shell, view))
+
+
+def _watch(shell: Shell, view: str) -> Iterator[str]:
+    yield from shell.target.watch(_view(shell, view))
+
+
+def _m3(shell: Shell, _: str) -> Iterator[str]:
+    yield shell.target.program()
+
+
+def _stats(shell: Shell, _: str) -> Iterator[str]:
+    yield shell.target.stats()
+
+
+def _set(shell: Shell, text: str) -> Iterator[str]:
+    name, _, value = text.partition(" ")
+    if not name:
+        yield from (f"${name} = {value!r}" for name, value in shell.parameters.items())
+        return
+    if not name.isidentifier() or not value.strip():
+        raise UsageError(f".set {text}", hint="Write .set NAME VALUE, such as .set nation 'Kenya'; then $nation.")
+    try:
+        shell.parameters[name] = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        shell.parameters[name] = value.strip()  # a word without quotes is a text
+    yield f"${name} = {shell.parameters[name]!r}"
+
+
+def _read(shell: Shell, path: str) -> Iterator[pa.Table | str]:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
+    statements, rest = split_statements(text)
+    for statement in [*statements, rest]:
+        if statement:
+            yield from shell.run(statement)
+
+
+def _load(shell: Shell, text: str) -> Iterator[str]:
+    table, _, path = text.partition(" ")
+    if not path.strip():
+        raise UsageError(f".load {text}", hint="Write .load TABLE FILE, with a Parquet or CSV file.")
+    yield f"{_warehouse(shell).insert(table, Path(path.strip())):,} rows in"
+
+
+def _save(shell: Shell, path: str) -> Iterator[str]:
+    if not path:
+        raise UsageError(".save needs a folder", hint="Write .save FOLDER; cumulus shell FOLDER opens it again.")
+    _warehouse(shell).save(path)
+    yield f"saved in {path}"
+
+
+def _quit(shell: Shell, _: str) -> Iterator[str]:
+    raise LeaveError
+
+
+def _view(shell: Shell, name: str) -> str:
+    views = shell.target.views()
+    found = {each.lower(): each for each in views}.get(name.strip('"').lower())
+    if found is None:
+        raise UnknownNameError(f"there is no view {name!r}", hint=f"Views: {', '.join(views) or 'none'}.")
+    return found
+
+
+def _warehouse(shell: Shell) -> Any:
+    if not isinstance(shell.target, LiveTarget):
+        raise UsageError("the output of a run can be read, not changed", hint="Open a script or a saved warehouse.")
+    return shell.target.warehouse
+
+
+COMMANDS = {
+    ".help": Command(".help", "this", _help),
+    ".tables": Command(".tables", "the base tables, with columns", _tables),
+    ".views": Command(".views", "the views, with columns", _views),
+    ".explain": Command(".explain VIEW", "what keeping a view costs", _explain),
+    ".watch": Command(".watch VIEW", "show what changes in a view", _watch),
+    ".set": Command(".set NAME VALUE", "a parameter: statements name it $NAME; without a name, all of them", _set),
+    ".m3": Command(".m3", "the program that keeps the views", _m3),
+    ".stats": Command(".stats", "rows, entries, bytes", _stats),
+    ".read": Command(".read FILE", "run the statements of a file", _read),
+    ".load": Command(".load TABLE FILE", "insert the rows of a Parquet or CSV file", _load),
+    ".save": Command(".save FOLDER", "keep this warehouse", _save),
+    ".quit": Command(".quit", "leave; so does Ctrl-D", _quit),
+}

@@ -1,0 +1,169 @@
+"""Rows of a file, with a table's types: Parquet, and CSV with a header, of which nothing is guessed.
+
+Cells of a CSV file are read as text and become what the columns say; an empty cell and NULL without quotes are NULL,
+in CSV as in the folders of `cumulus.epochs`. What is wrong is told with the file and the row.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.arrow import plain_list, typed
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import Kind, SqlType, arrow_type
+from cumulus.errors import DataError, InputError
+
+PARQUET, CSV, TSV = (".parquet", ".pq"), (".csv", ".csv.gz"), (".tsv", ".tsv.gz")
+"""Endings of files, by what is in them."""
+_NULLS = ["", "NULL"]
+
+
+def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
+    """Return the rows of a file as a table whose columns are the relation's or some of them, or as checked rows.
+
+    Parameters
+    ----------
+    relation
+        Whose rows they are.
+    path
+        Of a file that ends as one of `PARQUET`, `CSV` or `TSV`.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it cannot be read.
+    DataError
+        Naming the file and the row.
+    """
+    table = read_table(path, relation)
+    try:
+        names = relation.columns_named(table.column_names)
+    except DataError as problem:
+        raise _within(problem, str(path)) from None
+    table = table.rename_columns(names)
+    if not _is_parquet(str(path)):
+        types = {column.name: column.type for column in relation.columns}
+        table = pa.table([_converted(table.column(name), types[name]) for name in names], names=names)
+    return table if _fits(relation, table) else _checked(relation, table, str(path))
+
+
+def _fits(relation: Relation, table: pa.Table) -> bool:
+    """Whether every value is one of its column's type, so that no row must be looked at."""
+    for column in relation.columns:
+        is_required = column.not_null or column.name in relation.key
+        if column.name not in table.column_names:
+            if is_required and table.num_rows:
+                return False
+            continue
+        found = table.column(column.name)
+        if column.type is None or (found.null_count and is_required) or typed(found, column.type) is None:
+            return False
+    return True
+
+
+def read_table(path: str | Path, relation: Relation | None = None) -> pa.Table:
+    """Return the columns of a file as they are; those of CSV are text. `relation` is named in errors."""
+    text = str(path)
+    try:
+        if _is_parquet(text):
+            import pyarrow.parquet as pq
+
+            return pq.read_table(text, partitioning=None)
+        if text.lower().endswith((*CSV, *TSV)):
+            return _read_csv(text)
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        missing = isinstance(problem, FileNotFoundError)
+        kind = "Parquet file" if _is_parquet(text) else "CSV file with a header"
+        raise InputError(
+            f"{text}: there is no such file" if missing else f"{text}: not a {kind}: {_first_line(problem)}",
+            hint="Give the path of a Parquet or CSV file. Rows themselves are a list, a frame or a table."
+            if missing
+            else "A Parquet file must be whole; a CSV file is UTF-8, and its first line names the columns.",
+        ) from None
+    wanted = f" for {relation.name}" if relation is not None else ""
+    raise InputError(
+        f"{text!r} is no file of rows{wanted}",
+        hint=f"Files end in {', '.join((*PARQUET, *CSV, *TSV))}. Rows themselves are a list, a frame or a table.",
+    )
+
+
+def _is_parquet(path: str) -> bool:
+    return path.lower().endswith(PARQUET)
+
+
+def _read_csv(path: str) -> pa.Table:
+    import pyarrow.csv as pa_csv
+
+    delimiter = "\t" if path.lower().endswith(TSV) else ","
+
+    def read(data: bytes, names: list[str], *, is_numbered: bool) -> pa.Table:
+        return pa_csv.read_csv(
+            io.BytesIO(data),
+            read_options=pa_csv.ReadOptions(use_threads=not is_numbered),  # rows have numbers only without threads
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=_NULLS,
+            ),
+        )
+
+    with pa.input_stream(path) as stream:  # which is unpacked, if it ends so
+        data = stream.read()
+    data = data if b"\n" in data else data + b"\n"
+    header = data[: data.find(b"\n") + 1]
+    names = pa_csv.read_csv(io.BytesIO(header), parse_options=pa_csv.ParseOptions(delimiter=delimiter)).column_names
+    try:
+        return read(data, names, is_numbered=False)
+    except pa.ArrowInvalid:
+        return read(data, names, is_numbered=True)  # it tells which row is wrong
+
+
+def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedArray:
+    """Return a column of text as one of a type, if each of its cells is one; else as it is."""
+    if sql_type is None or sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
+        return column
+    try:
+        return column.cast(arrow_type(sql_type.computed))
+    except pa.ArrowException:
+        return column
+
+
+def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
+    """Return the rows of a table as tuples of the relation's types."""
+    columns = []
+    for column in relation.columns:
+        name = column.name
+        if name not in table.column_names:
+            if (column.not_null or name in relation.key) and table.num_rows:
+                raise _within(relation.lacking(name), path)
+            columns.append([None] * table.num_rows)
+            continue
+        try:
+            columns.append(plain_list(table.column(name)))
+        except (ValueError, OverflowError, pa.ArrowException) as problem:
+            raise InputError(
+                f"{path}: column {name} has a value that Python has not: {_first_line(problem)}",
+                hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
+            ) from None
+    rows = []
+    for number, row in enumerate(zip(*columns, strict=True), 1):
+        try:
+            rows.append(relation.checked(row))
+        except DataError as problem:
+            raise _within(problem, f"{path}, row {number}") from None
+    return rows
+
+
+def _within(problem: DataError, place: str) -> DataError:
+    """Return an error of data with its place in front."""
+    return type(problem)(f"{place}: {problem.message}", relation=problem.relation, row=problem.row, hint=problem.hint)
+
+
+def _first_line(problem: BaseException) -> str:
+    return next(iter(str(problem).splitlines()), type(problem).__name__)

@@ -1,0 +1,421 @@
+"""Cells of files as values of their columns: whole columns by Arrow where that is right, else one by one.
+
+A cell that cannot be a value becomes NULL and a problem of its row.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.arrow import array_of, decoded, typed
+from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import EXACT, Kind, SqlType, arrow_type, coerce
+from cumulus.catalog.written import value_of
+from cumulus.epochs.formats.encodings import Encoding, way_out
+from cumulus.epochs.formats.found import DELETE, INSERT, OPERATIONS, TRUNCATE, Found, Values
+from cumulus.epochs.sources import FolderSource
+from cumulus.errors import InputError
+
+Problems = dict[int, str]
+"""Index of a row → the first thing that is wrong with it."""
+
+_STEP = 16
+_FEW = 64
+"""So few values are looked at one by one, where a column as a whole was not of its type."""
+
+_LONGEST_REASON = 300
+
+
+def typed_rows(source: FolderSource, relation: Relation, found: Found, place: str) -> tuple[pa.Table, Problems]:
+    """Return rows with the types of `relation`, then `_op`, `_position` and, if the rows have an order, `_seq`.
+
+    Rows with problems are in the table, too. An order that is not there is NULL, and no problem yet.
+
+    Raises
+    ------
+    InputError
+        If a column is of a type that cannot be right.
+    """
+    problems: Problems = {}
+    encodings = found.encodings or [None] * len(relation.columns)
+    columns = [
+        _column(values, _Reader(column, source, encoding), relation, place, problems)
+        for values, column, encoding in zip(found.columns, relation.columns, encodings, strict=True)
+    ]
+    operations = (
+        pa.array(np.full(len(found.positions), INSERT, np.int8))
+        if found.operations is None
+        else _operations(found.operations, problems)
+    )
+    columns += [operations, pa.array(found.positions, pa.int64())]
+    names = [*relation.column_names, "_op", "_position"]
+    if found.orders is not None:
+        columns.append(_orders(found.orders, place, source.order, problems))
+        names.append("_seq")
+    _find_nulls(relation, columns, problems)
+    return pa.table(columns, names=names), {index: reason[:_LONGEST_REASON] for index, reason in problems.items()}
+
+
+def _find_nulls(relation: Relation, columns: list[Any], problems: Problems) -> None:
+    """Find NULLs in keys and NOT NULL columns; a deletion need only carry the key, a truncation nothing."""
+    operations = columns[len(relation.columns)]
+    for column, values in zip(relation.columns, columns, strict=False):
+        in_key = column.name in relation.key
+        if not (column.not_null or in_key) or not values.null_count:
+            continue
+        for index in pc.indices_nonzero(values.is_null()).to_pylist():
+            operation = operations[index].as_py()
+            if operation != TRUNCATE and (in_key or not relation.key or operation != DELETE):
+                problems.setdefault(index, f"{column.name} is NULL")
+
+
+class _Reader:
+    """How the cells of one column are read."""
+
+    def __init__(self, column: Column, source: FolderSource, encoding: Encoding | None) -> None:
+        assert column.type is not None, f"{column.name} has no type"
+        self.column = column
+        self.type: SqlType = column.type
+        self.encoding = encoding
+        self._source = source
+
+    def value(self, value: Any) -> Any:
+        """Return one cell as the column's type wants it."""
+        if value is None:
+            return None
+        given = value
+        try:
+            if self.encoding is not None:
+                value = self.encoding.decode(value, self.type)
+            if isinstance(value, str) and self.type.kind is not Kind.VARCHAR:
+                value = value_of_text(value.strip(), self.type)
+            elif isinstance(value, Decimal) and self.type.is_numeric:
+                value = _sized(value, self.type)
+            return coerce(value, self.type)
+        except (TypeError, ValueError, ArithmeticError) as problem:
+            raise ValueError(f"{problem}{way_out(given, self.type, self._source)}") from None
+
+    def values(self, cells: Sequence[Any], first: int, problems: Problems) -> list[Any]:
+        """Return cells as values; None and a problem for what cannot be one."""
+        found = []
+        for index, cell in enumerate(cells, first):
+            try:
+                found.append(self.value(cell))
+            except ValueError as problem:
+                problems.setdefault(index, f"{self.column.name}: {problem}")
+                found.append(None)
+        return found
+
+    def whole(self, values: Any) -> Any:
+        """Return an Arrow array as one of the column's type; None if each value must be looked at."""
+        try:
+            if self.encoding is not None:
+                if self.type.kind is Kind.VARCHAR and not _is_text(values.type):
+                    return None  # not the digits of a time
+                made = self.encoding.decoded(values)
+                if made is not None:
+                    values = made
+                elif pa.types.is_nested(values.type):
+                    return None
+            if _is_text(values.type) and not _reads_alike(values, self.type):
+                return None
+            if _is_text(values.type) and self.type.kind in (Kind.DECIMAL, Kind.HUGEINT):
+                values = _decimals(values, self.type.scale)
+            if _is_text(values.type) and self.type.is_temporal and self.type.kind is not Kind.DATE:
+                values = _moments(values)
+            if self.type.kind is Kind.DATE and not _are_days(values):
+                return None
+            made = values.cast(arrow_type(self.type.computed), safe=True)
+            if self.type.is_float and _is_text(values.type) and not _is_all_finite(made):
+                return None
+            return typed(made, self.type)
+        except (pa.ArrowException, ValueError, ArithmeticError, TypeError):
+            return None
+
+
+def _column(values: Values, reader: _Reader, relation: Relation, place: str, problems: Problems) -> pa.Array:
+    """Return a column of the declared type."""
+    if isinstance(values, list):
+        return array_of(reader.values(values, 0, problems), reader.type)
+    values = _unchunked(decoded(values))
+    if not _may_become(values.type, reader.type) and not (
+        reader.encoding is not None and values.type == reader.encoding.parsed_type()
+    ):
+        raise InputError(
+            f"{place}: column {reader.column.name!r} is {values.type}, table {relation.name!r} says {reader.type}",
+            hint="Write the file with that type, or correct CREATE TABLE.",
+        )
+    made = _parts(values, reader, 0, problems)
+    return made[0] if len(made) == 1 else pa.concat_arrays(made)
+
+
+def _parts(values: Any, reader: _Reader, first: int, problems: Problems) -> list[pa.Array]:
+    """Return a column in parts: those that Arrow can read whole, and small ones with a value that it cannot."""
+    made = reader.whole(values)
+    if made is not None:
+        return [_unchunked(made)]
+    count = len(values)
+    if count <= _FEW:
+        return [array_of(reader.values(_plain(values, reader.column, first, problems), first, problems), reader.type)]
+    size = -(-count // _STEP)
+    return [
+        part
+        for begin in range(0, count, size)
+        for part in _parts(values.slice(begin, size), reader, first + begin, problems)
+    ]
+
+
+MOST_DIGITS = 36
+"""So many characters and the digits of any scale are less than the 76 digits of Arrow's widest decimals."""
+
+
+def wide(scale: int) -> pa.DataType:
+    """Return the type as which decimals are read.
+
+    Arrow multiplies what it reads of a decimal by a power of ten, and does not look how far that goes: it says 0.242
+    for 78955.96 as a DECIMAL(38,38). Whoever reads decimals so sees to it that they are short.
+    """
+    return pa.decimal256(76, scale)
+
+
+def _decimals(texts: Any, scale: int) -> Any:
+    """Return texts as decimals; ArithmeticError if Arrow may read one wrongly."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest > MOST_DIGITS or any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in "eE"):
+        raise ArithmeticError("a decimal for the careful reader")
+    return texts.cast(wide(scale))
+
+
+def _moments(texts: Any) -> Any:
+    """Return texts of times as times; those with an offset are taken to UTC, as `coerce` does."""
+    try:
+        return texts.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return texts.cast(pa.timestamp("us", "UTC"))
+
+
+def _reads_alike(values: Any, wanted: SqlType) -> bool:
+    """Whether Arrow reads texts as numbers where we do: it takes 0xFFFFFFFF for -1."""
+    if not wanted.is_integer:
+        return True
+    return not any(pc.any(pc.match_substring(values, letter)).as_py() for letter in "xX")
+
+
+def _are_days(values: Any) -> bool:
+    """Whether times are midnights without a time zone: Arrow would cut others."""
+    if not pa.types.is_timestamp(values.type):
+        return True
+    return values.type.tz is None and bool(values.cast(pa.date32()).cast(values.type).equals(values))
+
+
+def _is_all_finite(values: Any) -> bool:
+    """Whether each float is finite: one that is not may be the word for it, or a number that is too large."""
+    return pc.all(pc.is_finite(values)).as_py() is not False
+
+
+def value_of_text(text: str, wanted: SqlType) -> Any:
+    """Return what a text says in a column that is none of texts; times stay texts, which `coerce` reads.
+
+    Raises
+    ------
+    ValueError
+        If it says nothing of that type.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import BOOLEAN, INTEGER
+    >>> value_of_text("7.0", INTEGER), value_of_text("F", BOOLEAN)
+    (Decimal('7.0'), False)
+    """
+    if wanted.kind is Kind.BOOLEAN and text in ("1", "0"):
+        return text == "1"
+    value = value_of(text, wanted)
+    if isinstance(value, Decimal):
+        return _sized(value, wanted)
+    if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
+        raise ValueError(f"{text[:100]} does not fit {wanted}")
+    return value
+
+
+def _sized(number: Decimal, wanted: SqlType) -> Decimal:
+    """Return a decimal that is of a size to compute with: 1e999999999 has a billion digits as a whole number."""
+    if number.is_finite() and number:
+        if wanted.is_exact and not -400 < number.adjusted() < 400:
+            shown = str(number) if len(number.as_tuple().digits) < 50 else f"{number:.10e}"
+            raise ValueError(f"{shown} does not fit {wanted}")
+        if wanted.is_integer and number != number.to_integral_value():
+            raise ValueError(f"{number.normalize(EXACT)} is not an integer")
+        if wanted.is_float and math.isinf(float(number)):
+            raise ValueError(f"{number:.10e} does not fit {wanted}")
+    elif wanted.is_exact and number.is_finite():
+        return Decimal(0)
+    return number
+
+
+_UNPLAIN = {
+    OverflowError: "is beyond the years 1 to 9999",
+    UnicodeDecodeError: "is not UTF-8",
+    ValueError: "is more precise than a microsecond",
+}
+
+
+def _plain(values: Any, column: Column, first: int, problems: Problems) -> list[Any]:
+    """Return the values as Python's; None and a problem where it has none."""
+    try:
+        found: list[Any] = values.to_pylist()
+        return found
+    except (ValueError, OverflowError):
+        plain: list[Any] = [None] * len(values)
+        for index, value in enumerate(values):
+            try:
+                plain[index] = value.as_py()
+            except (ValueError, OverflowError) as problem:
+                reason = next(reason for kind, reason in _UNPLAIN.items() if isinstance(problem, kind))
+                problems.setdefault(first + index, f"{column.name}: {cell_of(values, index)!r} {reason}")
+        return plain
+
+
+def cell_of(column: Values, index: int) -> Any:
+    """Return one cell as it may be shown."""
+    if isinstance(column, list):
+        return column[index]
+    try:
+        return column[index].as_py()
+    except UnicodeDecodeError:
+        return column[index].as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+    except (ValueError, OverflowError):  # a time that Python does not have
+        return column.slice(index, 1).cast(pa.string())[0].as_py()
+
+
+def text_of(columns: dict[str, Values]) -> Callable[[int], str]:
+    """Return the function that shows a row of columns as found."""
+
+    def text(index: int) -> str:
+        return json.dumps(
+            {name: cell_of(column, index) for name, column in columns.items()}, default=str, ensure_ascii=False
+        )
+
+    return text
+
+
+def _unchunked(values: Any) -> Any:
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
+def _is_text(found: Any) -> bool:
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _may_become(found: Any, wanted: SqlType) -> bool:
+    is_text = _is_text(found)
+    if pa.types.is_null(found):
+        return True
+    if wanted.is_numeric:
+        is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+        return bool(is_number or is_text)
+    match wanted.kind:
+        case Kind.VARCHAR:
+            return is_text
+        case Kind.BOOLEAN:
+            return bool(pa.types.is_boolean(found) or is_text)
+        case _ if wanted.is_temporal:
+            is_moment = pa.types.is_timestamp(found) and not (wanted.kind is Kind.DATE and found.tz is not None)
+            return bool(pa.types.is_date(found) or is_moment or is_text)
+        case Kind.INTERVAL:
+            return bool(pa.types.is_duration(found) or pa.types.is_interval(found))
+        case _:
+            return False
+
+
+def _operations(values: Values, problems: Problems) -> pa.Array:
+    """Return the operation codes; NULL means insert, since that is what a row without a word says."""
+    if isinstance(values, list) or pa.types.is_nested(values.type):
+        texts = values if isinstance(values, list) else values.to_pylist()
+        column = pa.array([None if text is None else _word(text) for text in texts], pa.string())
+    else:
+        column = _unchunked(decoded(values))
+    words = pc.unique(column)
+    codes = [INSERT if not word.is_valid else OPERATIONS.get(str(_scalar(word)).strip().lower(), 0) for word in words]
+    result = pa.array(codes, pa.int8()).take(pc.index_in(column, value_set=words))
+    if 0 in codes:
+        for index in pc.indices_nonzero(pc.equal(result, 0)).to_pylist():
+            problems.setdefault(index, f"unknown operation {str(cell_of(values, index))[:100]!r}")
+    return result
+
+
+def _word(word: Any) -> str:
+    return str(word).encode("utf-8", "backslashreplace").decode()
+
+
+def _scalar(word: Any) -> Any:
+    try:
+        return word.as_py()
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Array:
+    """Return the source's order as int64, so that positions of all files compare."""
+    if isinstance(values, list):
+        return pa.array(_order_values(values, 0, name, problems), pa.int64())
+    column = _unchunked(decoded(values))
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    elif _is_text(column.type):
+        try:
+            column = column.cast(pa.int64()) if _reads_alike(column, _WHOLE) else None
+        except pa.ArrowException:
+            column = None
+        if column is None:
+            texts = [_scalar(value) for value in values]
+            return pa.array(_order_values(texts, 0, name, problems), pa.int64())
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise InputError(
+            f"{place}: the order column {name!r} must hold whole numbers or times", hint="Choose another: order=COLUMN."
+        )
+    try:
+        return _unchunked(column.cast(pa.int64()))
+    except pa.ArrowException:
+        return pa.array(_order_values(column.to_pylist(), 0, name, problems), pa.int64())
+
+
+_WHOLE = SqlType(Kind.BIGINT)
+_MOMENT = SqlType(Kind.TIMESTAMP)
+_ZERO = dt.datetime(1970, 1, 1)
+
+
+def _order_values(values: Sequence[Any], first: int, name: str, problems: Problems) -> list[int | None]:
+    found: list[int | None] = []
+    for index, value in enumerate(values, first):
+        number = None if value is None else _order_value(value)
+        if number is None and value is not None:
+            problems.setdefault(index, f"{name}: {str(value)[:100]!r} is not a whole number or a time")
+        found.append(number)
+    return found
+
+
+def _order_value(value: Any) -> int | None:
+    """Return a whole number of 64 bits, or the microseconds of a time; None if it is neither."""
+    try:
+        if isinstance(value, str):
+            try:
+                value = value_of_text(value.strip(), _WHOLE)
+            except ValueError:
+                value = coerce(value.strip(), _MOMENT)
+        if isinstance(value, dt.datetime):
+            return (value.replace(tzinfo=None) - _ZERO) // dt.timedelta(microseconds=1)
+        number: int = coerce(_sized(value, _WHOLE) if isinstance(value, Decimal) else value, _WHOLE)
+        return number
+    except (TypeError, ValueError, ArithmeticError):
+        return None

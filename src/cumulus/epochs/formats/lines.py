@@ -1,0 +1,260 @@
+"""JSON lines: each line is looked at alone, so that none has a say in what becomes of another.
+
+Blocks of lines are read as columns (`cumulus.epochs.formats.columns`); what that leaves goes to the careful reader,
+line by line. Both give the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cumulus.catalog.schema import Relation
+from cumulus.epochs.formats.columns import ColumnReader
+from cumulus.epochs.formats.content import readable
+from cumulus.epochs.formats.encodings import Encodings, encodings_of
+from cumulus.epochs.formats.found import Content, Found
+from cumulus.epochs.formats.json_values import parse
+from cumulus.epochs.formats.names import AmbiguousNameError, Names, find_names
+from cumulus.epochs.sources import FolderSource
+
+_BLOCK = 4096
+"""Lines that are read as columns together."""
+_STEP = 16
+_FEW = 64
+"""So few lines are looked at one by one, where a block had one that could not be read."""
+
+
+class NotARowError(ValueError):
+    """A record that is no row, with the reason."""
+
+
+class Change(NamedTuple):
+    """What one record says of one row; the operation None says insert, the order `ABSENT` that there is none."""
+
+    values: tuple[Any, ...]
+    operation: Any
+    order: Any
+    encodings: Encodings
+
+
+class _Absent:
+    """The type of `ABSENT`."""
+
+
+ABSENT = _Absent()
+
+
+class Records(Protocol):
+    """How records become changes."""
+
+    def changes(self, record: Any) -> list[Change] | str:
+        """Return what a record says, or the name of what it is when it says nothing.
+
+        Raises
+        ------
+        NotARowError
+            If it is not one.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class PlainRecords:
+    """Records with a field for each column; one that is not written is NULL."""
+
+    relation: Relation
+    source: FolderSource
+    _names: dict[tuple[str, ...], Names]
+    _encodings: Encodings
+
+    def __init__(self, source: FolderSource, relation: Relation) -> None:
+        self.relation, self.source = relation, source
+        self._names = {}
+        self._encodings = encodings_of(source, relation)
+
+    def changes(self, record: Any) -> list[Change] | str:
+        """Return the one row that a record is."""
+        if not isinstance(record, dict):
+            raise NotARowError("not a JSON object")
+        names = self._found(record)
+        if record and not any(names.columns) and record.keys() - {names.operation, names.order}:
+            shown = ", ".join(map(str, list(record)[:8]))
+            raise NotARowError(f"no column of {self.relation.name} is in it; found: {shown}")
+        values = tuple([None if name is None else record[name] for name in names.columns])
+        operation = None if names.operation is None else record[names.operation]
+        order = ABSENT if names.order is None else record[names.order]
+        return [Change(values, operation, order, self._encodings)]
+
+    def _found(self, record: dict[str, Any]) -> Names:
+        keys = tuple(record)
+        names = self._names.get(keys)
+        if names is None:
+            try:
+                names = find_names(keys, self.relation, self.source)
+            except AmbiguousNameError as problem:
+                raise NotARowError(str(problem)) from None
+            if len(self._names) < 1000:
+                self._names[keys] = names
+        return names
+
+
+class Gathered:
+    """Changes of single records, until they make columns."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
+        self._changes: list[Change] = []
+        self._positions: list[int] = []
+        self._texts: list[str] = []
+
+    def add(self, position: int, text: str, changes: Sequence[Change]) -> None:
+        """Add the changes of the record at a position."""
+        for change in changes:
+            self._changes.append(change)
+            self._positions.append(position)
+            self._texts.append(text)
+
+    def found(self) -> list[Found]:
+        """Return the rows gathered, in order, with equal encodings together; forget them."""
+        made: list[Found] = []
+        begin = 0
+        for end in range(1, len(self._changes) + 1):
+            same = end < len(self._changes) and self._changes[end].encodings == self._changes[begin].encodings
+            if not same:
+                made.append(self._slice(begin, end))
+                begin = end
+        self._changes, self._positions, self._texts = [], [], []
+        return made
+
+    def _slice(self, begin: int, end: int) -> Found:
+        changes, texts = self._changes[begin:end], self._texts[begin:end]
+        columns = [[change.values[at] for change in changes] for at in range(len(self._relation.columns))]
+        orders = [change.order for change in changes]
+        return Found(
+            [*columns],
+            [change.operation for change in changes],
+            None if all(order is ABSENT for order in orders) else [None if o is ABSENT else o for o in orders],
+            np.array(self._positions[begin:end], np.int64),
+            lambda index: texts[index],
+            changes[0].encodings,
+        )
+
+
+class LineReader:
+    """Reads the lines of one file.
+
+    Parameters
+    ----------
+    records
+        Makes changes of what a line says.
+    columns
+        Reads many lines at a time; None if that cannot be done for the table.
+    """
+
+    def __init__(self, records: Records, columns: ColumnReader | None, relation: Relation) -> None:
+        self._records = records
+        self._columns = columns
+        self._content = Content()
+        self._gathered = Gathered(relation)
+
+    def read(self, data: bytes) -> Content:
+        """Return what the lines of a file say."""
+        if b"\n" not in data:
+            data = data.replace(b"\r", b"\n")
+        lines = data.split(b"\n")
+        for begin in range(0, len(lines), _BLOCK):
+            block = [line.strip() for line in lines[begin : begin + _BLOCK]]
+            numbers: Sequence[int] = range(begin + 1, begin + 1 + len(block))
+            if not all(block):
+                numbers = [number for number, line in zip(numbers, block, strict=True) if line]
+                block = [line for line in block if line]
+            self._read(numbers, block)
+        return self.content()
+
+    def content(self) -> Content:
+        """Return all that was read."""
+        self._flush()
+        return self._content
+
+    def reject(self, position: int, reason: str, text: str) -> None:
+        """Note a record that is no row."""
+        self._content.rejected.append((position, reason, text))
+
+    def _flush(self) -> None:
+        self._content.found.extend(self._gathered.found())
+
+    def _read(self, numbers: Sequence[int], lines: Sequence[bytes]) -> None:
+        if len(lines) <= _FEW or self._columns is None:
+            self._read_each(numbers, lines)
+            return
+        read = self._columns.read(numbers, lines)
+        if read is None:
+            size = -(-len(lines) // _STEP)
+            for begin in range(0, len(lines), size):
+                self._read(numbers[begin : begin + size], lines[begin : begin + size])
+            return
+        found, rest = read
+        if found is not None:
+            self._flush()
+            self._content.found.append(found)
+        if rest:
+            read_rest = self._read if 4 * len(rest) < 3 * len(lines) else self._read_each
+            read_rest([numbers[at] for at in rest], [lines[at] for at in rest])
+
+    def _read_each(self, numbers: Sequence[int], lines: Sequence[bytes]) -> None:
+        for number, line in zip(numbers, lines, strict=True):
+            self.read_record(number, line)
+
+    def read_record(self, position: int, line: bytes) -> None:
+        """Read one line with all care."""
+        try:
+            try:
+                text = line.decode("utf-8").removeprefix("\ufeff")
+            except UnicodeDecodeError as problem:
+                raise NotARowError(f"not UTF-8: byte {line[problem.start]:#x} at {problem.start + 1}") from None
+            if not text.strip():
+                return
+            try:
+                record = parse(text)
+            except ValueError as problem:
+                raise NotARowError(f"not JSON: {problem}") from None
+            self.take(position, text, record)
+        except NotARowError as problem:
+            self.reject(position, str(problem), readable(line))
+
+    def read_records(self, records: Iterable[Any]) -> Content:
+        """Return what records say that are read already; positions count them."""
+        for position, record in enumerate(records, 1):
+            text = shown(record)
+            try:
+                self.take(position, text, record)
+            except NotARowError as problem:
+                self.reject(position, str(problem), text)
+        return self.content()
+
+    def take(self, position: int, text: str, record: Any) -> None:
+        """Take what a record says.
+
+        Raises
+        ------
+        NotARowError
+            If it says nothing that is known.
+        """
+        changes = self._records.changes(record)
+        if isinstance(changes, str):
+            self._content.ignore(changes)
+        else:
+            self._gathered.add(position, text, changes)
+
+
+def shown(record: Any) -> str:
+    """Return a record as JSON again."""
+    try:
+        return json.dumps(record, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    except (ValueError, RecursionError):
+        return "(too long or too deep to be shown)"

@@ -1,0 +1,260 @@
+"""From changed entries of maps to changed rows of a view: what a subscriber is told."""
+
+from __future__ import annotations
+
+import decimal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from cumulus.algebra.order import order_key
+from cumulus.catalog.events import Row
+from cumulus.catalog.types import EXACT
+from cumulus.views.changes import Change
+from cumulus.views.entries import Before, Key, MapSource, Values
+from cumulus.views.finishing import Finisher, Raw
+from cumulus.views.reader import MapViewReader
+
+Entry: TypeAlias = tuple[Values | None, Values | None]
+"""Old and new values; None where there was, or is, no entry."""
+MapChanges: TypeAlias = Mapping[str, Mapping[Key, Entry]]
+"""Map → key → entry."""
+
+
+class Source(MapSource, Protocol):
+    """Where the entries of maps come from, and the keys of slices."""
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
+        ...
+
+
+class Differences(Protocol):
+    """Tells how the rows of a view change."""
+
+    def of(self, changes: MapChanges) -> list[Change]:
+        """Return how the rows changed in the transaction that has just changed these entries."""
+        ...
+
+    def move(self, finisher: Finisher, source: Source) -> None:
+        """Go on with other maps that have the same rows."""
+        ...
+
+
+def differences_of(finisher: Finisher, source: Source) -> Differences:
+    """Return what tells how the rows of a view change, as it shows them."""
+    is_window = finisher.view.limit is not None or finisher.view.offset
+    return Window(finisher, source) if is_window else Bag(finisher, source)
+
+
+class Bag:
+    """The changes of a view that shows all its rows. A row that stands n times more or less is told n times."""
+
+    def __init__(self, finisher: Finisher, source: Source) -> None:
+        self.move(finisher, source)
+
+    def move(self, finisher: Finisher, source: Source) -> None:
+        """Go on with other maps that have the same rows."""
+        self._finisher, self._source = finisher, source
+        self._names = [each.name for each in finisher.maps]
+
+    def of(self, changes: MapChanges) -> list[Change]:
+        """Return how the rows changed; see `Differences.of`."""
+        with decimal.localcontext(EXACT):
+            if self._finisher.touched.is_own:
+                return self._own(changes)
+            keys = self._touched(changes)
+            return list(self._all(changes) if keys is None else self._at(changes, keys, _Remembering(self._source)))
+
+    def _own(self, changes: MapChanges) -> list[Change]:
+        """Return the changes of rows that are made of the entries at their key, and of nothing else."""
+        found: list[Change] = []
+        raw, source = self._finisher.raw, self._source
+        entries = self._entries(changes)
+        try:
+            for key, old, new in entries:
+                _tell(found, raw(key, old, source), raw(key, new, source))
+        except Exception:  # a user's function may raise anything; this names it
+            for key, old, new in self._entries(changes):
+                self._finisher.entry(key, old, source)
+                self._finisher.entry(key, new, source)
+            raise
+        return found
+
+    def _entries(self, changes: MapChanges) -> Iterator[tuple[Key, list[Values | None], list[Values | None]]]:
+        """Iterate over changed keys, with the values of each map before and now."""
+        if len(self._names) == 1:
+            for key, (old, new) in changes.get(self._names[0], {}).items():
+                yield key, [old], [new]
+            return
+        own = [changes.get(name, {}) for name in self._names]
+        read = self._source.read
+        for key in {key: None for each in own for key in each}:
+            both = []
+            for name, each in zip(self._names, own, strict=True):
+                entry = each.get(key)
+                if entry is None:
+                    entry = (read(name, key),) * 2
+                both.append(entry)
+            yield key, [old for old, _ in both], [new for _, new in both]
+
+    def _touched(self, changes: MapChanges) -> Iterable[Key] | None:
+        """Return the keys of rows that may have changed; None if all may have."""
+        touched = self._finisher.touched
+        found: dict[Key, None] = {}
+        for name in touched.maps:
+            for key in changes.get(name, ()):
+                keys = touched.keys(name, key)
+                if keys is None:
+                    return None
+                found.update(dict.fromkeys(keys))
+        return found
+
+    def _all(self, changes: MapChanges) -> Iterator[Change]:
+        """Iterate over the changes of a view of which every row may have changed."""
+        now = _Remembering(self._source)
+        first = self._finisher.maps[0]
+        if not first.keys:
+            return self._at(changes, [()], now)
+        for name in self._names:
+            now.take(name)
+        return self._at(changes, now.keys(first.name) | dict.fromkeys(changes.get(first.name, ())), now)
+
+    def _at(self, changes: MapChanges, keys: Iterable[Key], now: _Remembering) -> Iterator[Change]:
+        """Iterate over the changes of the rows at some keys."""
+        before = Before(now, self._source.find, lambda name: changes.get(name, {}).items())
+        entry, names = self._finisher.entry, self._names
+        for key in keys:
+            found: list[Change] = []
+            old = entry(key, [before.read(name, key) for name in names], before)
+            new = entry(key, [now.read(name, key) for name in names], now)
+            _tell(found, old, new)
+            yield from found
+
+
+def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
+    """Add the changes from what an entry gave to what it gives."""
+    if old is None:
+        if new is not None:
+            found += [Change(None, new[0])] * new[1]
+    elif new is None:
+        found += [Change(old[0], None)] * old[1]
+    elif old[0] == new[0]:
+        more = new[1] - old[1]
+        if more:
+            found += [Change(None, new[0])] * more + [Change(old[0], None)] * -more
+    else:
+        both = min(old[1], new[1])
+        found += [Change(old[0], new[0])] * both
+        found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
+
+
+class _Remembering:
+    """Entries of maps that do not change meanwhile, each read once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._whole: dict[str, dict[Key, Values]] = {}
+        self._read: dict[tuple[str, Key], Values | None] = {}
+        self._ends: dict[tuple[str, str, int, Key, int | None], Any] = {}
+
+    def take(self, map: str) -> None:
+        """Read a whole map at once."""
+        self._whole[map] = dict(self._source.items(map))
+
+    def keys(self, map: str) -> dict[Key, None]:
+        """Return the keys of a map that was read at once."""
+        return dict.fromkeys(self._whole[map])
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry; see `Entries.read`."""
+        whole = self._whole.get(map)
+        if whole is not None:
+            return whole.get(key)
+        which = map, key
+        if which not in self._read:
+            self._read[which] = self._source.read(map, key)
+        return self._read[which]
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Entries.end`."""
+        which = map, end, axis, others, column
+        if which not in self._ends:
+            self._ends[which] = self._source.end(map, end, axis, others, column)
+        return self._ends[which]
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of a slice in order; see `Slices.along`."""
+        return self._source.along(map, end, axis, others, column)
+
+
+_FEW = 200
+"""For so many changed entries it is found out whether they reach the rows that are shown, before these are read."""
+
+
+class Window:
+    """The changes of what a view with LIMIT or OFFSET shows: its rows are read again, and compared with those before.
+
+    A row in whose place another one with the same grouping columns comes is one change; any other is told as one that
+    went, or that came.
+    """
+
+    def __init__(self, finisher: Finisher, source: Source) -> None:
+        self.move(finisher, source)
+        self._shown = self._rows()
+
+    def move(self, finisher: Finisher, source: Source) -> None:
+        """Go on with other maps that have the same rows."""
+        self._finisher, self._source = finisher, source
+        self._reader = MapViewReader(finisher, source)
+        self._edge: Any = None
+
+    def of(self, changes: MapChanges) -> list[Change]:
+        """Return how the rows changed; see `Differences.of`."""
+        if not any(changes.get(name) for name in self._finisher.touched.maps) or self._is_beyond(changes):
+            return []
+        before, now = self._shown, self._rows()
+        self._shown = now
+        if before == now:
+            return []
+        gone, come = Counter(before), Counter(now)
+        gone, come = gone - come, come - gone
+        key_of = self._reader.key_of
+        left = {key_of(row): row for row in gone} if key_of is not None else {}
+        found: list[Change] = []
+        for row in come.elements():
+            old = left.get(key_of(row)) if key_of is not None else None
+            if old is not None and gone[old] > 0:
+                gone[old] -= 1
+            else:
+                old = None
+            found.append(Change(old, row))
+        return [Change(row, None) for row in gone.elements()] + found
+
+    def _rows(self) -> list[Row]:
+        """Read what is shown, and note where it ends."""
+        found = self._finisher.window(self._source)
+        if found is None:
+            self._edge = None
+            return self._reader.rows()
+        rows, self._edge = found
+        return rows
+
+    def _is_beyond(self, changes: MapChanges) -> bool:
+        """Whether all entries that changed were, and are, behind the last row that is shown."""
+        finisher = self._finisher
+        if self._edge is None or len(finisher.maps) > 1 or not finisher.touched.is_own:
+            return False
+        found = changes[finisher.maps[0].name]
+        if len(found) > _FEW:
+            return False
+        assert finisher.top is not None, "only what is in order has an edge"
+        (axis, descends), edge = finisher.top, order_key(self._edge)
+        for key, entry in found.items():
+            for values in entry:
+                if values is None:
+                    continue
+                here = (*key, *values)[axis]
+                if here is None or not (order_key(here) < edge if descends else edge < order_key(here)):
+                    return False
+        return True

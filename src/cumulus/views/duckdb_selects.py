@@ -1,0 +1,75 @@
+"""One SELECT inside DuckDB, and nothing else: what `query` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import duckdb
+import pyarrow as pa
+
+from cumulus.catalog.texts import half_character
+from cumulus.errors import UsageError
+
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+"""Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
+
+
+def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+    """Return the result of a SELECT.
+
+    Raises
+    ------
+    UsageError
+        For anything but one SELECT: other statements change what the connection, or the machine, has.
+    duckdb.Error
+        If DuckDB refuses it.
+    """
+    if not isinstance(sql, str) or not sql.strip():
+        raise UsageError(f"{sql!r} is no query", hint="query takes one SELECT over the views.")
+    half = half_character(sql)
+    if half >= 0:
+        raise UsageError(
+            f"character {half + 1} of the SQL, {sql[half]!r}, is half a character: no UTF-8 says it",
+            hint="Write the whole character, or save the file as UTF-8.",
+        )
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1:
+        told = "there is no statement" if not statements else f"these are {len(statements)} statements"
+        raise UsageError(f"query takes one SELECT, and {told}", hint="Call query once for each SELECT.")
+    kind = statements[0].type
+    is_pivot = kind is duckdb.StatementType.MULTI and sql.split(None, 1)[0].upper() in _PIVOTS
+    if kind is not duckdb.StatementType.SELECT and not is_pivot:
+        word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _name(kind, sql)
+        raise UsageError(f"query takes one SELECT, and this is {word}", hint=_HINTS.get(kind.name, _HINT))
+    if not isinstance(parameters, Mapping):
+        parameters = None if parameters is None else list(parameters)
+    try:
+        return connection.sql(sql, params=parameters or None).to_arrow_table()
+    except RuntimeError as problem:
+        if "interrupted" in str(problem).lower():  # what DuckDB makes of Ctrl-C
+            raise KeyboardInterrupt from None
+        raise
+
+
+_PIVOTS = ("PIVOT", "SELECT", "FROM", "WITH")
+"""A PIVOT is several statements for DuckDB, which itself finds the columns first."""
+_VIEWS = "Views are created and dropped by execute(), before the run in a folder."
+_ROWS = "Rows go in by insert(), upsert(), update() and delete()."
+_HINT = "It reads the views; nothing is changed by it."
+_HINTS = {
+    "CREATE": _VIEWS,
+    "DROP": _VIEWS,
+    "ALTER": _VIEWS,
+    "INSERT": _ROWS,
+    "UPDATE": _ROWS,
+    "DELETE": _ROWS,
+    "COPY": "Write what query gives yourself: pyarrow.parquet.write_table(result.arrow(), path).",
+}
+
+
+def _name(kind: Any, sql: str) -> str:
+    """Return what a statement is called: by its first word, unless that is a comment or a WITH."""
+    words = sql.split(None, 1)
+    first = words[0].upper().rstrip(";") if words else ""
+    return first if first.isalpha() and first != "WITH" else str(kind.name)

@@ -1,0 +1,403 @@
+"""Columns of values as numpy arrays: what the finishing step computes with where maps lie as words, not as tuples.
+
+A value is one word as machine code has it: whole numbers and decimals (scaled) as int64, or in two words where 64 bits
+do not hold them; dates as days and timestamps as microseconds from 1970; texts and intervals as the number that a
+dictionary gives them. What a vector cannot tell exactly, it refuses by `NotColumnarError`: then rows are made one by
+one, which also finds the error to be raised, if there is one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.algebra.scalar_code import NAN
+from cumulus.catalog.arrow import array_of
+from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
+
+Array: TypeAlias = npt.NDArray[Any]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class NotColumnarError(Exception):
+    """Something that must be looked at value by value."""
+
+
+class Numbered(Protocol):
+    """What the numbers of texts and intervals stand for."""
+
+    @property
+    def values_of(self) -> Any:
+        """Number → text or interval."""
+
+    def array(self, numbers: npt.NDArray[np.int64]) -> Any:
+        """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Values of one type.
+
+    Parameters
+    ----------
+    type
+        SQL's.
+    data
+        int64, a pair of them for each wide number (low, high), float64, or bool; anything where a value is NULL.
+        Without a dimension it is a constant.
+    null
+        Which are NULL; None if none is.
+    numbered
+        What texts and intervals stand for.
+    """
+
+    type: SqlType
+    data: Array
+    null: Mask | None = None
+    numbered: Numbered | None = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether numbers have two words."""
+        return self.data.ndim == 2
+
+    @property
+    def scale(self) -> int:
+        """Digits behind the point."""
+        return self.type.scale if self.type.kind is Kind.DECIMAL else 0
+
+    def full(self, count: int) -> Vector:
+        """Return the vector with `count` values if it is a constant."""
+        if self.data.ndim:
+            return self
+        null = None if self.null is None else np.broadcast_to(self.null, count)
+        return replace(self, data=np.broadcast_to(self.data, count), null=null)
+
+    def take(self, places: Any) -> Vector:
+        """Return the values at some places: their numbers, or a mask."""
+        if not self.data.ndim:
+            return self
+        return replace(self, data=self.data[places], null=None if self.null is None else self.null[places])
+
+    def narrow(self) -> Array:
+        """Return whole numbers as int64.
+
+        Raises
+        ------
+        NotColumnarError
+            If one that is not NULL does not fit.
+        """
+        if not self.is_wide:
+            return self.data
+        low, high = self.data[:, 0], self.data[:, 1]
+        beyond = low >> 63 != high
+        if self.null is not None:
+            beyond &= ~self.null
+        if beyond.any():
+            raise NotColumnarError
+        return np.ascontiguousarray(low)
+
+    def floats(self) -> Array:
+        """Return exact numbers as the nearest floats."""
+        if self.type.is_float:
+            return self.data
+        if not self.type.is_exact:
+            raise NotColumnarError
+        low = self.data[:, 0] if self.is_wide else self.data
+        found: Array = low.astype(np.float64)
+        slow = np.zeros(np.shape(low), np.bool_)
+        if self.is_wide:
+            slow |= low >> 63 != self.data[:, 1]
+        if self.scale:
+            # The quotient of two floats that are exact is the nearest to the decimal.
+            slow |= (low > _MANTISSA) | (low < -_MANTISSA)
+            found = found / 10.0**self.scale
+            if self.scale > _EXACT_POWER:
+                slow[...] = True
+        if self.null is not None:
+            slow &= ~self.null
+        if slow.any():
+            if not np.ndim(slow):
+                raise NotColumnarError
+            places = np.flatnonzero(slow)
+            found[places] = [float(number) for number in self.exact_numbers(places)]
+        return found
+
+    def sortable(self) -> list[npt.NDArray[np.int64]]:
+        """Return whole numbers, the first of most weight, that are in SQL's order of the values; anything for NULL."""
+        if self.is_wide:
+            high, low = self.data[:, 1], self.data[:, 0]
+            return [high.copy(), low ^ np.int64(-(1 << 63))]
+        return [self._sortable()]
+
+    def _sortable(self) -> npt.NDArray[np.int64]:
+        if self.type.kind is Kind.VARCHAR:
+            return self._ranks()
+        if self.type.kind is Kind.INTERVAL:
+            raise NotColumnarError
+        if self.type.is_float:
+            floats = self.data + 0.0
+            floats = np.where(floats != floats, np.float64("nan"), floats)
+            bits: npt.NDArray[np.int64] = floats.view(np.int64)
+            return bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))
+        return self.data.astype(np.int64)
+
+    def _ranks(self) -> npt.NDArray[np.int64]:
+        """Return for each text how many different ones are before it, by their bytes as Python's strings compare."""
+        numbers, places = np.unique(self.data, return_inverse=True)
+        ranks = np.empty(len(numbers), np.int64)
+        ranks[pa.compute.sort_indices(self._text_array(numbers)).to_numpy()] = np.arange(len(numbers))
+        return ranks[places]
+
+    def _text_array(self, numbers: Array) -> Any:
+        assert self.numbered is not None, "texts have numbers"
+        found = self.numbered.array(numbers)
+        try:
+            found.validate(full=True)
+        except pa.ArrowInvalid:  # what has no UTF-8
+            raise NotColumnarError from None
+        return found
+
+    def exact_numbers(self, places: Any) -> list[Any]:
+        """Return some exact numbers as Python's, none of them NULL."""
+        whole: list[int]
+        part = self.data[places]
+        if self.is_wide and (part[:, 0] >> 63 == part[:, 1]).all():
+            whole = part[:, 0].tolist()
+        elif self.is_wide:
+            whole = [(high << 64) + low % (1 << 64) for low, high in part.tolist()]
+        else:
+            whole = part.tolist()
+        if self.type.kind is not Kind.DECIMAL:
+            return whole
+        return [Decimal(number).scaleb(-self.scale, EXACT) for number in whole]
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    def arrow(self, target: SqlType) -> Any:
+        """Return the values as an Arrow array of a type.
+
+        Raises
+        ------
+        NotColumnarError
+            If a value does not fit, or the types differ by more than a width.
+        """
+        kind = target.kind
+        if self.type.kind is Kind.NULL:
+            return pa.nulls(len(self.data), arrow_type(target))
+        if kind is Kind.HUGEINT or kind is Kind.DECIMAL:
+            return self._decimals(target)
+        if kind in INTEGER_BITS:
+            return self._integers(target)
+        if self.type.is_float and target.is_float:
+            return pa.array(self._of_width(target), arrow_type(target), mask=self.null)
+        if kind is not self.type.kind:
+            raise NotColumnarError
+        match kind:
+            case Kind.VARCHAR:
+                return self._texts()
+            case Kind.INTERVAL:
+                return array_of(self._spans(), target)
+            case Kind.DATE:
+                days = self.data.astype(np.int32)
+                self._check_span(dt.date.min.toordinal() - _DAY_ZERO, dt.date.max.toordinal() - _DAY_ZERO)
+                return pa.array(days, pa.int32(), mask=self.null).view(pa.date32())
+            case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                first, last = dt.date.min.toordinal() - _DAY_ZERO, dt.date.max.toordinal() - _DAY_ZERO + 1
+                self._check_span(first * _DAY, last * _DAY - 1)
+                return pa.array(self.data, pa.int64(), mask=self.null).view(arrow_type(target))
+            case Kind.BOOLEAN:
+                return pa.array(self.data.astype(np.bool_), mask=self.null)
+            case _:
+                raise NotColumnarError
+
+    def values(self, target: SqlType) -> list[Any]:
+        """Return the values as the plain Python objects of a type; refused as by `arrow`."""
+        kind = target.kind
+        if self.type.kind is Kind.NULL:
+            return [None] * len(self.data)
+        if kind is Kind.DECIMAL or (kind is Kind.HUGEINT and self.is_wide):
+            return self._python_decimals(target)
+        if kind in INTEGER_BITS:
+            return self._with_null(self._whole(target).tolist())
+        if self.type.is_float and target.is_float:
+            floats = self.data if self.type == target else self._of_width(target)
+            found = floats.tolist()
+            for place in np.flatnonzero(floats != floats):  # one NaN, so that equal rows are equal
+                found[place] = NAN
+            return self._with_null(found)
+        if kind is not self.type.kind:
+            raise NotColumnarError
+        match kind:
+            case Kind.VARCHAR:
+                return list(self._texts().to_pylist())
+            case Kind.INTERVAL:
+                return self._spans()
+            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                self.arrow(target)  # its range
+                unit = "D" if kind is Kind.DATE else "us"
+                data = self.data if self.null is None else np.where(self.null, 0, self.data)
+                times = data.astype(f"datetime64[{unit}]").tolist()
+                if kind is Kind.TIMESTAMPTZ:
+                    times = [each.replace(tzinfo=dt.UTC) for each in times]
+                return self._with_null(times)
+            case Kind.BOOLEAN:
+                return self._with_null(self.data.astype(np.bool_).tolist())
+            case _:
+                raise NotColumnarError
+
+    def _with_null(self, values: list[Any]) -> list[Any]:
+        if self.null is not None:
+            for place in np.flatnonzero(self.null):
+                values[place] = None
+        return values
+
+    def _present(self) -> Array:
+        """Return the numbers that are not NULL."""
+        return self.data if self.null is None else self.data[~self.null]
+
+    def _check_span(self, first: int, last: int) -> None:
+        there = self._present()
+        if len(there) and not (first <= there.min() and there.max() <= last):
+            raise NotColumnarError
+
+    def _whole(self, target: SqlType) -> Array:
+        """Return whole numbers that fit a type of integers."""
+        if not self.type.is_integer:
+            raise NotColumnarError
+        found = self.narrow()
+        bits = INTEGER_BITS[target.kind]
+        if bits < min(64, INTEGER_BITS[self.type.kind]):
+            limit = 1 << (bits - 1)
+            replace(self, data=found)._check_span(-limit, limit - 1)
+        return found
+
+    def _integers(self, target: SqlType) -> Any:
+        found = self._whole(target)
+        width = arrow_type(target)
+        return pa.array(found.astype(width.to_pandas_dtype(), copy=False), width, mask=self.null)
+
+    def _of_width(self, target: SqlType) -> Array:
+        if target.kind is Kind.DOUBLE:
+            return self.data
+        with np.errstate(over="ignore"):
+            found: Array = self.data.astype(np.float32)
+        if (np.isinf(found) & ~np.isinf(self.data)).any():
+            raise NotColumnarError
+        return found
+
+    def _pairs(self, target: SqlType) -> Array:
+        """Return numbers in two words, all within a type."""
+        if not self.type.is_exact or self.scale != (target.scale if target.kind is Kind.DECIMAL else 0):
+            raise NotColumnarError
+        precision = target.precision if target.kind is Kind.DECIMAL else 38
+        if self.is_wide:
+            limit = 10**precision >> 64
+            high = self.data[:, 1] if self.null is None else self.data[~self.null, 1]
+            if len(high) and not (-limit < high.min() and high.max() < limit):
+                self._check_precision(precision)
+            return np.ascontiguousarray(self.data)
+        if precision < 19:
+            self._check_span(1 - 10**precision, 10**precision - 1)
+        pairs = np.empty((len(self.data), 2), np.int64)
+        pairs[:, 0] = self.data
+        np.right_shift(self.data, 63, out=pairs[:, 1])
+        return pairs
+
+    def _check_precision(self, precision: int) -> None:
+        limit = 10**precision
+        places = np.arange(len(self.data)) if self.null is None else np.flatnonzero(~self.null)
+        high = self.data[places, 1]
+        near = places[(high >= limit >> 64) | (high <= -(limit >> 64))]
+        if any(abs(number) >= limit for number in replace(self, type=_WHOLE).exact_numbers(near)):
+            raise NotColumnarError
+
+    def _decimals(self, target: SqlType) -> Any:
+        pairs = self._pairs(target)
+        valid = None
+        if self.null is not None and self.null.any():
+            valid = pa.py_buffer(np.packbits(~self.null, bitorder="little"))
+        return pa.Array.from_buffers(arrow_type(target), len(pairs), [valid, pa.py_buffer(pairs)])
+
+    def _python_decimals(self, target: SqlType) -> list[Any]:
+        if target.kind is Kind.DECIMAL or not self.type.is_integer:
+            self._pairs(target)
+        data = self.data
+        if self.null is not None:
+            data = data.copy()
+            data[self.null] = 0
+        return self._with_null(replace(self, data=data).exact_numbers(slice(None)))
+
+    def _texts(self) -> Any:
+        numbers = self.data
+        if self.null is not None:
+            numbers = np.where(self.null, np.int64(-(1 << 63)), numbers)
+        try:
+            return self._text_array(numbers).cast(arrow_type(VARCHAR))
+        except pa.ArrowInvalid:  # too many bytes
+            raise NotColumnarError from None
+
+    def _spans(self) -> list[Any]:
+        assert self.numbered is not None, "intervals have numbers"
+        values_of = self.numbered.values_of
+        known = {number: values_of[number] for number in np.unique(self._present()).tolist()}
+        return self._with_null([known.get(number) for number in self.data.tolist()])
+
+
+_MANTISSA = 1 << 53
+_EXACT_POWER = 22
+"""The greatest power of ten that is a float."""
+_DAY_ZERO = dt.date(1970, 1, 1).toordinal()
+_DAY = 86_400_000_000
+_WHOLE = SqlType(Kind.HUGEINT)
+
+
+def joined(parts: Sequence[tuple[Vector, Mask]], sql_type: SqlType, count: int) -> Vector:
+    """Return the values of vectors, each at the places of its mask, which has as many as it; NULL elsewhere."""
+    wide = any(vector.is_wide for vector, _ in parts)
+    kinds = {np.dtype(vector.data.dtype) for vector, _ in parts if vector.type.kind is not Kind.NULL}
+    if len(kinds) > 1:
+        raise NotColumnarError
+    data = np.zeros((count, 2) if wide else count, kinds.pop() if kinds else np.int64)
+    null = np.ones(count, np.bool_)
+    numbered = next((vector.numbered for vector, _ in parts if vector.numbered is not None), None)
+    for vector, mask in parts:
+        if vector.type.kind is Kind.NULL:
+            continue
+        here = vector.data
+        if wide and not vector.is_wide:
+            here = np.stack([here, here >> 63], axis=-1)
+        data[mask] = here
+        null[mask] = False if vector.null is None else vector.null
+    return Vector(sql_type, data, null if null.any() else None, numbered)
+
+
+def constant(value: Any, sql_type: SqlType) -> Vector:
+    """Return a literal; texts and intervals, which only a dictionary has, are refused."""
+    if value is None:
+        return Vector(SqlType(Kind.NULL), np.array(0, np.int64), np.array(True))
+    kind = type(value)
+    if sql_type.is_exact and kind is Decimal:
+        value, kind = int(value.scaleb(sql_type.scale, EXACT)), int
+        if sql_type.kind is not Kind.DECIMAL:
+            raise NotColumnarError
+    elif sql_type.kind is Kind.DECIMAL and kind is int:
+        value *= 10**sql_type.scale
+    if sql_type.is_exact and kind is int and -(1 << 63) <= value < 1 << 63:
+        return Vector(sql_type, np.array(value, np.int64))
+    if sql_type == DOUBLE and kind is float:
+        return Vector(sql_type, np.array(value, np.float64))
+    if sql_type.kind is Kind.BOOLEAN and kind is bool:
+        return Vector(sql_type, np.array(value, np.bool_))
+    if sql_type.kind is Kind.DATE and kind is dt.date:
+        return Vector(sql_type, np.array(value.toordinal() - _DAY_ZERO, np.int64))
+    if sql_type.kind is Kind.TIMESTAMP and kind is dt.datetime:
+        return Vector(sql_type, np.array((value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1), np.int64))
+    raise NotColumnarError

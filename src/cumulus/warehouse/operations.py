@@ -1,0 +1,45 @@
+"""What users give, as operations of a transaction: single events, and pairs of old and new rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cumulus.engine.batch import checked_rows
+from cumulus.errors import UsageError
+from cumulus.warehouse.applying import Applier, Operation
+
+
+def checked_event(applier: Applier, event: Any) -> Operation:
+    """Return an event with its row checked, and the table's name as it is written.
+
+    Raises
+    ------
+    UsageError, DataError
+        If it is none.
+    """
+    try:
+        sign, table, row = event
+    except (TypeError, ValueError):
+        raise UsageError(f"{event!r} is no event", hint="An event is (sign, table, row).") from None
+    if sign not in (1, -1):
+        raise UsageError(f"the sign of an event is +1 or -1, not {sign!r}", hint="Use upsert() for upserts.")
+    name = applier.relation(table).name
+    return sign, name, applier.checkers[name](row)
+
+
+def replacements(applier: Applier, table: str, old_rows: Any, new_rows: Any) -> list[Operation]:
+    """Return the events that put each new row in the place of the old one.
+
+    Raises
+    ------
+    UsageError
+        If there are not as many new rows as old ones.
+    """
+    relation = applier.relation(table)
+    name, check = relation.name, applier.checkers[relation.name]
+    old, new = checked_rows(relation, old_rows, check), checked_rows(relation, new_rows, check)
+    if len(old) != len(new):
+        raise UsageError(
+            f"{len(old)} old rows and {len(new)} new rows of {name}", hint="Give one new row for each old one."
+        )
+    return [event for gone, come in zip(old, new, strict=True) for event in ((-1, name, gone), (+1, name, come))]

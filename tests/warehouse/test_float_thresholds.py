@@ -1,0 +1,113 @@
+"""Sums of DOUBLE that are compared with something: as DuckDB says, nothing left behind, and as quick as exact ones."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import pytest
+
+from cumulus import Warehouse
+from support.tiers import sampled
+
+TABLES = """
+CREATE TABLE bids (broker BIGINT NOT NULL, volume {volume}, price BIGINT NOT NULL);
+CREATE TABLE asks (broker BIGINT NOT NULL, volume {volume}, price BIGINT NOT NULL);
+"""
+QUERIES = {
+    "above": "SELECT COUNT(*) AS n, SUM(volume) AS s FROM asks a "
+    "WHERE {limit} > (SELECT SUM(b.volume) FROM bids b WHERE b.price > a.price)",
+    "vwap": "SELECT SUM(b.price * b.volume) AS v, COUNT(*) AS n FROM bids b "
+    "WHERE 0.25 * (SELECT SUM(c.volume) FROM bids c) > (SELECT SUM(d.volume) FROM bids d WHERE d.price > b.price)",
+    "by broker": "SELECT broker, SUM(volume) AS s, COUNT(*) AS n FROM bids b WHERE {limit} >= "
+    "(SELECT SUM(d.volume) FROM bids d WHERE d.broker = b.broker AND d.price <= b.price) GROUP BY broker",
+}
+NUMBERS: dict[str, Callable[[random.Random], float]] = {
+    "quarters": lambda rng: rng.randrange(12) / 4,
+    "tenths": lambda rng: rng.randrange(1, 9) / 10,  # none of them is what it says
+    "of both signs": lambda rng: rng.randrange(-12, 12) / 4,
+    "of all sizes": lambda rng: 10.0 ** rng.randrange(-30, 30) * rng.choice((1, 1, 1, -1)),
+    "not finite": lambda rng: rng.choice((1.0, 0.5, 0.25, 2.0, 2.5, math.inf, -math.inf, math.nan)),
+    "seldom infinite": lambda rng: math.inf if rng.random() < 0.05 else rng.randrange(12) / 4,
+}
+
+
+def _rows(rng: random.Random, count: int, number: Callable[[random.Random], float], null: bool) -> list[Any]:
+    """Return events, nearly half of them deletions, and at last the deletions of all that is there."""
+    there: list[tuple[str, tuple[Any, ...]]] = []
+    events = []
+    for _ in range(count):
+        if there and rng.random() < 0.4:
+            events.append((-1, *there.pop(rng.randrange(len(there)))))
+            continue
+        value = None if null and rng.random() < 0.1 else number(rng)
+        there.append((rng.choice(("bids", "asks")), (rng.randrange(3), value, rng.randrange(150))))
+        events.append((1, *there[-1]))
+    rng.shuffle(there)
+    return events + [(-1, *each) for each in there]
+
+
+def _same(found: list[Any], wanted: list[Any]) -> bool:
+    if len(found) != len(wanted):
+        return False
+    return all(
+        one == other
+        or (
+            isinstance(one, float)
+            and (math.isclose(one, other, rel_tol=1e-9) or (math.isnan(one) and math.isnan(other)))
+        )
+        for mine, theirs in zip(sorted(found), sorted(wanted), strict=True)
+        for one, other in zip(mine, theirs, strict=True)
+    )
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@pytest.mark.parametrize(
+    ("numbers", "null"),
+    sampled([*((each, "NOT NULL") for each in NUMBERS), ("quarters", ""), ("not finite", "")], of=3, first=1),
+)
+def test_as_duckdb_and_nothing_is_left(numbers: str, null: str, engine: str) -> None:
+    script = TABLES.format(volume=f"DOUBLE {null}")
+    views = {name.replace(" ", "_"): query.format(limit=5.5) for name, query in QUERIES.items()}
+    wh = Warehouse(script + "".join(f"CREATE VIEW {name} AS {query};" for name, query in views.items()), engine=engine)
+    with duckdb.connect() as oracle:
+        oracle.execute(script)
+        rng = random.Random(sum(map(ord, numbers)))
+        events = _rows(rng, 300 if engine == "native" else 60, NUMBERS[numbers], not null)
+        for number, (sign, table, row) in enumerate(events):
+            wh.apply([(sign, table, row)])
+            if sign > 0:
+                oracle.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)
+            else:
+                oracle.execute(
+                    f"DELETE FROM {table} WHERE rowid = (SELECT MIN(rowid) FROM {table} WHERE broker = ? "
+                    "AND volume IS NOT DISTINCT FROM ? AND price = ?)",
+                    row,
+                )
+            exact = numbers in ("quarters", "of both signs", "not finite", "seldom infinite")
+            if exact and (number % 40 == 39 or number + 1 == len(events)):
+                for name, query in views.items():
+                    assert _same(wh.view(name).rows(), oracle.execute(query).fetchall()), (number, name)
+    assert [wh.view(name).rows() for name in views] == [[(0, None)], [(None, 0)], []]
+
+
+@pytest.mark.parametrize("name", ["above", "vwap"])
+def test_a_sum_of_doubles_is_read_from_the_tree(name: str) -> None:
+    """Ten times the rows cost a few times as much, where they cost a hundred times as much when all were visited."""
+    rng = random.Random(1)
+    script = TABLES.format(volume="DOUBLE NOT NULL") + f"CREATE VIEW v AS {QUERIES[name].format(limit=100)};"
+    seconds = []
+    for count in (150, 1500):
+        wh = Warehouse(script, engine="native")
+        rows = [(each % 10, float(rng.randrange(1, 98)), rng.randrange(100_000)) for each in range(count)]
+        for table in ("bids", "asks"):
+            wh.insert(table, rows)
+        events = [(sign, table, rows[each]) for each in range(100) for sign in (-1, 1) for table in ("bids", "asks")]
+        start = time.process_time()
+        wh.apply(events)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 8 * seconds[0]
