@@ -9,18 +9,18 @@ that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.
 1. Somebody inserts or deletes a row: `Warehouse.insert`, a file in a folder, a stream (`cumulus.epochs`,
    `cumulus.spark`).
 2. The row is checked against its table: columns, types, NULLs (`cumulus.catalog.schema.Relation.checked`; whole Arrow
-   tables in `cumulus.engine.batch`). It is an event now: a sign, a relation, a row.
+   tables in `cumulus.engine.rows_in`). It is an event now: a sign, a relation, a row.
 3. A transaction begins. Where rows are kept, keys and references are checked: an absent row, a duplicate key or an
    orphan is a named error (`cumulus.engine.integrity`).
-4. The trigger of the event fires (`cumulus.engine.interpreter`; the code it runs is written by
-   `cumulus.engine.triggers`). Its statements look a few entries up, multiply, and so find what must be added to each
-   map: all of them read the state before the event. What cannot be evaluated counts as 0 and becomes an error of the
-   views concerned (`cumulus.engine.failures`).
+4. The trigger of the event fires (`cumulus.engine.interpreter.engine`; the code it runs is written by
+   `cumulus.engine.interpreter.module`). Its statements look a few entries up, multiply, and so find what must be added
+   to each map: all of them read the state before the event. What cannot be evaluated counts as 0 and becomes an error
+   of the views concerned (`cumulus.engine.failures`).
 5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
 6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
    tell what changed.
 7. Subscribers hear which rows of their view were which before (`cumulus.views.differences`,
-   `cumulus.warehouse.subscribing`).
+   `cumulus.warehouse.subscriptions`).
 8. Whoever reads a view gets its rows made from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
    (`cumulus.views`). Any SQL over views is DuckDB's work, on the same rows as Arrow (`Warehouse.query`).
 
@@ -36,9 +36,9 @@ from cumulus.version import VERSION
 
 if TYPE_CHECKING:
     from cumulus import errors, m3
-    from cumulus.algebra.user import UserFunction, function
     from cumulus.compiler import compile_sql as compile
     from cumulus.errors import CumulusError
+    from cumulus.scalars.user import UserFunction, function
     from cumulus.warehouse import Change, ChangeStream, ViewChanges, Warehouse
 
 __version__ = VERSION
@@ -61,12 +61,12 @@ _HOMES = {
     "Change": ("cumulus.warehouse", "Change"),
     "ChangeStream": ("cumulus.warehouse", "ChangeStream"),
     "CumulusError": ("cumulus.errors", "CumulusError"),
-    "UserFunction": ("cumulus.algebra.user", "UserFunction"),
+    "UserFunction": ("cumulus.scalars.user", "UserFunction"),
     "ViewChanges": ("cumulus.warehouse", "ViewChanges"),
     "Warehouse": ("cumulus.warehouse", "Warehouse"),
     "compile": ("cumulus.compiler", "compile_sql"),
     "errors": ("cumulus.errors", ""),
-    "function": ("cumulus.algebra.user", "function"),
+    "function": ("cumulus.scalars.user", "function"),
     "m3": ("cumulus.m3", ""),
 }
 

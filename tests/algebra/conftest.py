@@ -16,9 +16,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from cumulus.algebra.scalar import argument_types, call, cast_value, result_type
 from cumulus.catalog.types import INTEGER, VARCHAR, Interval, Kind, SqlType, type_named
 from cumulus.errors import EvaluationError
+from cumulus.scalars.registry import argument_types, call, cast_value, result_type
 
 ALL_TYPES = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.scalar import can_cast
 from cumulus.catalog.types import type_named
+from cumulus.scalars.registry import can_cast
 
 NUMBER_TEXTS = (
     *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from cumulus.algebra.scalar import FUNCTIONS
+from cumulus.scalars.registry import FUNCTIONS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "functions.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(\w+)` \| .* \| ([^|]+) \|$", TEXT, re.MULTILINE)

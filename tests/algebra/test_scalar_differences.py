@@ -10,7 +10,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from cumulus.algebra.scalar import call, can_cast, cast_value, result_type
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
@@ -26,6 +25,7 @@ from cumulus.catalog.types import (
     decimal,
 )
 from cumulus.errors import EvaluationError
+from cumulus.scalars.registry import call, can_cast, cast_value, result_type
 
 NAN = math.nan
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.dateparts import PARTS
-from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, common_type, result_type
+from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import INTEGER, NULL, SqlType
 from cumulus.errors import EvaluationError
+from cumulus.scalars.registry import FUNCTIONS, argument_types, call, common_type, result_type
 from support.scalar_types import ARITHMETIC, COMPARISONS, TEMPLATES, my_type, parsed, template
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cumulus.algebra.scalar import call, cast_value
 from cumulus.catalog.types import DOUBLE, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, Interval, SqlType, decimal
 from cumulus.errors import EvaluationError
+from cumulus.scalars.registry import call, cast_value
 from support.tiers import examples
 
 DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**20), max_value=10**20)

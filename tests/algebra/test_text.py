@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from cumulus.algebra.parse import parse_scalar, parse_term
+from cumulus.algebra.parser import parse_scalar, parse_term
+from cumulus.algebra.printing import print_scalar, print_term
 from cumulus.algebra.terms import (
     FALSE,
     NULL_VALUE,
@@ -29,7 +30,6 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.algebra.text import print_scalar, print_term
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTEGER, INTERVAL, REAL, TIMESTAMP, VARCHAR, Interval, decimal
 from cumulus.errors import M3SyntaxError
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.user import UserFunction, fits, function, given_functions, runnable
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import BIGINT, EXACT, INTEGER, SqlType, type_named
 from cumulus.errors import EvaluationError, MissingFunctionError, UsageError
+from cumulus.scalars.user import UserFunction, fits, function, given_functions, runnable
 
 
 def typed(name: str, *parameters: int) -> SqlType:

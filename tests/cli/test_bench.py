@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.algebra.scope import maps_of
-from cumulus.cli.bench_compile import measure, total
+from cumulus.bench.compiler_bench import measure, total
 from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError, UsageError

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.cli.bench_edges import EDGES, ROOMS
+from cumulus.bench.edges_bench import EDGES, ROOMS
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 

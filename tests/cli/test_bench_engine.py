@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from cumulus.bench import bulk_runs, workload_runs
+from cumulus.bench.agreement import check, compare
+from cumulus.bench.bulk_runs import WAYS
+from cumulus.bench.engine_runs import columns_of
+from cumulus.bench.state_runs import programs
 from cumulus.catalog.events import Event
-from cumulus.cli import bulk_runs, workload_runs
-from cumulus.cli.agreeing import check, compare
-from cumulus.cli.bulk_runs import WAYS
-from cumulus.cli.engine_runs import columns_of
 from cumulus.cli.main import app
-from cumulus.cli.state_runs import programs
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import CumulusError, UsageError
-from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.applier import Applier
 from cumulus.workloads import orders, queries
 from support.tiers import sampled
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cumulus.cli.main import app
-from cumulus.epochs.query import manifest_of
+from cumulus.epochs.output.query import manifest_of
 from cumulus.errors import InputError, MismatchError, UnknownNameError, UsageError
 from support.orders_stream import json_lines
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from cumulus.cli.tables import print_whole
+from cumulus.terminal.tables import print_whole
 
 NAMES = ["query", "events per s", "peak mb", "comment"]
 ROWS = [("q1", "12,345,678", "1,234", "slyly final deposits"), ("q22", "9", "87", "")]

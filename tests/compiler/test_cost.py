@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.cost import CostClass, Read, cost_classes, statement_cost, worst_costs
+from cumulus.explain.cost import CostClass, Read, cost_classes, statement_cost, worst_costs
 from cumulus.m3 import parse
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.explain import explain
-from cumulus.compiler.memory import Statistics
 from cumulus.errors import UnknownNameError
+from cumulus.explain.explanation import explain
+from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
 from cumulus.m3.program import On
 

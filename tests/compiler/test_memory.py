@@ -10,9 +10,9 @@ import pytest
 
 from cumulus import Warehouse
 from cumulus.compiler import compile_sql
-from cumulus.compiler.explain import explain_views
-from cumulus.compiler.memory import Size, Statistics, bytes_per_entry, size_of
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
+from cumulus.explain.explanation import explain_views
+from cumulus.explain.sizes import Size, Statistics, bytes_per_entry, size_of
 from cumulus.m3 import parse
 
 SQL = """

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from cumulus.algebra.user import function
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnsupportedError
+from cumulus.scalars.user import function
 from support.differential import run
 from support.random_tables import SCHEMA, walk
 from support.tiers import sampled

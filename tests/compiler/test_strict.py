@@ -9,7 +9,7 @@ from cumulus.compiler.strict import check_strict
 from cumulus.errors import UnsupportedError
 from cumulus.m3 import parse
 from cumulus.sql.ast import CreateView
-from cumulus.sql.parse import parse_script
+from cumulus.sql.syntax.parse import parse_script
 
 TABLES = "CREATE TABLE r (a INT, x INT); CREATE TABLE s (a INT);"
 

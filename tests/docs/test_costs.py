@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.cost import CostClass, cost_classes
+from cumulus.explain.cost import CostClass, cost_classes
 from cumulus.workloads import queries
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"

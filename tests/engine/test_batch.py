@@ -27,7 +27,7 @@ from cumulus.catalog.types import (
     Interval,
     decimal,
 )
-from cumulus.engine.batch import checked_rows, checker
+from cumulus.engine.rows_in import checked_rows, checker
 from cumulus.errors import ArityError, NullError, ValueTypeError
 from support.tiers import examples
 

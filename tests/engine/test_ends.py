@@ -9,7 +9,7 @@ import pytest
 
 from cumulus import m3
 from cumulus.catalog.types import Interval
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.errors import ValidationError
 from support.engines import engine_of

@@ -13,7 +13,7 @@ import cumulus
 from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.engine.failures import ErrorLog, ViewError
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from support.engines import engine_of
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cumulus.algebra.scalar import call
 from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
@@ -47,6 +46,7 @@ from cumulus.catalog.types import BIGINT, EXACT, HUGEINT, INTEGER
 from cumulus.engine.protocol import Engine
 from cumulus.m3 import parse
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+from cumulus.scalars.registry import call
 from support.engines import engine_of
 from support.tiers import examples
 

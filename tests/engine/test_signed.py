@@ -10,7 +10,7 @@ import pytest
 from cumulus import Warehouse
 from cumulus.algebra.terms import number, rebuild
 from cumulus.compiler import compile_sql
-from cumulus.engine.signed import SIGN, signed
+from cumulus.engine.analysis.signs import SIGN, signed
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program, Trigger
 from cumulus.workloads import queries

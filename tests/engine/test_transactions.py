@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
 from cumulus.errors import MismatchError, UsageError, ValidationError

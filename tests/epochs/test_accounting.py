@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
-from cumulus.epochs.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.bucket import Bucket, Outcome
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.formats import lines
-from cumulus.epochs.packing import pack
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import Reading, read_file
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed, read_manifest
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.query import query
-from cumulus.epochs.reading import Reading, read_file
-from cumulus.epochs.sink import committed, read_manifest
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError
 from support.engines import engine_of

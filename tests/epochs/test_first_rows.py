@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket import Bucket
-from cumulus.epochs.packing import pack
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import read_table
+from cumulus.epochs.output.publish import merges, write_outputs
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.publish import merges, write_outputs
-from cumulus.epochs.reading import read_table
-from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource
 from support.tiers import examples
 

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs import reading
 from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.packing import pack, unpack
+from cumulus.epochs.intake import reading
+from cumulus.epochs.intake.packing import pack, unpack
+from cumulus.epochs.intake.reading import parts_of, read_file
+from cumulus.epochs.output.query import query
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.query import query
-from cumulus.epochs.reading import parts_of, read_file
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError, LockedError, MismatchError, StoreError, UsageError
 from support.engines import engine_of

@@ -9,9 +9,9 @@ import pytest
 
 from cumulus.catalog import Column, Relation
 from cumulus.catalog.types import BIGINT, VARCHAR
-from cumulus.epochs.changes import changes_of, drop_repeated
-from cumulus.epochs.packing import Chunk
-from cumulus.epochs.positions import Positions
+from cumulus.epochs.bucket.moves import changes_of, drop_repeated
+from cumulus.epochs.bucket.positions import Positions
+from cumulus.epochs.intake.packing import Chunk
 
 TABLE = Relation("t", (Column("a", BIGINT), Column("x", BIGINT), Column("s", VARCHAR)), key=("a", "s"))
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.errors import UsageError
 
 SQL = "CREATE TABLE t (k VARCHAR, x INT); CREATE VIEW v AS SELECT k, SUM(x) AS s FROM t GROUP BY k;"

@@ -11,7 +11,7 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.origin import Origin
+from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.replay import checked_manifest, replay
 from cumulus.epochs.sources import list_files, next_files, sources_from
 from cumulus.errors import InputError, UsageError

@@ -9,10 +9,10 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
+from cumulus.layout.one_round import lay_out
 from cumulus.m3 import parse
-from cumulus.m3.layout import lay_out
 from support.engines import engine_of
 from support.oracle import Oracle, same_bag
 from support.orders_stream import json_lines

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket import Bucket
-from cumulus.epochs.packing import pack
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import read_table
 from cumulus.epochs.sources import FolderSource
 from cumulus.views import finish
 

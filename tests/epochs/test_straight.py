@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket import Bucket, Outcome
-from cumulus.epochs.packing import Chunk, pack
+from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.fast_path import rounds
+from cumulus.epochs.intake.packing import Chunk, pack
+from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import Reading, read_table
 from cumulus.epochs.sources import FolderSource
-from cumulus.epochs.straight import rounds
 from support.tiers import WHOLE, examples
 
 SQL = """

@@ -11,7 +11,7 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.formats import csv_file
-from cumulus.epochs.reading import read_file
+from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 from support.read_files import RELATION, read, reasons, same

@@ -11,7 +11,7 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError
 from support.engines import engine_of

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.query import query
-from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.m3 import Program

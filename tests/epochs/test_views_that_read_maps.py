@@ -13,7 +13,7 @@ from cumulus import m3
 from cumulus.catalog.arrow import table_of
 from cumulus.epochs.embedded import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from support.ends_and_totals import TEXT, expected, random_events, with_views

@@ -20,7 +20,7 @@ import cumulus
 from cumulus import m3
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import CumulusError, EvaluationError, UnsupportedError
 from cumulus.m3.program import Program
 from cumulus.views import Finisher, MapViewReader

@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 from cumulus.catalog.arrow import table_of
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket import Bucket
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.layouts import choose_plan, sound
-from cumulus.epochs.packing import pack
+from cumulus.epochs.output.publish import merge_of, merges, write_outputs
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.publish import merge_of, merges, write_outputs
-from cumulus.epochs.reading import Reading, read_table
-from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UnsupportedError
-from cumulus.m3.layout import Merge
+from cumulus.layout.one_round import Merge
 from cumulus.m3.program import Program
 from fuzz.case import Case, case_of
 from fuzz.compare import COMPILE_SECONDS, TooSlowError, limited

@@ -6,7 +6,7 @@ import pytest
 
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import DOUBLE, INTEGER, decimal
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import M3SyntaxError, MissingFunctionError, ValidationError
 from cumulus.m3 import parse, read
 

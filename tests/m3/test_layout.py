@@ -4,8 +4,8 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import LayoutError
+from cumulus.layout.one_round import Merge, choose_layout, lay_out
 from cumulus.m3 import On, parse
-from cumulus.m3.layout import Merge, choose_layout, lay_out
 
 # 003 example 2.1 with its definitions.
 REVENUE = compile_sql(

@@ -8,10 +8,10 @@ import pytest
 
 from cumulus.catalog.partition import bucket_of
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import LayoutError, UnsupportedError
+from cumulus.layout.one_round import choose_layout, lay_out
 from cumulus.m3 import parse
-from cumulus.m3.layout import choose_layout, lay_out
 from support.tiers import sampled
 
 RELATIONS = {"r": "ab", "s": "bc", "t": "c"}

@@ -6,7 +6,7 @@ consistency. What a paper leaves out with dots is filled in, nothing else is cha
 
 import pytest
 
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import LayoutError, M3SyntaxError
 from cumulus.m3 import On, parse, read, validate
 from cumulus.m3.dataflow import cycles, depths, late_reads

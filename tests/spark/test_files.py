@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.query import query
-from cumulus.epochs.sink import committed, read_manifest
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.spark.pipeline import maintain

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cumulus
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.errors import MissingFunctionError
 from cumulus.spark import maintain
 from support.orders_stream import json_lines

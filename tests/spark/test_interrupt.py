@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.epochs.query import query
-from cumulus.epochs.sink import committed, read_manifest
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

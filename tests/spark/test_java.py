@@ -13,8 +13,8 @@ import pytest
 
 from cumulus.errors import MissingError, StoreError
 from cumulus.spark import java
+from cumulus.spark.bucket_client import Served
 from cumulus.spark.java import find_java
-from cumulus.spark.served import Served
 from cumulus.spark.session import log_file
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cumulus.epochs.query import query
-from cumulus.epochs.sink import committed, read_manifest
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -106,7 +106,7 @@ def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
             words = child.cmdline()
         except psutil.Error:
             continue
-        if "cumulus.spark.server" in words and int(words[-1]) in {each.pid for each in children}:
+        if "cumulus.spark.bucket_server" in words and int(words[-1]) in {each.pid for each in children}:
             found["server"].append(child)  # it may have outlived the worker that started it
         elif child not in children:
             continue

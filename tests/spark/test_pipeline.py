@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cumulus.bench.spark_bench import measure
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.query import query
-from cumulus.epochs.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, LayoutError, MismatchError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
-from cumulus.spark.measure import measure
 from support.failing_view import SCRIPT, FailingStream
 from support.oracle import same_bag
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows

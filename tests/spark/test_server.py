@@ -21,17 +21,17 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
-from cumulus.epochs.packing import pack
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import read_table
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import read_table
-from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
-from cumulus.spark import server
+from cumulus.spark import bucket_server
+from cumulus.spark.bucket_client import Served, ServerError
 from cumulus.spark.errors import carried
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import Work
-from cumulus.spark.served import Served, ServerError
 
 PROGRAM = compile_sql(
     "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",
@@ -74,7 +74,7 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def servers() -> list[psutil.Process]:
     alive = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in alive if "cumulus.spark.server" in each.cmdline()]
+    return [each for each in alive if "cumulus.spark.bucket_server" in each.cmdline()]
 
 
 def test_the_next_worker_finds_what_the_last_one_left(owner: int, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_servers_end_with_their_owner(owner: int) -> None:
 def test_servers_end_when_nobody_asks(owner: int) -> None:
     path = Path(tempfile.mkdtemp()) / "socket"
     started = time.monotonic()
-    server.serve(path, owner, idle_s=0.5)
+    bucket_server.serve(path, owner, idle_s=0.5)
     assert time.monotonic() - started < 5
     assert not path.exists()
 

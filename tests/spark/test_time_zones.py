@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.query import query
+from cumulus.epochs.output.query import query
 from cumulus.spark import maintain
 
 if TYPE_CHECKING:

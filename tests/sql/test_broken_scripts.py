@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cumulus.compiler.declarations import declarations
 from cumulus.errors import SqlError
-from cumulus.sql.parse import parse_script
+from cumulus.sql.syntax.parse import parse_script
 
 SCRIPT = """CREATE TABLE r (a INT NOT NULL, b DECIMAL(10,2), c VARCHAR, PRIMARY KEY (a) RELY) WITH (keep = all);
 CREATE OR REPLACE STRICT VIEW v (x, y) WITH (order = 1) AS

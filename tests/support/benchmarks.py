@@ -10,7 +10,7 @@ import pyarrow as pa
 from cumulus.catalog import Event
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.workloads import benchmark, checks, orderbook, ssb, tpch
 from cumulus.workloads.churn import churn
 from support.differential import check_maps, check_views

@@ -8,7 +8,7 @@ from decimal import localcontext
 from cumulus import m3
 from cumulus.catalog.types import BIGDECIMAL, EXACT
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.views import Finisher, MapViewReader
 from support.oracle import Oracle, same_bag
 from support.random_tables import SCHEMA

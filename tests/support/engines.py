@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.user import Functions
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.lanes import NotNativeError
+from cumulus.engine.native.kernel.lanes import NotNativeError
 from cumulus.engine.protocol import Indexes
 from cumulus.m3.program import Program
+from cumulus.scalars.user import Functions
 
 KINDS = ("interpreter", "native")
 _chosen = "interpreter"

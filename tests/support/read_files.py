@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.reading import Reading, read_file
+from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.sources import FolderSource
 
 TABLE = """

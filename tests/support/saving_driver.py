@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus import Warehouse
-from cumulus.warehouse import storing
+from cumulus.warehouse import saved_folder
 
 SQL = "CREATE TABLE r (a INT, t VARCHAR); CREATE VIEW v AS SELECT t, COUNT(*) AS n, SUM(a) AS s FROM r GROUP BY t"
 MANY = 200
@@ -52,7 +52,7 @@ def dies_at(point: int, calls: list[str]) -> None:
     os.replace = watched("replace", os.replace)
     os.mkdir = watched("mkdir", os.mkdir)
     shutil.rmtree = watched("rmtree", shutil.rmtree)
-    storing._write = watched("write", storing._write)
+    saved_folder._write = watched("write", saved_folder._write)
 
 
 def points(folder: Path, form: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cumulus.algebra.scalar import result_type
 from cumulus.catalog.types import SqlType, type_named
+from cumulus.scalars.registry import result_type
 
 COMPARISONS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%"}

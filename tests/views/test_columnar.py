@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cumulus import Warehouse
 from cumulus.catalog.types import Interval
 from cumulus.errors import EvaluationError
-from cumulus.views.columnar import Columnar
+from cumulus.views.column_finishing import Columnar
 from cumulus.views.vectors import NotColumnarError
 
 TABLE = """CREATE TABLE t (g BIGINT, k VARCHAR, x BIGINT, h HUGEINT, d DECIMAL(12,2), f DOUBLE, r REAL,

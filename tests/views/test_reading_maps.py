@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from cumulus import m3
-from cumulus.algebra.scalar_code import NAN
 from cumulus.errors import ValidationError
+from cumulus.scalars.python_code import NAN
 from cumulus.views import Finisher, finish
 from cumulus.views.entries import Before, Whole
 

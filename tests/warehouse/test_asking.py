@@ -12,7 +12,7 @@ import pytest
 
 from cumulus import Warehouse
 from cumulus.errors import EvaluationError, EvaluationWarning, UsageError
-from cumulus.views.columnar import Columnar
+from cumulus.views.column_finishing import Columnar
 from cumulus.views.finishing import Finisher
 from cumulus.views.reader import MapViewReader
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import cumulus
 from cumulus import errors
-from cumulus.engine.native import notes
-from cumulus.warehouse import streams
+from cumulus.engine.native import transaction_notes
+from cumulus.warehouse import change_streams
 
 TABLES = "CREATE TABLE r (g INT, x INT, y DECIMAL(6,2), t VARCHAR); CREATE TABLE s (g INT NOT NULL, z DOUBLE NOT NULL);"
 VIEWS = {
@@ -97,19 +97,19 @@ PROGRAM = cumulus.compile(SQL)
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
 @settings(max_examples=10, deadline=None)
-@given(transactions=TRANSACTIONS, before=st.integers(0, 3), few=st.sampled_from([0, notes.FEW]))
+@given(transactions=TRANSACTIONS, before=st.integers(0, 3), few=st.sampled_from([0, transaction_notes.FEW]))
 def test_all_that_is_told_adds_up_to_the_view(engine, transactions, before, few) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(notes, "FEW", few)  # 0 reads all notes as columns
+        patch.setattr(transaction_notes, "FEW", few)  # 0 reads all notes as columns
         _adds_up(engine, transactions, before)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(transactions=TRANSACTIONS, few=st.sampled_from([0, notes.FEW]))
+@given(transactions=TRANSACTIONS, few=st.sampled_from([0, transaction_notes.FEW]))
 def test_all_that_is_told_adds_up_often(transactions, few) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(notes, "FEW", few)
+        patch.setattr(transaction_notes, "FEW", few)
         _adds_up("native", transactions, 0)
 
 
@@ -149,7 +149,7 @@ def _adds_up(engine, transactions, before) -> None:
 @given(transactions=TRANSACTIONS, looks=st.lists(st.integers(0, 3)), kept=st.integers(1, 4))
 def test_who_reads_slowly_gets_sums_and_loses_nothing(transactions, looks, kept) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "KEPT", kept)
+        patch.setattr(change_streams, "KEPT", kept)
         wh = cumulus.Warehouse(PROGRAM, engine="interpreter")
         views = ("sums", "bag", "top")
         told = {view: wh.changes(view, timeout=0) for view in views}
@@ -229,7 +229,7 @@ def test_since_goes_on_where_somebody_stopped(monkeypatch) -> None:
             wh.changes("top", since=bad)
     with pytest.raises(errors.UnknownNameError):
         wh.changes("nowhere")
-    monkeypatch.setattr(streams, "KEPT", 2)
+    monkeypatch.setattr(change_streams, "KEPT", 2)
     wh.insert("t", [(1, 1)])
     with pytest.raises(errors.HistoryError):
         wh.changes("top", since=2)

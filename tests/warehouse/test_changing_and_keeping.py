@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import cumulus
 from cumulus import errors
-from cumulus.warehouse import storing
+from cumulus.warehouse import saved_folder
 from support.oracle import Oracle, same_bag
 from support.random_sql import scripts, views
 from support.random_tables import SCHEMA, streams
@@ -135,16 +135,16 @@ def test_a_save_that_is_killed_leaves_the_old_one(saved, monkeypatch, moment) ->
     def dies(*_args):
         raise Killed
 
-    real = storing._write
-    names = {"map": "map-0.arrow", "manifest": f"{storing.MANIFEST}.new"}
+    real = saved_folder._write
+    names = {"map": "map-0.arrow", "manifest": f"{saved_folder.MANIFEST}.new"}
     if moment in names:
         monkeypatch.setattr(
-            storing, "_write", lambda file, write: dies() if file.name == names[moment] else real(file, write)
+            saved_folder, "_write", lambda file, write: dies() if file.name == names[moment] else real(file, write)
         )
     elif moment == "rename":
-        monkeypatch.setattr(storing.os, "replace", dies)
+        monkeypatch.setattr(saved_folder.os, "replace", dies)
     else:
-        monkeypatch.setattr(storing, "_sync", dies)
+        monkeypatch.setattr(saved_folder, "_sync", dies)
     with pytest.raises(Killed):
         warehouse.save(path, format="portable")
     monkeypatch.undo()
@@ -165,11 +165,11 @@ def test_a_damaged_folder_is_a_named_error(saved, tmp_path) -> None:
     with pytest.raises(errors.StoreError, match="missing"):
         cumulus.Warehouse.load(path)
     file.write_bytes(whole)
-    manifest = json.loads((path / storing.MANIFEST).read_text())
-    (path / storing.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    manifest = json.loads((path / saved_folder.MANIFEST).read_text())
+    (path / saved_folder.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
     with pytest.raises(errors.MismatchError, match="format 99"):
         cumulus.Warehouse.load(path)
-    (path / storing.MANIFEST).write_text("{")
+    (path / saved_folder.MANIFEST).write_text("{")
     with pytest.raises(errors.StoreError, match="damaged"):
         cumulus.Warehouse.load(path)
     with pytest.raises(errors.StoreError, match="missing"):
@@ -185,9 +185,9 @@ def test_maps_of_another_program_are_refused(saved) -> None:
     other = cumulus.compile(f"{SQL.split(';')[0]}; CREATE VIEW v AS SELECT a, x, COUNT(*) AS s FROM r GROUP BY a, x")
     (file,) = path.glob("data-*/program.m3")
     file.write_text(str(other))
-    manifest = json.loads((path / storing.MANIFEST).read_text())
-    manifest["files"]["program.m3"] = storing._hash(file)
-    (path / storing.MANIFEST).write_text(json.dumps(manifest))
+    manifest = json.loads((path / saved_folder.MANIFEST).read_text())
+    manifest["files"]["program.m3"] = saved_folder._hash(file)
+    (path / saved_folder.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(errors.MismatchError, match="another program"):
         cumulus.Warehouse.load(path)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from cumulus import Warehouse, errors
-from cumulus.warehouse import filling
-from cumulus.warehouse.computing import Computer
+from cumulus.warehouse import initial_load
+from cumulus.warehouse.sql_loads import Computer
 from support.oracle import Oracle, same_bag
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
@@ -316,8 +316,8 @@ def test_sums_over_ranges_by_sql(op) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sql_overtakes_what_replays_slowly(engine, monkeypatch) -> None:
-    monkeypatch.setattr(filling, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(filling, "FAST", 1 << 60)
+    monkeypatch.setattr(initial_load, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(initial_load, "FAST", 1 << 60)
     choose = random.Random(engine)
     sql = """
         CREATE TABLE b (k INT NOT NULL, p INT NOT NULL);

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cumulus import Warehouse
-from cumulus.algebra.scalar import call
 from cumulus.catalog.types import EXACT as EXACT_NUMBERS
 from cumulus.compiler import compile_sql
 from cumulus.m3 import parse
+from cumulus.scalars.registry import call
 
 TABLES = """
 CREATE TABLE bids (broker BIGINT NOT NULL, volume {0}, price BIGINT NOT NULL);

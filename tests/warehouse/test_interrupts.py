@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import cumulus
-from cumulus.engine.deferring import Deferring, deliver, interruptible
+from cumulus.interrupts import Deferring, deliver, interruptible
 from support.tiers import sampled
 
 TESTS = Path(__file__).parents[1]

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from cumulus import Warehouse
-from cumulus.cli.engine_runs import columns_of, parts
+from cumulus.bench.engine_runs import columns_of, parts
 from cumulus.engine.limits import Budget, bytes_of, machine_memory, told
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
-from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.applier import Applier
 from cumulus.workloads import orders
 from support.engines import KINDS
 

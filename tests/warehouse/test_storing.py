@@ -19,8 +19,8 @@ import pytest
 
 from cumulus import Warehouse, errors
 from cumulus.catalog.types import Interval
-from cumulus.engine.native import raw
-from cumulus.warehouse import storing
+from cumulus.engine.native.values import blocks
+from cumulus.warehouse import saved_folder
 from support import saving_driver
 from support.engines import KINDS
 
@@ -34,7 +34,7 @@ CREATE VIEW short AS SELECT e, COUNT(*) AS k, MAX(e) AS m FROM r GROUP BY e;
 CREATE VIEW alone AS SELECT COUNT(*) AS n FROM r;
 CREATE VIEW ratio AS SELECT c, COUNT(*) AS n FROM totals WHERE s > 5 GROUP BY c;
 """
-FORMS = storing.FORMS
+FORMS = saved_folder.FORMS
 
 
 def rows(start: int, end: int) -> list[tuple[Any, ...]]:
@@ -124,9 +124,9 @@ def rewrite(path: Path, header: dict[str, Any]) -> None:
     """Put another header into a folder, as if it had been saved so."""
     file, _ = headers(path)
     file.write_text(json.dumps(header))
-    manifest = json.loads((path / storing.MANIFEST).read_text())
-    manifest["files"][storing.HEADER] = storing._hash(file)
-    (path / storing.MANIFEST).write_text(json.dumps(manifest))
+    manifest = json.loads((path / saved_folder.MANIFEST).read_text())
+    manifest["files"][saved_folder.HEADER] = saved_folder._hash(file)
+    (path / saved_folder.MANIFEST).write_text(json.dumps(manifest))
 
 
 def other_code(header: dict[str, Any], data: bytearray) -> None:
@@ -135,7 +135,7 @@ def other_code(header: dict[str, Any], data: bytearray) -> None:
     for told in header["maps"].values():
         for block in told["blocks"][1:]:
             data[block[2] : block[2] + block[3]] = b"\xff" * block[3]
-            block[4] = raw.zlib.crc32(b"\xff" * block[3])
+            block[4] = blocks.zlib.crc32(b"\xff" * block[3])
 
 
 def other_indexes(header: dict[str, Any], data: bytearray) -> None:
@@ -160,9 +160,9 @@ def other_machine(header: dict[str, Any], data: bytearray) -> None:
     header["words"] = ">i8"
     for told in header["maps"].values():
         _, _, at, size, _ = block = told["blocks"][0]
-        turned = raw.np.frombuffer(bytes(data[at : at + size]), "<i8").astype(">i8").tobytes()
+        turned = blocks.np.frombuffer(bytes(data[at : at + size]), "<i8").astype(">i8").tobytes()
         data[at : at + size] = turned
-        block[4] = raw.zlib.crc32(turned)
+        block[4] = blocks.zlib.crc32(turned)
 
 
 @pytest.mark.parametrize("change", [other_code, other_indexes, other_words, other_machine])
@@ -256,7 +256,7 @@ def test_a_full_disk_leaves_the_old_one_and_its_room(tmp_path, form) -> None:
 def test_two_do_not_save_to_one_folder_at_once(tmp_path) -> None:
     wh = saving_driver.warehouse(1)
     wh.save(tmp_path)
-    with (tmp_path / storing.LOCK).open("wb") as lock:
+    with (tmp_path / saved_folder.LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(errors.LockedError, match="being saved to"):
             wh.save(tmp_path)
@@ -280,14 +280,14 @@ def test_what_is_not_ours_stays(tmp_path) -> None:
 
 def test_who_loads_while_another_saves_gets_one_of_both(tmp_path, monkeypatch) -> None:
     saving_driver.warehouse(1).save(tmp_path)
-    real, newer = storing._open_data, saving_driver.warehouse(2)
+    real, newer = saved_folder._open_data, saving_driver.warehouse(2)
 
-    def overtaken(root: Path, manifest: dict[str, Any]) -> storing.Saved:
-        monkeypatch.setattr(storing, "_open_data", real)
+    def overtaken(root: Path, manifest: dict[str, Any]) -> saved_folder.Saved:
+        monkeypatch.setattr(saved_folder, "_open_data", real)
         newer.save(root)
         return real(root, manifest)
 
-    monkeypatch.setattr(storing, "_open_data", overtaken)
+    monkeypatch.setattr(saved_folder, "_open_data", overtaken)
     assert saving_driver.loaded(tmp_path) == 2
 
 

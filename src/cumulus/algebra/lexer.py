@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
-from cumulus.catalog.texts import half_character
+from cumulus.catalog.utf8 import half_character
 from cumulus.errors import M3SyntaxError
 
 

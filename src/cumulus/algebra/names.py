@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
-from cumulus.algebra.text import CALL_WORDS, HARD_WORDS
+from cumulus.algebra.printing import CALL_WORDS, HARD_WORDS
 from cumulus.catalog.types import SqlType, type_named
 
 

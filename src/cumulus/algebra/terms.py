@@ -56,7 +56,7 @@ class Node(metaclass=_Interned):
     _memo: dict[Any, Any]
 
     def __str__(self) -> str:
-        from cumulus.algebra.text import print_node
+        from cumulus.algebra.printing import print_node
 
         return print_node(self)
 
@@ -78,7 +78,7 @@ class Var(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apply(Node):
-    """A scalar function of `cumulus.algebra.scalar`, or a user's; atomic for the calculus."""
+    """A scalar function of `cumulus.scalars.registry`, or a user's; atomic for the calculus."""
 
     function: str
     args: tuple[Term, ...]

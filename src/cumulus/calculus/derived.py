@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import in_text_order, relations_of, rename, variables_of
 from cumulus.algebra.terms import Relation, Scalar, Term
-from cumulus.algebra.typing import Typed
 from cumulus.calculus.delta import AFTER
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
+from cumulus.scalars.typing import Typed
 
 
 @dataclass(frozen=True, slots=True)

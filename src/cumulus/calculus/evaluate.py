@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
-from cumulus.algebra.scalar import LAZY, call, cast_value
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import (
     AggSum,
@@ -39,6 +38,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.events import Event, Row
 from cumulus.catalog.types import Interval
 from cumulus.errors import EvaluationError
+from cumulus.scalars.registry import LAZY, call, cast_value
 
 Database: TypeAlias = Mapping[str, Mapping[Row, int]]
 """Relation → row → multiplicity."""

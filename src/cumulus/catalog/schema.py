@@ -9,8 +9,8 @@ from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import find_name
+from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import Kind, SqlType, coerce
-from cumulus.catalog.written import is_null, value_of
 from cumulus.errors import ArityError, NullError, ValueTypeError
 
 _SOLID = frozenset({int, str, bool, Decimal})

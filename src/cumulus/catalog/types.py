@@ -16,7 +16,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cumulus.catalog.texts import half_character
+from cumulus.catalog.utf8 import half_character
 
 if TYPE_CHECKING:
     import pyarrow as pa

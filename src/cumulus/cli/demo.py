@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from cumulus.cli.charts import bars, rows_table
-from cumulus.cli.teller import Teller
 from cumulus.errors import UsageError
+from cumulus.terminal.charts import bars, rows_table
+from cumulus.terminal.progress_lines import Teller
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ def _write_input(out: Path, epochs: int, console: Console) -> None:
 
 
 def _last_epoch(out: Path) -> int:
-    from cumulus.epochs.sink import committed
+    from cumulus.epochs.output.sink import committed
 
     return max(committed(out / "views"), default=0)
 
@@ -166,8 +166,8 @@ def _on_spark(program: Program, out: Path, told: Callable[[Epoch], None], teller
 def _embedded(program: Program, out: Path, told: Callable[[Epoch], None], teller: Teller) -> None:
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.embedded import EmbeddedRun
-    from cumulus.epochs.interrupt import Interrupt
     from cumulus.epochs.sources import sources_from
+    from cumulus.interrupts import Interrupt
 
     sources = sources_from([str(out / "input")], program)
     with (
@@ -179,7 +179,7 @@ def _embedded(program: Program, out: Path, told: Callable[[Epoch], None], teller
 
 
 def _ask(out: Path, sql: str) -> pa.Table:
-    from cumulus.epochs.query import query
+    from cumulus.epochs.output.query import query
 
     return query(out / "views", sql)
 

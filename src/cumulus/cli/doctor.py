@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import typer
 
-from cumulus.cli.machine import memory
+from cumulus.bench.machine_facts import memory
 from cumulus.version import VERSION
 
 

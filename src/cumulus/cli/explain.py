@@ -15,8 +15,8 @@ from cumulus.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cumulus.compiler.explain import Explanation
-    from cumulus.compiler.memory import Statistics
+    from cumulus.explain.explanation import Explanation
+    from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
 
 
@@ -46,9 +46,9 @@ def explain_command(
         return
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
-    from cumulus.compiler.explain import explain_views
     from cumulus.engine.engines import python_functions
-    from cumulus.m3.layout import choose_layout
+    from cumulus.explain.explanation import explain_views
+    from cumulus.layout.one_round import choose_layout
 
     program = program_in(file, rely=rely, functions=given)
     statistics = _statistics(program, rows, distinct, source)
@@ -82,11 +82,11 @@ def _compare(old: Program, new: Program, as_json: bool) -> None:
 def _statistics(program: Program, rows: list[str], distinct: list[str], source: list[str]) -> Statistics:
     """Return the counts that the command line gives; what is said there wins over what is counted."""
     from cumulus.catalog.names import find_name
-    from cumulus.compiler.memory import Statistics
+    from cumulus.explain.sizes import Statistics
 
     counted = Statistics()
     if source:
-        from cumulus.cli.counting import count_sources
+        from cumulus.cli.source_counts import count_sources
 
         counted = count_sources(program, source)
     tables = {relation.name: relation for relation in program.relations}
@@ -120,14 +120,14 @@ def _show(console: Console, found: Explanation) -> None:
     """Print an explanation as tables: the content of its text."""
     from rich.table import Table
 
-    from cumulus.compiler import telling
-    from cumulus.compiler.explain import shown_events
+    from cumulus.explain import text
+    from cumulus.explain.explanation import shown_events
 
-    console.print(telling.title_of(found), style="bold")
+    console.print(text.title_of(found), style="bold")
     costs = Table(show_edge=False, header_style="bold")
-    for title in ("event", *telling.KINDS.values()):
+    for title in ("event", *text.KINDS.values()):
         costs.add_column(title)
-    for row in telling.cost_rows(found):
+    for row in text.cost_rows(found):
         costs.add_row(*row)
     console.print(costs)
     maps = Table(title="maps", title_justify="left", show_edge=False, header_style="bold", show_lines=True)
@@ -136,7 +136,7 @@ def _show(console: Console, found: Explanation) -> None:
     for use in found.maps:
         size = use.size
         entries = size.formula if size.entries is None else f"{size.entries:,}\n= {size.formula}"
-        memory = "" if size.bytes is None else telling.size_text(size.bytes)
+        memory = "" if size.bytes is None else text.size_text(size.bytes)
         definition = use.definition.sql or "no definition"
         maps.add_row(str(use), definition, entries, memory, ", ".join(use.views), ", ".join(use.readers))
     console.print(maps)
@@ -150,7 +150,7 @@ def _show(console: Console, found: Explanation) -> None:
     for event in shown_events(found.events):
         for place, cost in enumerate(event.statements):
             loops = ", ".join(str(read) for read in cost.loops)
-            shown = telling.statement_text(cost)
+            shown = text.statement_text(cost)
             statements.add_row("" if place else str(event), shown, str(cost.cost), loops)
     console.print(statements)
     for each in found.subscribed:

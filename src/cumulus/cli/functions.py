@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from cumulus.algebra.user import UserFunction
 from cumulus.errors import InputError
+from cumulus.scalars.user import UserFunction
 
 FUNCTIONS_HELP = "A Python module (package.module) or file (FILE.py) with @cumulus.function functions; repeatable."
 FunctionPlaces = Annotated[list[str] | None, typer.Option("--functions", help=FUNCTIONS_HELP, show_default=False)]

@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from cumulus.cli.bench import bench
+from cumulus.bench.command import bench
 from cumulus.cli.compile import compile_command
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor

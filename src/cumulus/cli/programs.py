@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cumulus.algebra.user import UserFunction
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
+from cumulus.scalars.user import UserFunction
 
 if TYPE_CHECKING:
-    from cumulus.epochs.origin import Origin
+    from cumulus.epochs.output.origin import Origin
 
 
 def program_in(

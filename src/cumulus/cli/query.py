@@ -28,11 +28,11 @@ def query(
     """
     from rich.console import Console
 
-    from cumulus.cli.tables import print_rows
-    from cumulus.epochs.query import manifest_of
-    from cumulus.epochs.query import query as ask
-    from cumulus.epochs.sink import committed
-    from cumulus.epochs.view_errors import VIEW_ERRORS
+    from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
+    from cumulus.epochs.output.query import manifest_of
+    from cumulus.epochs.output.query import query as ask
+    from cumulus.epochs.output.sink import committed
+    from cumulus.terminal.tables import print_rows
 
     result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
     manifest = manifest_of(out, epoch)

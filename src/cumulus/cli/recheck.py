@@ -12,8 +12,8 @@ import typer
 
 if TYPE_CHECKING:
     from cumulus.catalog.events import Row
-    from cumulus.epochs.origin import Origin
-    from cumulus.epochs.sink import Manifest
+    from cumulus.epochs.output.origin import Origin
+    from cumulus.epochs.output.sink import Manifest
     from cumulus.m3.program import Program, ViewDef
     from cumulus.recheck import Report
 
@@ -49,9 +49,9 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     """
     from cumulus.cli.programs import program_of
     from cumulus.engine.engines import make_engine
-    from cumulus.epochs.identity import program_hash
     from cumulus.epochs.layouts import fitted
-    from cumulus.epochs.query import manifest_of
+    from cumulus.epochs.output.identity import program_hash
+    from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.replay import checked_manifest, replay
     from cumulus.epochs.sources import sources_from
     from cumulus.errors import MismatchError
@@ -83,7 +83,7 @@ def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
     """Return where the folder comes from: what the user says, over what the run has noted."""
     from dataclasses import replace
 
-    from cumulus.epochs.origin import Origin, read_origin
+    from cumulus.epochs.output.origin import Origin, read_origin
     from cumulus.errors import InputError, UsageError
 
     origin = read_origin(out)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.teller import Teller
 from cumulus.errors import UsageError
+from cumulus.terminal.progress_lines import Teller
 
 if TYPE_CHECKING:
     from cumulus.epochs.plan import Plan
@@ -47,8 +47,8 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
+    from cumulus.durable.files import refuse_remote
     from cumulus.engine.engines import check_engine, make_engine
-    from cumulus.epochs.files import refuse_remote
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
@@ -80,7 +80,7 @@ def run(
 
 def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: Plan) -> None:
     """Note in OUT where its views come from, for `cumulus recheck`."""
-    from cumulus.epochs.origin import Origin, absolute, write_origin
+    from cumulus.epochs.output.origin import Origin, absolute, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(absolute(text) for text in source)
@@ -124,9 +124,9 @@ def _embedded(
     note: Callable[[Plan], None],
 ) -> None:
     from cumulus.epochs.embedded import EmbeddedRun
-    from cumulus.epochs.interrupt import Interrupt
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_trigger
+    from cumulus.interrupts import Interrupt
 
     trigger = parse_trigger(settings.pop("trigger"))
     wanted = settings.pop("epochs")

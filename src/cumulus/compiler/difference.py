@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from cumulus.algebra.scope import rename, variables_of
 from cumulus.algebra.terms import AggSum, MapEnd, MapRead, Term, factors_of, rebuild
 from cumulus.calculus.polynomial import monomials
-from cumulus.compiler.share import canonical
+from cumulus.compiler.maps.canonical import canonical
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, Program, Statement, Trigger, ViewDef
 

@@ -14,11 +14,11 @@ from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
-from cumulus.compiler.closed import Spelled, closed
-from cumulus.compiler.columns import Column, Group, Rule, is_count, nice_names, row_counts, variable_types
+from cumulus.compiler.initial_rows import initial_entries, starts_empty
+from cumulus.compiler.maps.columns import Column, Group, Rule, is_count, nice_names, row_counts, variable_types
 from cumulus.compiler.options import Options
 from cumulus.compiler.sqltext import definition_sql
-from cumulus.compiler.start import initial_entries, starts_empty
+from cumulus.compiler.statements.definitions import Spelled, closed
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages

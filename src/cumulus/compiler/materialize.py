@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Compare, Relation, Term, sum_of
-from cumulus.algebra.typing import number_type
 from cumulus.calculus.delta import AFTER, Change, aggregate, delta
 from cumulus.calculus.derived import Derived, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
@@ -21,14 +20,15 @@ from cumulus.calculus.simplify import simplify
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
-from cumulus.compiler.blocks import known
-from cumulus.compiler.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
-from cumulus.compiler.keys import is_zero, without_lookups
+from cumulus.compiler.initial_rows import starts_empty
+from cumulus.compiler.maps.canonical import Canonical, canonical, is_value, without_guards
+from cumulus.compiler.maps.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
+from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.options import Options
-from cumulus.compiler.rules import evaluation, rules_of
-from cumulus.compiler.share import Canonical, canonical, is_value, without_guards
-from cumulus.compiler.start import starts_empty
+from cumulus.compiler.statements.builder import evaluation, rules_of
+from cumulus.compiler.statements.factors import known
 from cumulus.compiler.tracing import traced
+from cumulus.scalars.typing import number_type
 
 MAX_COLUMNS = 2000
 """How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""

@@ -10,26 +10,26 @@ from typing import Any
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import MapEnd, MapRead, Relation, Term, Var
-from cumulus.algebra.user import Functions, given_functions, signatures
 from cumulus.calculus.derived import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.circles import without_circles
-from cumulus.compiler.columns import Column, Group
 from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
+from cumulus.compiler.maps.columns import Column, Group
+from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, Options
 from cumulus.compiler.strict import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
+from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
-from cumulus.sql.parse import parse_script
+from cumulus.sql.binding.translation import BoundView, bind_view
 from cumulus.sql.source import Source
-from cumulus.sql.translate import BoundView, bind_view
-from cumulus.sql.words import too_deep
+from cumulus.sql.syntax.parse import parse_script
+from cumulus.sql.syntax.words import too_deep
 
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""

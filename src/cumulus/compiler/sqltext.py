@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cumulus.algebra.scalar_apart import PLACES
+from cumulus.algebra.printing import print_text, quoted
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
     MIRRORED,
@@ -24,12 +24,12 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.algebra.text import print_text, quoted
 from cumulus.calculus.derived import Derived, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
-from cumulus.compiler.closed import readable
+from cumulus.compiler.statements.definitions import readable
+from cumulus.scalars.float_parts import PLACES
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "concat": "||", "eq": "=", "ne": "<>",
@@ -342,7 +342,7 @@ def _range_of(what: Derived) -> _RangeOf | None:
 
 
 def _part(part: str, given: str) -> str:
-    """Return a number that a float is cut into (`algebra.scalar_apart`), 0 where it is NULL; NaN and ±inf are rests."""
+    """Return a number that a float is cut into (`scalars.float_parts`), 0 where it is NULL; NaN and ±inf are rests."""
     unit = f"CAST({1 << PLACES} AS DOUBLE)"
     left = f"({given} - trunc({given}))"
     within, beyond = {

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from cumulus.compiler.cost import CostClass, Costs, StatementCost
-from cumulus.compiler.explain import reasons_of
 from cumulus.errors import UnsupportedError
+from cumulus.explain.cost import CostClass, Costs, StatementCost
+from cumulus.explain.explanation import reasons_of
 from cumulus.m3.program import Program
 from cumulus.sql.ast import Call, CreateView, Derived, Select, SetOperation, Subquery, TableRef
 from cumulus.sql.source import Source

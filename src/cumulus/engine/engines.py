@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 
-from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine, Indexes
 from cumulus.errors import EngineWarning, MissingFunctionError, UsageError
 from cumulus.m3.program import Program
+from cumulus.scalars.user import Functions, UserFunction, given_functions, runnable
 
 ENGINES = ("auto", "native", "interpreter")
 
@@ -65,9 +65,9 @@ def python_functions(program: Program, functions: Functions | None = None) -> fr
     ['strftime']
     """
     try:
-        from cumulus.engine.native.lanes import NotNativeError
-        from cumulus.engine.native.outside import called_of
+        from cumulus.engine.native.kernel.lanes import NotNativeError
         from cumulus.engine.native.program import written
+        from cumulus.engine.native.scalars.python_functions import called_of
     except ImportError:
         return frozenset()
     try:
@@ -82,7 +82,7 @@ def _native_or_why_not(program: Program, functions: Functions | None, indexes: I
     """Return the native engine, or why there is none."""
     try:
         from cumulus.engine.native.engine import NativeEngine
-        from cumulus.engine.native.lanes import NotNativeError
+        from cumulus.engine.native.kernel.lanes import NotNativeError
     except ImportError as problem:
         return f"llvmlite does not work here ({problem})"
     try:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from cumulus.catalog.events import Row
 from cumulus.errors import CumulusError
-from cumulus.m3.lineage import Place, views_of_columns
+from cumulus.explain.lineage import Place, views_of_columns
 from cumulus.m3.program import Program
 
 KEPT = 1_000

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from cumulus.algebra.terms import Number
 from cumulus.catalog.events import Row
-from cumulus.engine.bulk import Bulk
+from cumulus.engine.batches import Bulk
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
 from cumulus.views.batches import MapColumns
-
-if TYPE_CHECKING:
-    from cumulus.engine.native.raw import RawMaps
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
@@ -267,7 +264,7 @@ class Engine(Protocol):
         """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
         ...
 
-    def take_raw(self, saved: RawMaps) -> set[str]:
+    def take_raw(self, saved: object) -> set[str]:
         """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
 
         Returns

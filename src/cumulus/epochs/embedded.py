@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cumulus.algebra.user import Functions, given_functions, runnable
+from cumulus.durable.files import refuse_remote
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
-from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.files import refuse_remote
-from cumulus.epochs.identity import Checkpoint
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.layouts import choose_plan, fitted, sound
-from cumulus.epochs.packing import pack
+from cumulus.epochs.output.identity import Checkpoint
+from cumulus.epochs.output.publish import merges, write_outputs
+from cumulus.epochs.output.sink import Sink, write_durably
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.publish import merges, write_outputs
-from cumulus.epochs.reading import read_file
-from cumulus.epochs.sink import Sink, write_durably
-from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
+from cumulus.scalars.user import Functions, given_functions, runnable
 
 LEAST_LOG_BYTES = 32 << 20
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cumulus.catalog.types import Kind
+from cumulus.epochs.bucket.references import sees
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.references import sees
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
+from cumulus.layout.one_round import choose_layout
 from cumulus.m3.dataflow import cycles
-from cumulus.m3.layout import choose_layout
 from cumulus.m3.program import Program
 
 LAYOUTS = ("auto", "one-bucket", "one-round")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from cumulus.epochs.query import changed_rows
+from cumulus.epochs.output.query import changed_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Epoch:
         Raises
         ------
         CumulusError
-            As `cumulus.epochs.query.changed_rows`, such as when the epoch before is gone (``keep=1``).
+            As `cumulus.epochs.output.query.changed_rows`, such as when the epoch before is gone (``keep=1``).
 
         Examples
         --------

@@ -23,13 +23,13 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.bucket import Bucket, Outcome
-from cumulus.epochs.changes import Move
-from cumulus.epochs.origin import Origin
-from cumulus.epochs.packing import Chunk, pack
+from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.moves import Move
+from cumulus.epochs.intake.packing import Chunk, pack
+from cumulus.epochs.intake.reading import read_file
+from cumulus.epochs.output.origin import Origin
+from cumulus.epochs.output.sink import Manifest, committed, read_manifest
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import read_file
-from cumulus.epochs.sink import Manifest, committed, read_manifest
 from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, file_path, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger

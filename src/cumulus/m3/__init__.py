@@ -5,9 +5,9 @@
 
 from cumulus.m3.infer import canonical
 from cumulus.m3.parser import parse, parse_with_places
-from cumulus.m3.places import Places
 from cumulus.m3.printer import print_program, print_statement
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.source_map import Places
 from cumulus.m3.validate import Report, problems, read, validate
 
 __all__ = [

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cumulus.algebra.printing import print_scalar, print_term
 from cumulus.algebra.scope import maps_of, relations_of
 from cumulus.algebra.terms import Const, Node, Range, Term
-from cumulus.algebra.text import print_scalar, print_term
 from cumulus.catalog.schema import Column, Relation
 from cumulus.errors import LayoutError
 from cumulus.m3.printer import print_statement

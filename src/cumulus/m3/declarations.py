@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from cumulus.algebra.scalar import FUNCTIONS
+from cumulus.algebra.printing import literal, print_literal
 from cumulus.algebra.scope import inputs, maps_of, outputs, variables_of
 from cumulus.algebra.terms import Batch, Relation, Scalar, Term
-from cumulus.algebra.text import literal, print_literal
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
 from cumulus.errors import ValidationError
 from cumulus.m3.infer import nodes
-from cumulus.m3.places import Part
 from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
 from cumulus.m3.program import MapDef, Program, ViewDef
-from cumulus.m3.reading import names_in
+from cumulus.m3.source_map import Part
+from cumulus.m3.view_reads import names_in
+from cumulus.scalars.registry import FUNCTIONS
 
 
 def declaration_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from cumulus.algebra.scalar import FUNCTIONS
 from cumulus.algebra.scope import outputs, relations_of
 from cumulus.algebra.terms import (
     AggSum,
@@ -29,6 +28,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.m3.program import MapDef, Program, Statement, Trigger
+from cumulus.scalars.registry import FUNCTIONS
 
 
 def complete(program: Program) -> Program:

@@ -1,7 +1,7 @@
 """M3 programs from text.
 
-docs/m3.md is the reference of the grammar. Here is what the text says; `cumulus.m3.rules` makes triggers of rules in
-the spellings of the papers, and `cumulus.m3.infer` adds what hand-written programs leave undeclared.
+docs/m3.md is the reference of the grammar. Here is what the text says; `cumulus.m3.shorthand` makes triggers of rules
+in the spellings of the papers, and `cumulus.m3.infer` adds what hand-written programs leave undeclared.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
-from cumulus.algebra.parse import TermReader
-from cumulus.algebra.scalar_code import canonical
+from cumulus.algebra.parser import TermReader
 from cumulus.algebra.terms import Const, Lift, Scalar, Term, Var, product_of
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import SqlType
 from cumulus.m3.infer import complete
-from cumulus.m3.places import Places
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, ViewDef
-from cumulus.m3.rules import Domain, Rule, RuleStatement, make_triggers
+from cumulus.m3.shorthand import Domain, Rule, RuleStatement, make_triggers
+from cumulus.m3.source_map import Places
+from cumulus.scalars.python_code import canonical
 
 
 def parse(text: str, name: str = "") -> Program:

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from cumulus.algebra.terms import MapRead, Term, rebuild
-from cumulus.algebra.text import (
+from cumulus.algebra.printing import (
     print_call_name,
     print_literal,
     print_name,
@@ -19,6 +18,7 @@ from cumulus.algebra.text import (
     print_term,
     print_text,
 )
+from cumulus.algebra.terms import MapRead, Term, rebuild
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef

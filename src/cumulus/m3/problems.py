@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from cumulus.algebra.scalar import FUNCTIONS, can_cast, result_type
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import BIGINT, BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
 from cumulus.m3.infer import nodes
-from cumulus.m3.places import Part
 from cumulus.m3.program import MapDef, Program
+from cumulus.m3.source_map import Part
+from cumulus.scalars.registry import FUNCTIONS, can_cast, result_type
 
 Types = Mapping[str, SqlType | None]
 """Variable → its type, None where it is not declared."""

@@ -27,9 +27,9 @@ from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import SqlType
 from cumulus.m3.declarations import relation_problems
 from cumulus.m3.infer import nodes
-from cumulus.m3.places import Part
 from cumulus.m3.problems import Problem, TypeChecker, column_problems, function_problems, read_problems, repeated
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+from cumulus.m3.source_map import Part
 from cumulus.m3.stages import stages
 
 

@@ -13,10 +13,10 @@ from cumulus.errors import ValidationError
 from cumulus.m3.access import StatementAccess, accesses, unrestricted
 from cumulus.m3.declarations import declaration_problems
 from cumulus.m3.parser import parse_with_places
-from cumulus.m3.places import Places
 from cumulus.m3.printer import print_statement
 from cumulus.m3.problems import Problem
 from cumulus.m3.program import On, Program
+from cumulus.m3.source_map import Places
 from cumulus.m3.statements import statement_problems
 
 

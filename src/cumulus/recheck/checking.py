@@ -25,9 +25,9 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL
-from cumulus.compiler.cost import Costs
-from cumulus.compiler.share import is_value
+from cumulus.compiler.maps.canonical import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
+from cumulus.explain.cost import Costs
 from cumulus.m3.dataflow import bases_of
 from cumulus.m3.program import Program, ViewDef
 from cumulus.recheck.oracle import Entries, Oracle

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from cumulus.algebra.printing import quoted
 from cumulus.algebra.terms import Relation, Term
-from cumulus.algebra.text import quoted
 from cumulus.calculus.evaluate import evaluate
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.events import Row
@@ -26,7 +26,7 @@ from cumulus.compiler.declarations import declarations
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
-from cumulus.sql.parse import parse_script
+from cumulus.sql.syntax.parse import parse_script
 from cumulus.views.duckdb_functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]

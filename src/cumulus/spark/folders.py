@@ -18,10 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.epochs import faults
-from cumulus.epochs.identity import program_of
-from cumulus.epochs.packing import pack
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
+from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.reading import RowGroups, parts_of, read_file, read_table
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import told
 

@@ -16,8 +16,8 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
-from cumulus.algebra.user import Given, UserFunction
 from cumulus.errors import UsageError
+from cumulus.scalars.user import Given, UserFunction
 
 
 def pack_functions(functions: Mapping[str, Given]) -> bytes:

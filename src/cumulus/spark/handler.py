@@ -15,10 +15,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import Plan
-from cumulus.epochs.snapshots import Snapshots
+from cumulus.spark.bucket_client import Served
 from cumulus.spark.errors import told
-from cumulus.spark.served import Served
 from cumulus.spark.state import Store
 
 if TYPE_CHECKING:

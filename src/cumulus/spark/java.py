@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cumulus.errors import MissingError
-from cumulus.spark.private import private_folder
+from cumulus.spark.private_folder import private_folder
 
 LEAST_JAVA = 17
 

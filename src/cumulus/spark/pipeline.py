@@ -14,28 +14,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cumulus.algebra.user import Functions, Given, given_functions, runnable
+from cumulus.durable.files import refuse_remote
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.bucket import LATE_EPOCHS
-from cumulus.epochs.files import refuse_remote
-from cumulus.epochs.identity import Checkpoint, Identity
-from cumulus.epochs.interrupt import Interrupt
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, fitted, sound
+from cumulus.epochs.output.identity import Checkpoint, Identity
+from cumulus.epochs.output.publish import merges
+from cumulus.epochs.output.sink import Manifest, Sink, Written
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.publish import merges
-from cumulus.epochs.sink import Manifest, Sink, Written
-from cumulus.epochs.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource, files_left
 from cumulus.epochs.trigger import Trigger, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
+from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
+from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.key_spreading import spread_keys
 from cumulus.spark.session import STATE_PROVIDER, log_file
-from cumulus.spark.spread import spread_keys
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
 

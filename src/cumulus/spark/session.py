@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cumulus.errors import MissingError
 from cumulus.spark.java import find_java
-from cumulus.spark.private import private_folder
+from cumulus.spark.private_folder import private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,9 +1,9 @@
 """A bucket in Spark's state store: snapshot pages, and a log of the packed payloads since.
 
 What is stored is small and sequential: one log entry per epoch, never an entry per key. The live bucket stays in a
-process of its own (`cumulus.spark.server`), stamped with the epoch and a nonce of the attempt that made it. It is used
-only if the store has the same stamp; a bucket that is merely behind catches up from the log, any other is rebuilt from
-the pages and the log.
+process of its own (`cumulus.spark.bucket_server`), stamped with the epoch and a nonce of the attempt that made it. It
+is used only if the store has the same stamp; a bucket that is merely behind catches up from the log, any other is
+rebuilt from the pages and the log.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from cumulus.epochs import faults
-from cumulus.spark.served import Served
-from cumulus.spark.server import Pending
+from cumulus.spark.bucket_client import Served
+from cumulus.spark.bucket_server import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle

@@ -1,6 +1,6 @@
 """SQL as a tree of our own: what `parse` makes of sqlglot's, and what `bind` reads.
 
-Operators and functions are one node, `Call`, under the names of `cumulus.algebra.scalar`. `at` is the 0-based
+Operators and functions are one node, `Call`, under the names of `cumulus.scalars.registry`. `at` is the 0-based
 offset of the node in the script, from which errors are told; -1 if unknown. What is written twice is equal.
 """
 

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.algebra.scalar import FUNCTIONS, result_type
-from cumulus.algebra.scalar_code import COMPARISONS, may_raise
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Scalar, Term, Var
-from cumulus.algebra.typing import Typed, scalar_type
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
 from cumulus.m3.program import MapDef, Program, ViewDef
-from cumulus.m3.reading import Read, names_in, read_of
+from cumulus.m3.view_reads import Read, names_in, read_of
+from cumulus.scalars.python_code import COMPARISONS, may_raise
+from cumulus.scalars.registry import FUNCTIONS, result_type
+from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.views import kernels
 from cumulus.views.entries import LARGE
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, joined

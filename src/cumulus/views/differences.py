@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeAlias
 from cumulus.algebra.order import order_key
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.views.changes import Change
 from cumulus.views.entries import Before, Key, MapSource, Values
 from cumulus.views.finishing import Finisher, Raw
 from cumulus.views.reader import MapViewReader
+from cumulus.views.row_changes import Change
 
 Entry: TypeAlias = tuple[Values | None, Values | None]
 """Old and new values; None where there was, or is, no entry."""

@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 from duckdb.func import FunctionNullHandling
 
-from cumulus.algebra.user import Given, UserFunction, runnable
 from cumulus.catalog.functions import Signature
 from cumulus.catalog.types import Interval
+from cumulus.scalars.user import Given, UserFunction, runnable
 
 
 def set_utc(connection: duckdb.DuckDBPyConnection) -> None:

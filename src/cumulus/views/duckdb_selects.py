@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 
-from cumulus.catalog.texts import half_character
+from cumulus.catalog.utf8 import half_character
 from cumulus.errors import UsageError
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from cumulus.algebra.order import order_key
-from cumulus.algebra.scalar_code import NAN, Code, Pool, ScalarCoder, canonical
 from cumulus.algebra.terms import Scalar, Term, Var
-from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
-from cumulus.m3.reading import names_in, read_of, top_of
+from cumulus.m3.view_reads import names_in, read_of, top_of
+from cumulus.scalars.python_code import NAN, Code, Pool, ScalarCoder, canonical
+from cumulus.scalars.user import Functions, given_functions, runnable
+from cumulus.views.affected_rows import Touched
 from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
-from cumulus.views.touched import Touched
 
 
 class Finished(NamedTuple):

@@ -1,4 +1,4 @@
-"""Scalar functions over vectors: the few that finish most views, each exactly what `cumulus.algebra.scalar` says.
+"""Scalar functions over vectors: the few that finish most views, each exactly what `cumulus.scalars.registry` says.
 
 Where the outcome for some value would be an error, or a number that 64 bits do not hold, they raise
 `NotColumnarError`, as for everything that they do not know.
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cumulus.algebra.scalar_apart import total
-from cumulus.algebra.scalar_number import float_sum
 from cumulus.catalog.types import BOOLEAN, DOUBLE, INTEGER_BITS, Kind, SqlType
+from cumulus.scalars.arithmetic import float_sum
+from cumulus.scalars.float_parts import total
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
@@ -241,7 +241,7 @@ def _rounded(value: Vector, null: Mask | None) -> Array:
 
 
 def _rounded_to(value: Vector, digits: Vector, null: Mask | None) -> Array:
-    """Round floats in the steps of `cumulus.algebra.scalar_number.round_number`."""
+    """Round floats in the steps of `cumulus.scalars.arithmetic.round_number`."""
     if not value.type.is_float or np.ndim(digits.data) or digits.is_wide or not 0 < int(digits.data) <= 300:
         raise NotColumnarError
     data, scale = value.data, 10.0 ** int(digits.data)

@@ -15,7 +15,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
-from cumulus.views.columnar import Columnar
+from cumulus.views.column_finishing import Columnar
 from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finished, Finisher
 from cumulus.views.tables import Shown

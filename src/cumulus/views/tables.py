@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from cumulus.catalog.events import Row
 from cumulus.errors import MissingError
-from cumulus.views.cells import cell, padded
+from cumulus.views.cell_texts import cell, padded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.algebra.scalar_code import NAN
 from cumulus.catalog.arrow import array_of
 from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
+from cumulus.scalars.python_code import NAN
 
 Array: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]

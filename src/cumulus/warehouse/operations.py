@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cumulus.engine.batch import checked_rows
+from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import UsageError
-from cumulus.warehouse.applying import Applier, Operation
+from cumulus.warehouse.applier import Applier, Operation
 
 
 def checked_event(applier: Applier, event: Any) -> Operation:

@@ -7,7 +7,7 @@ from html import escape
 
 from cumulus.engine.limits import told
 from cumulus.engine.protocol import MapStats
-from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.applier import Applier
 
 SHOWN = 12
 """How many maps are shown, the largest first; `maps` has them all."""

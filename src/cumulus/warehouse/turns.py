@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import ClassVar
 from weakref import WeakSet
 
-from cumulus.engine.deferring import Deferring, interruptible
 from cumulus.errors import ClosedError, ThreadError, UsageError
+from cumulus.interrupts import Deferring, interruptible
 from cumulus.views.duckdb_functions import is_called
-from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.applier import Applier
 
 _PATIENCE_S = 0.001
 """After so long the first of those who wait goes before whoever comes anew: a busy thread cannot keep others out."""

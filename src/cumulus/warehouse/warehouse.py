@@ -8,26 +8,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cumulus.algebra.user import Functions, declared, given_functions
 from cumulus.catalog.types import SqlType
-from cumulus.engine.bulk import Bulk, Changes, Upserts, events_of, rows_of
-from cumulus.engine.deferring import interruptible
+from cumulus.engine.batches import Bulk, Changes, Upserts, events_of, rows_of
 from cumulus.engine.limits import Budget, bytes_of
 from cumulus.errors import UsageError
+from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
+from cumulus.scalars.user import Functions, declared, given_functions
 from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.warehouse import storing
-from cumulus.warehouse.applying import Applier, Operation
-from cumulus.warehouse.changing import carry_over
-from cumulus.warehouse.declaring import declare
-from cumulus.warehouse.filling import Filling
-from cumulus.warehouse.keyed import deletions, updates, whole_rows
-from cumulus.warehouse.opening import check_choices, extended, make_function, read_source, script_of, with_function
+from cumulus.warehouse import saved_folder
+from cumulus.warehouse.applier import Applier, Operation
+from cumulus.warehouse.frame_schemas import declare
+from cumulus.warehouse.initial_load import Filling
+from cumulus.warehouse.key_operations import deletions, updates, whole_rows
 from cumulus.warehouse.operations import checked_event, replacements
-from cumulus.warehouse.reading import WarehouseView
-from cumulus.warehouse.subscribing import Subscriptions
+from cumulus.warehouse.program_sources import (
+    check_choices,
+    extended,
+    make_function,
+    read_source,
+    script_of,
+    with_function,
+)
+from cumulus.warehouse.subscriptions import Subscriptions
 from cumulus.warehouse.turns import Turn
+from cumulus.warehouse.view_access import WarehouseView
+from cumulus.warehouse.view_changes import carry_over
 
 
 class Warehouse(Filling):
@@ -369,7 +376,7 @@ class Warehouse(Filling):
         """
         with self._use(), self._turn.reading(), interruptible():
             if self._desk is None or not self._desk.is_good:
-                from cumulus.warehouse.asking import Desk  # PyArrow's datasets bring pandas along
+                from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 
                 self._desk = Desk(self._applier.engine, self._finishers, self._functions)
             table, read = self._desk.ask(sql, parameters)
@@ -485,12 +492,12 @@ class Warehouse(Filling):
         MismatchError
             If the files do not belong together, or to another version.
         """
-        saved = storing.open_saved(path)
-        with storing.known_program(saved, path) as program:
+        saved = saved_folder.open_saved(path)
+        with saved_folder.known_program(saved, path) as program:
             chosen = {"keep": saved.state["keep"], "size": saved.state.get("size", 1), "wait": wait}
             warehouse = cls(program, engine=engine, functions=functions, memory_limit=memory_limit, **chosen)
         applier = warehouse._applier
-        storing.restore_maps(saved, applier.program, applier.engine)
+        saved_folder.restore_maps(saved, applier.program, applier.engine)
         warehouse._script = saved.state["script"]
         applier.resume(saved.state)
         return warehouse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.engine.native import building
+from cumulus.engine.native import build
 from cumulus.engine.native.engine import NativeEngine
 
 SQL = "CREATE TABLE r (a INT NOT NULL); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a"
@@ -54,12 +54,12 @@ def test_code_need_not_lie_in_one_place() -> None:
 def test_a_damaged_file_is_made_again(suffix, damage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path))
     program = compile_sql(SQL)
-    building.forget()
+    build.forget()
     NativeEngine(program)
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for path in tmp_path.glob(f"*.{suffix}"):
         path.write_bytes(damage(files[path]))
-    building.forget()
+    build.forget()
     engine = NativeEngine(program)
     engine.begin()
     engine.on_event(1, "r", (1,))
@@ -67,7 +67,7 @@ def test_a_damaged_file_is_made_again(suffix, damage, tmp_path: Path, monkeypatc
     assert dict(engine.items("v")) == {(1,): (1,)}
     sizes = {path: len(data) for path, data in files.items()}
     assert {path: len(path.read_bytes()) for path in tmp_path.iterdir()} == sizes
-    building.forget()
+    build.forget()
 
 
 @pytest.mark.parametrize("folder", ["there", "file/below"])
@@ -75,7 +75,7 @@ def test_a_cache_that_cannot_be_written_is_none(folder, tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path / folder))
     program = compile_sql(SQL)
-    building.forget()
+    build.forget()
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # a file ends where a disk would be full
     try:
@@ -87,4 +87,4 @@ def test_a_cache_that_cannot_be_written_is_none(folder, tmp_path: Path, monkeypa
     engine.commit()
     assert dict(engine.items("v")) == {(1,): (1,)}
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["file"]
-    building.forget()
+    build.forget()

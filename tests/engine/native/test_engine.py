@@ -17,17 +17,17 @@ import pytest
 
 from cumulus import Warehouse
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.native.machine import Load
-from cumulus.engine.native.shapes import MARKS
-from cumulus.engine.native.stored import I64
+from cumulus.engine.native.kernel.lanes import NotNativeError
+from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.store.row_layout import MARKS
+from cumulus.engine.native.values.map_access import I64
 from cumulus.engine.protocol import Engine
 from cumulus.errors import DuplicateKeyError, EvaluationError
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program
-from cumulus.warehouse.applying import exactly
+from cumulus.warehouse.applier import exactly
 from fuzz.case import case_of, parse_case
 from fuzz.examine import ANY_SCRIPT
 from fuzz.schema import Transaction

@@ -10,7 +10,7 @@ import pytest
 
 import cumulus
 from cumulus import m3
-from cumulus.engine.differences import differences
+from cumulus.engine.analysis.thresholds import differences
 from cumulus.engine.engines import make_engine
 from cumulus.views import Finisher, MapViewReader
 from support.oracle import Oracle, same_bag

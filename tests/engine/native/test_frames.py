@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
 from cumulus.m3 import parse
-from cumulus.warehouse.applying import exactly
+from cumulus.warehouse.applier import exactly
 from engine.native.test_engine import EVENTS, PROGRAM, apply
 
 

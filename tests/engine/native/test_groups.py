@@ -12,10 +12,10 @@ import pytest
 
 import cumulus
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.layout import store_of
-from cumulus.engine.native.shapes import LEFT, MOST_CHAINED, MOST_SUMS, RIGHT
+from cumulus.engine.native.store.memory_layout import store_of
+from cumulus.engine.native.store.row_layout import LEFT, MOST_CHAINED, MOST_SUMS, RIGHT
 from cumulus.m3 import parse
 from support.tiers import sampled
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from cumulus.engine.native import memory, shapes
-from cumulus.engine.native.audit import MapView
-from cumulus.engine.native.kernel import Module
-from cumulus.engine.native.llvm import to_llvm
-from cumulus.engine.native.machine import LEVELS, Code, compiled, system_functions
-from cumulus.engine.native.maps import map_functions
-from cumulus.engine.native.shapes import FEW, LEFT, MOST_CHAINED, RIGHT, Order, Shape
-from cumulus.engine.native.tables import TABLE_FUNCTIONS
+from cumulus.engine.native.kernel import memory
+from cumulus.engine.native.kernel.language import Module
+from cumulus.engine.native.kernel.llvm import to_llvm
+from cumulus.engine.native.kernel.machine import LEVELS, Code, compiled, system_functions
+from cumulus.engine.native.store import row_layout
+from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
+from cumulus.engine.native.store.maps import map_functions
+from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_CHAINED, RIGHT, Order, Shape
+from cumulus.engine.native.values.inspection import MapView
 
 SHAPES = [
     Shape(0, 2),
@@ -99,7 +100,7 @@ class NativeMap:
         return found
 
     def _place(self, row: int) -> int:
-        rows = I64.from_address(self.at + shapes.ROWS).value
+        rows = I64.from_address(self.at + row_layout.ROWS).value
         return rows + row * self.shape.row_size
 
     def add(self, key: tuple[int, ...], values: tuple[int, ...]) -> bool:
@@ -113,7 +114,7 @@ class NativeMap:
         new = []
         for word, value in enumerate(values):
             cell = I64.from_address(place + self.shape.value(word))
-            assert not row & shapes.CREATED or cell.value == 0
+            assert not row & row_layout.CREATED or cell.value == 0
             cell.value += value
             new.append(cell.value)
         if not any(new):

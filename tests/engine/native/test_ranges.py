@@ -12,10 +12,10 @@ import pytest
 
 import cumulus
 from cumulus.compiler import compile_sql
-from cumulus.engine.interpreter import Interpreter
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3.program import On
-from cumulus.m3.reading import top_of
+from cumulus.m3.view_reads import top_of
 from support.tiers import sampled
 
 BIDS = "CREATE TABLE bids (t {t}, broker INTEGER, volume {v} NOT NULL, price {p});"

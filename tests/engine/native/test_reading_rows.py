@@ -18,10 +18,10 @@ from cumulus import m3
 from cumulus.catalog.events import Event
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.rows import _AT_ONCE
+from cumulus.engine.native.values.rows import _AT_ONCE
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
-from cumulus.warehouse.applying import Applier
+from cumulus.warehouse.applier import Applier
 from support.tiers import examples
 
 VALUES = {

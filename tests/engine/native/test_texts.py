@@ -16,22 +16,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cumulus
-from cumulus.algebra.scalar_text import like
+from cumulus.bench.c import COMPILER, CompiledC
 from cumulus.catalog.types import VARCHAR, Interval
 from cumulus.compiler import compile_sql
-from cumulus.engine.native.building import code_of
-from cumulus.engine.native.c import COMPILER, CompiledC
-from cumulus.engine.native.columns import Column, column_words
-from cumulus.engine.native.dictionary import Dictionary
+from cumulus.engine.native.build import code_of
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.engine.native.kernel import Module
-from cumulus.engine.native.lanes import Lane
-from cumulus.engine.native.machine import LEVELS, Load, Loaded
-from cumulus.engine.native.memory import BUDGET, USED
-from cumulus.engine.native.patterns import bytes_of, match_function, pieces_of
+from cumulus.engine.native.kernel.lanes import Lane
+from cumulus.engine.native.kernel.language import Module
+from cumulus.engine.native.kernel.machine import LEVELS, Load, Loaded
+from cumulus.engine.native.kernel.memory import BUDGET, USED
 from cumulus.engine.native.program import BASE
-from cumulus.engine.native.texts import BEHIND, CHARACTERS, EQUAL, ORDER
+from cumulus.engine.native.scalars.patterns import match_function, pieces_of
+from cumulus.engine.native.store.text_table import BEHIND, CHARACTERS, EQUAL, ORDER, bytes_of
+from cumulus.engine.native.values.columns import Column, column_words
+from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.errors import EvaluationError, MemoryLimitError, MemoryLimitWarning, ValueTypeError
+from cumulus.scalars.text import like
 from engine.native.test_engine import check
 from support.tiers import examples
 
@@ -216,7 +216,7 @@ def test_without_memory_nothing_changes(code: Loaded) -> None:
 
 def fresh(numbers: Dictionary) -> int:
     """Return the record, empty again."""
-    from cumulus.engine.native.texts import RECORD_SIZE
+    from cumulus.engine.native.store.text_table import RECORD_SIZE
 
     ctypes.memset(numbers.texts, 0, RECORD_SIZE)
     return numbers.texts

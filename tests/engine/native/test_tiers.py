@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cumulus import Warehouse
-from cumulus.engine.native import tiers
+from cumulus.engine.native import tiering
 
 SQL = """
 CREATE TABLE r (a BIGINT NOT NULL, s VARCHAR, x DOUBLE, d DECIMAL(9, 2));
@@ -19,7 +19,7 @@ CREATE VIEW v AS SELECT s, COUNT(*) AS n, SUM(d) AS d, MAX(a) AS a FROM r GROUP 
 
 def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path))
-    monkeypatch.setattr(tiers, "WARM", 10)
+    monkeypatch.setattr(tiering, "WARM", 10)
     wh = Warehouse(SQL, engine="native")
     on = wh.trigger("r")
     image = wh._applier.engine._image
@@ -45,7 +45,7 @@ def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.M
 @pytest.mark.parametrize(("module", "name"), [(sys, "executable"), (tempfile, "tempdir")])
 def test_code_stays_as_it_is_where_no_child_can_start(module, name, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tiers, "WARM", 10)
+    monkeypatch.setattr(tiering, "WARM", 10)
     wh = Warehouse(SQL, engine="native")
     on = wh.trigger("r")
     monkeypatch.setattr(module, name, str(tmp_path / "nowhere"))

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from cumulus import Warehouse
-from cumulus.algebra.text import quoted
+from cumulus.algebra.printing import quoted
 from cumulus.catalog.schema import Relation
 from cumulus.cli.shell.statements import first_word
 from cumulus.errors import UnknownNameError, UsageError

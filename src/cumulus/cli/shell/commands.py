@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.cli.shell.live import LiveTarget
 from cumulus.cli.shell.statements import split_statements
 from cumulus.cli.shell.targets import Target
+from cumulus.cli.shell.warehouse_target import LiveTarget
 from cumulus.errors import InputError, UnknownNameError, UsageError
 
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cumulus.algebra.user import Functions
 from cumulus.errors import InputError
+from cumulus.scalars.user import Functions
 
 QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT")
 """The words that a query begins with."""
@@ -67,8 +67,8 @@ def open_target(
         If it is none of these.
     """
     from cumulus import Warehouse
-    from cumulus.cli.shell.folder import FolderTarget
-    from cumulus.cli.shell.live import LiveTarget
+    from cumulus.cli.shell.folder_target import FolderTarget
+    from cumulus.cli.shell.warehouse_target import LiveTarget
 
     if path is None:
         return LiveTarget(Warehouse("", engine=engine, keep=keep, functions=functions), "an empty warehouse")

@@ -9,39 +9,39 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from cumulus.algebra.user import Functions, UserFunction, given_functions, runnable
 from cumulus.catalog.events import Row
-from cumulus.engine.assignments import sources
-from cumulus.engine.bulk import Bulk, Columns, Upserts
-from cumulus.engine.deferring import Deferring
+from cumulus.engine.analysis.assignments import sources
+from cumulus.engine.analysis.initial_entries import initial_entries
+from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
+from cumulus.engine.batches import Bulk, Columns, Upserts
 from cumulus.engine.failures import ErrorLog, Failures
-from cumulus.engine.firing import canonical_rows, missing_trigger, one_by_one
-from cumulus.engine.initial import initial_entries
 from cumulus.engine.limits import Budget
-from cumulus.engine.native.building import built
-from cumulus.engine.native.called import TOO_LARGE, Called
-from cumulus.engine.native.calls import QUIET, READY, SINGLE, open_word
-from cumulus.engine.native.checks import DOUBTFUL, SETTLED, WAITS
-from cumulus.engine.native.codec import decoder, encoder, text_words
-from cumulus.engine.native.dictionary import Dictionary
-from cumulus.engine.native.entry import Entry
+from cumulus.engine.native.build import built
+from cumulus.engine.native.bulk_runs import rows_of, run_of
+from cumulus.engine.native.callbacks import TOO_LARGE, Called
+from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
-from cumulus.engine.native.journal import TOUCHED, UNDO
-from cumulus.engine.native.lanes import NotNativeError
-from cumulus.engine.native.layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status, event_words
-from cumulus.engine.native.machine import Load
-from cumulus.engine.native.memory import SMALL
-from cumulus.engine.native.notes import Notes
-from cumulus.engine.native.outside import called_of
-from cumulus.engine.native.patterns import bytes_of
-from cumulus.engine.native.runs import rows_of, run_of
-from cumulus.engine.native.stored import I64, PTR
-from cumulus.engine.native.stream import MOST_RELATIONS
-from cumulus.engine.native.tiers import Tier
-from cumulus.engine.native.upserts import upserted_word
+from cumulus.engine.native.intake.builtin import Entry
+from cumulus.engine.native.intake.key_checks import DOUBTFUL, SETTLED, WAITS
+from cumulus.engine.native.intake.python_rows import QUIET, READY, SINGLE, open_word
+from cumulus.engine.native.intake.streams import MOST_RELATIONS
+from cumulus.engine.native.intake.upserts import upserted_word
+from cumulus.engine.native.kernel.lanes import NotNativeError
+from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.kernel.memory import SMALL
+from cumulus.engine.native.scalars.python_functions import called_of
+from cumulus.engine.native.store.memory_layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status, event_words
+from cumulus.engine.native.store.text_table import bytes_of
+from cumulus.engine.native.tiering import Tier
+from cumulus.engine.native.transaction_notes import Notes
+from cumulus.engine.native.values.codec import decoder, encoder, text_words
+from cumulus.engine.native.values.dictionary import Dictionary
+from cumulus.engine.native.values.map_access import I64, PTR
 from cumulus.engine.protocol import Changes, Indexes, Run
 from cumulus.errors import EvaluationError, MemoryLimitError
+from cumulus.interrupts import Deferring
 from cumulus.m3.program import On, Program
+from cumulus.scalars.user import Functions, UserFunction, given_functions, runnable
 
 _LARGE_JOURNAL = 1 << 26
 """A journal that has grown to so many bytes is given back: the next transaction may be small."""
@@ -57,7 +57,8 @@ class NativeEngine(Called):
     functions
         The user's scalar functions that it calls: a list of them, or by name.
     level
-        How far the code is optimised: `cumulus.engine.native.machine.LEVELS`. None: at once, and better once that pays.
+        How far the code is optimised: `cumulus.engine.native.kernel.machine.LEVELS`. None: at once, and better once
+        that pays.
     load
         What makes machine code of modules instead.
     indexes

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from cumulus.engine.native.calls import NUMBERS, fired_word, open_word, rows_word
-from cumulus.engine.native.dictionary import Dictionary
-from cumulus.engine.native.kernel import Signature
-from cumulus.engine.native.layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
-from cumulus.engine.native.machine import Loaded, system_functions
-from cumulus.engine.native.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
-from cumulus.engine.native.objects import OBJECTS, Converter, is_converted
+from cumulus.engine.native.intake.python_rows import NUMBERS, fired_word, open_word, rows_word
+from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
+from cumulus.engine.native.kernel.language import Signature
+from cumulus.engine.native.kernel.machine import Loaded, system_functions
+from cumulus.engine.native.kernel.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import Plan
-from cumulus.engine.native.shapes import MEMORY as MAP_MEMORY
-from cumulus.engine.native.stored import I64, PTR, StoredMap
-from cumulus.engine.native.tables import Block
+from cumulus.engine.native.store.hash_tables import Block
+from cumulus.engine.native.store.memory_layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
+from cumulus.engine.native.store.row_layout import MEMORY as MAP_MEMORY
+from cumulus.engine.native.values.dictionary import Dictionary
+from cumulus.engine.native.values.map_access import I64, PTR, StoredMap
 
 
 class Image:
@@ -28,11 +28,11 @@ class Image:
     Parameters
     ----------
     made, code
-        The program: see `cumulus.engine.native.building`.
+        The program: see `cumulus.engine.native.build`.
     dictionary
         Numbers of texts and intervals.
     call, report, box
-        What code calls: see `cumulus.engine.native.layout`.
+        What code calls: see `cumulus.engine.native.store.memory_layout`.
     """
 
     def __init__(

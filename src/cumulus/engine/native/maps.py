@@ -1,329 +1,310 @@
-"""Maps from words to words: rows side by side, found through slot tables.
-
-Where a row and a record have what is in `cumulus.engine.native.shapes`. Rows have numbers from 1 and keep them until
-they are removed; then a new row takes the place (the newest free one first). A row whose values are all 0 is none:
-whoever makes the last value 0 must remove it, and a new row's values are 0 until somebody adds. So walking over all
-rows finds out which are there without another mark.
-
-An index is on some of the key words. The rows that agree in them are a chain through the rows themselves, in no
-particular order; a slot table leads to the first of each chain. What is in order is in `cumulus.engine.native.orders`.
-
-Each function is written for a `Shape`, and knows nothing of types: what the words mean is the caller's business, who
-must see to it that equal keys are equal words.
-"""
+"""The maps of the native engine as others read and load them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
-from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.kernel import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.memory import GROW, MEMSET, RELEASE
-from cumulus.engine.native.orders import order_functions, tell_before, tell_changed, tell_created, tell_removed
-from cumulus.engine.native.shapes import (
-    CAPACITY,
-    CREATED,
-    FREE,
-    HELD,
-    IS_PARTIAL,
-    LAST,
-    LIVE,
-    MEMORY,
-    PRIMARY,
-    ROOT,
-    ROWS,
-    Shape,
-    address,
-    tag_of,
-)
-from cumulus.engine.native.tables import (
-    ROW,
-    TABLE_CLEAR,
-    TABLE_FREE,
-    TABLE_INSERT,
-    TABLE_NEW,
-    TABLE_REMOVE,
-    TABLE_RENAME,
-    entrance,
-    slot,
-)
+import pyarrow as pa
 
-MOST_ROWS = (1 << 31) - 1
-_FEWEST = 16
+from cumulus.algebra.order import all_but, end_of, order_key
+from cumulus.engine.limits import Budget, told
+from cumulus.engine.native.column_vectors import StoredColumns
+from cumulus.engine.native.image import Image
+from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, UNLIMITED, USED
+from cumulus.engine.native.store.maps import MOST_ROWS
+from cumulus.engine.native.store.memory_layout import MEMORY, First
+from cumulus.engine.native.store.row_layout import LEFT, RIGHT
+from cumulus.engine.native.values import blocks
+from cumulus.engine.native.values.blocks import RawMaps
+from cumulus.engine.native.values.dictionary import Dictionary
+from cumulus.engine.native.values.frames import Matrix, frame, words_of
+from cumulus.engine.native.values.map_access import StoredMap
+from cumulus.engine.protocol import Key, MapStats, Stored, Values
+from cumulus.errors import EvaluationError, MemoryLimitError, UnknownNameError
+from cumulus.m3.program import Program
+from cumulus.scalars.python_code import canonical
 
 
-@cache
-def map_functions(shape: Shape) -> tuple[Function, ...]:
-    """Return the functions of a shape."""
-    found = [_new(shape), _free(shape), _clear(shape)]
-    if not shape.keys:
-        return (*found, *_single(shape))
-    found += [_find(shape), _created(shape)]
-    found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
-    found += [_first(shape, index) for index in range(len(shape.indexes))]
-    return (*found, *order_functions(shape))
+class Holder(ABC):
+    """The part of `cumulus.engine.native.engine.NativeEngine` that knows only maps."""
 
+    _image: Image
+    _dictionary: Dictionary
+    _named: dict[str, StoredMap]
+    _sources: Mapping[str, frozenset[str]]
+    _stale: set[str]
+    _is_open: bool
+    _budget: Budget
+    program: Program
 
-def _define(signature: Signature, names: Sequence[str]) -> Body:
-    with define(
-        signature.name, list(zip(names, signature.parameters, strict=True)), signature.result, inline=False
-    ) as body:
-        return body
+    @abstractmethod
+    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
+        """Keep an index of the map on these key positions, for `find`."""
 
+    def store(self, name: str) -> StoredMap:
+        """Return a map; UnknownNameError if there is none of the name."""
+        try:
+            return self._named[name]
+        except KeyError:
+            raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._named)}.") from None
 
-def _names(shape: Shape) -> list[str]:
-    return ["map", *(f"k{word}" for word in range(shape.keys))]
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        store = self.store(map)
+        words = store.key_words(key)
+        stored = None if words is None else store.get(words)
+        return None if stored is None else store.values_of(stored)
 
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Engine.end`."""
+        walk = self.along(map, end, axis, others, column)
+        if walk is not None:
+            return next(walk, None)
+        places = all_but(axis, len(self.store(map).store.keys))
+        self.add_index(map, places)
+        found = []
+        for key in self.find(map, places, others):
+            values = self.read(map, key)
+            if values is not None and (column is None or values[column]):
+                found.append(key[axis])
+        return end_of(end, found)
 
-def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
-    return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of a slice from an end on, if a tree has them; see `Engine.along`."""
+        store = self.store(map)
+        orders = list(store.store.orders)
+        wanted = (all_but(axis, len(store.store.keys)), axis)
+        if wanted not in orders:
+            return None
+        words = store.part_words(wanted[0], others)
+        side = LEFT if end == "MIN" else RIGHT
+        rows = iter(()) if words is None else store.in_order(orders.index(wanted), words, side)
+        return self._counting(store, rows, axis, column)
 
+    def _counting(self, store: StoredMap, rows: Iterator[list[int]], axis: int, column: int | None) -> Iterator[Any]:
+        """Iterate over the keys at `axis` of those rows that `end` may take."""
+        for row in rows:
+            values = store.row_values(row)
+            here = store.key_of(row)[axis]
+            if here is not None and values is not None and (column is None or values[column]):
+                yield here
 
-def _new(shape: Shape) -> Function:
-    body = _define(shape.new, ["memory", "map"])
-    memory, map_ = body.function.parameters
-    body.store(PTR, map_, MEMORY, memory)
-    capacity = _FEWEST if shape.keys else 2
-    rows = body.call(GROW, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
-    with body.when(rows.eq(NOWHERE), likely=False):
-        body.leave(0)
-    body.call(MEMSET, rows, 0, capacity * shape.row_size)
-    body.store(PTR, map_, ROWS, rows)
-    body.store(I64, map_, CAPACITY, capacity)
-    if not shape.keys:
-        body.store(I64, map_, LAST, 1)
-    for table in shape.tables:
-        with body.when(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), likely=False):
-            body.leave(0)
-    body.leave(1)
-    return body.function
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return the existing entries in an order, if the map is kept in it; see `Engine.in_order`."""
+        store = self.store(map)
+        kept = [each for each in store.store.first_rows if (each.axis, each.descends) == (axis, descending)]
+        return self._first(store, max(kept, key=lambda each: each.most)) if kept else None
 
+    def _first(self, store: StoredMap, first: First) -> Iterator[tuple[Key, Values]]:
+        """Iterate over existing entries in an order of which only the best are kept, and then over all the others."""
+        seen = set[Key]()
+        order = len(store.store.orders) + store.store.first_rows.index(first)
+        for again in (False, True):
+            if again:
+                store.refill(order)
+            for row in store.in_order(order, (), RIGHT if first.descends else LEFT):
+                key, values = store.key_of(row), store.row_values(row)
+                if key not in seen and values is not None:
+                    yield key, values
+                seen.add(key)
+            if not store.is_partial(order):
+                return
+        rest = [(key, values) for key, values in self.items(store.store.name) if key not in seen]
 
-def _free(shape: Shape) -> Function:
-    body = _define(shape.free, ["map"])
-    (map_,) = body.function.parameters
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    body.run(RELEASE, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
-    for table in shape.tables:
-        body.run(TABLE_FREE, memory, map_.at(table))
-    return body.function
+        def place(entry: tuple[Key, Values]) -> tuple[bool, Any]:
+            value = (*entry[0], *entry[1])[first.axis]
+            return value is None, order_key(value)
 
+        yield from sorted(rest, key=place, reverse=first.descends)
 
-def _clear(shape: Shape) -> Function:
-    body = _define(shape.clear, ["map"])
-    (map_,) = body.function.parameters
-    with body.when(body.load(I64, map_, LIVE).eq(0)):
-        body.leave(1)
-    if not shape.keys:
-        place = body.let(address(body, shape, map_, i64(1)), "place")
-        for word in range(shape.values):
-            body.store(I64, place, shape.value(word), 0)
-    else:
-        body.store(I64, map_, LAST, 0)
-        body.store(I64, map_, FREE, 0)
-        for table in shape.tables:
-            with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
-                body.leave(0)
-        for number, order in enumerate(shape.orders):
-            if not order.group:
-                for offset in (ROOT, HELD, IS_PARTIAL):
-                    body.store(I64, map_, shape.tree(number) + offset, 0)
-    body.store(I64, map_, LIVE, 0)
-    body.leave(1)
-    return body.function
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries."""
+        store = self.store(map)
+        for key, stored in store.stored_rows(store.matrix()):
+            values = store.values_of(stored)
+            if values is not None:
+                yield key, values
 
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
+        store = self.store(map)
+        return store.live if store.store.count is None else store.counted()
 
-def _single(shape: Shape) -> list[Function]:
-    """Return the functions of a map without keys: its only row has the number 1."""
-    find = _define(shape.find, ["map"])
-    find.leave(find.load(I64, find.parameter("map"), LIVE))
-    put = _define(shape.put, ["map"])
-    map_ = put.parameter("map")
-    live = put.load(I64, map_, LIVE, "live")
-    put.store(I64, map_, LIVE, 1)
-    put.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
-    remove = _define(shape.remove, ["map", "row"])
-    remove.store(I64, remove.parameter("map"), LIVE, 0)
-    return [find.function, put.function, remove.function, _adopt(shape)]
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        store = self.store(map)
+        return 0 if store.store.count is None else store.negative()
 
+    def memory(self) -> int:
+        """Return how many bytes the maps take, with what a transaction needs, texts and boxes."""
+        return self._image.get(MEMORY + USED) + self._dictionary.bytes
 
-def _adopt(shape: Shape) -> Function:
-    body = _define(shape.adopt, ["map", "rows", "size", "count"])
-    map_, rows, size, count = body.function.parameters
-    with body.counting(0, count) as number:
-        place = body.let(rows.at(number * size), "place")
-        values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
-        some = values[0]
-        for value in values[1:]:
-            some = body.let(some | value, "some")
-        with body.when(some.ne(0), likely=True):
-            row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
-            at = body.let(address(body, shape, map_, row & ROW), "at")
-            tell_before(body, shape, map_, row & ROW)
-            for word, value in enumerate(values):
-                body.store(I64, at, shape.value(word), value)
-            tell_changed(body, shape, map_, row & ROW)
-    body.leave(1)
-    return body.function
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes; see `Engine.measure`."""
+        return self.store(map).view.stats()
 
+    # --- the budget -------------------------------------------------------------------------------------------------
 
-def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
-    """Write the probing for a row whose key words equal `keys`; return its number, 0 if there is none."""
-    map_ = body.function.parameters[0]
-    found = body.let(i64(0), "found")
-    base, at, mask = entrance(body, map_.at(table), tag)
-    rows = body.load(PTR, map_, ROWS, "rows")
-    with body.loop():
-        word = slot(body, base, at)
-        with body.when(word.eq(0)):
-            body.stop()
-        with body.when((word >> 32).eq(tag)):
-            row = body.let(word & ROW, "row")
-            place = body.let(rows.at(row * shape.row_size), "place")
-            same = None
-            for one, key in zip(_row_keys(body, place, words), keys, strict=True):
-                same = one.eq(key) if same is None else same & one.eq(key)
-            assert same is not None
-            with body.when(same, likely=True):
-                body.set(found, row)
-                body.stop()
-        body.set(at, (at + 1) & mask)
-    return found
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more; see `Engine.limit`."""
+        self._budget = budget
+        self._grant()
 
+    def _grant(self) -> None:
+        """Tell code how many bytes maps may take, and texts: what is granted, less what the others have."""
+        granted, maps = self._budget.granted, self._image.get(MEMORY + USED)
+        self._image.set(MEMORY + BUDGET, UNLIMITED if granted is None else granted - self._dictionary.bytes)
+        self._dictionary.grant(None if granted is None else granted - maps)
 
-def _find(shape: Shape) -> Function:
-    body = _define(shape.find, _names(shape))
-    keys = body.function.parameters[1:]
-    body.leave(_search(body, shape, PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
-    return body.function
+    def _begin_anew(self) -> None:
+        """Forget what was refused, and grant what may be."""
+        self._image.set(MEMORY + REFUSED, 0)
+        self._dictionary.forgive()
+        self._grant()
 
+    def _widen(self) -> bool:
+        """Grant more where something was refused; False if that may not be, or if it was not the budget."""
+        done = self._budget.widen(self._wanted())
+        self._grant()
+        return done
 
-def _first(shape: Shape, index: int) -> Function:
-    words = shape.indexes[index]
-    body = _define(shape.first(index), ["map", *(f"k{word}" for word in words)])
-    keys = body.function.parameters[1:]
-    body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
-    return body.function
+    def _wanted(self) -> int:
+        """Return how many bytes everything would take with what was refused."""
+        maps, texts = self._image.get(MEMORY + REFUSED), self._dictionary.refused
+        return max(maps + self._dictionary.bytes, texts + self._image.get(MEMORY + USED))
 
+    def _no_memory(self, store: StoredMap | None) -> MemoryLimitError:
+        """Return the error that a map, or the journal, was refused memory."""
+        if store is not None and store.last >= MOST_ROWS:
+            return MemoryLimitError(
+                f"map {store.store.name} has {store.last:,} rows, and no map of the native engine has more",
+                hint="Group by less, or open the warehouse with engine='interpreter'.",
+            )
+        if self._dictionary.refused:
+            what = f"the table of texts ({len(self._dictionary.values_of):,}, {told(self._dictionary.bytes)})"
+        elif store is None:
+            what = "the journal of the transaction"
+        elif store.store.is_scratch:
+            what = "what a trigger computes for a moment"
+        else:
+            what = f"map {store.store.name} ({store.live:,} rows, {told(store.view.bytes)})"
+        return self._budget.refusal(what, self.memory(), self._wanted())
 
-def _put(shape: Shape, create: Function) -> Function:
-    body = _define(shape.put, _names(shape))
-    map_, *keys = body.function.parameters
-    tag = tag_of(body, keys)
-    found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
-    with body.when(found.ne(0)):
-        body.leave(found)
-    body.leave(body.call(create, map_, tag, *keys))
-    return body.function
+    # --- loading ----------------------------------------------------------------------------------------------------
 
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents."""
+        assert not self._is_open, "a map is loaded outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        self.store(map).clear()
+        for key, values in entries:
+            self._put(map, key, values)
 
-def _created(shape: Shape) -> Function:
-    """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
-    parameters = [("map", PTR), ("tag", I64), *((f"k{word}", I64) for word in range(shape.keys))]
-    with define(f"cu_{shape.name}_create", parameters, I64, inline=False) as body:
-        map_, tag, *keys = body.function.parameters
-        memory = body.load(PTR, map_, MEMORY, "memory")
-        row = body.load(I64, map_, FREE, "row")
-        is_new = body.let(row.eq(0), "is_new")
-        with body.when(is_new):
-            body.set(row, body.load(I64, map_, LAST) + 1)
-            _make_room(body, shape, row)
-        with body.when(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), likely=False):
-            body.leave(0)
-        place = body.let(address(body, shape, map_, row), "place")
-        free = body.load(I64, place, 0, "free")
-        for word, key in enumerate(keys):
-            body.store(I64, place, 8 * word, key)
-        for word in range(shape.values):
-            body.store(I64, place, shape.value(word), 0)
-        done: list[tuple[int, Local]] = []
+    def _put(self, name: str, key: Key, values: Values) -> None:
+        store = self.store(name)
+        stored = store.stored_values(values)
+        if stored is not None:
+            self._put_stored(store, key, stored)
 
-        def give_up() -> None:
-            for earlier, its_tag in reversed(done):
-                _unlink(body, shape, map_, place, row, earlier, its_tag)
-            body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
-            body.store(I64, place, 0, free)
-            body.leave(0)
+    def _put_stored(self, store: StoredMap, key: Key, stored: Stored) -> None:
+        words = store.new_key_words(key)
+        if words is None:
+            raise EvaluationError(f"{key} is no key of {store.store.name}", hint="Check the types of its columns.")
+        found = store.words_of(stored)
+        while not store.put(words, found):
+            if not self._widen():
+                raise self._no_memory(store)
 
-        for index, words in enumerate(shape.indexes):
-            part = [keys[word] for word in words]
-            mine = tag_of(body, part)
-            first = body.call(shape.first(index), map_, *part, hint="first")
-            body.store(U32, place, shape.link(index), first)
-            body.store(U32, place, shape.link(index) + 4, 0)
-            with body.when(first.ne(0)):
-                before = body.let(address(body, shape, map_, first), "before")
-                body.store(U32, before, shape.link(index) + 4, row)
-                body.run(TABLE_RENAME, map_.at(shape.table(index)), mine, first, row)
-            with (
-                body.otherwise(),
-                body.when(body.call(TABLE_INSERT, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
-            ):
-                give_up()
-            done.append((index, mine))
-        tell_created(body, shape, map_, row, place)
-        with body.when(is_new):
-            body.store(I64, map_, LAST, row)
-        with body.otherwise():
-            body.store(I64, map_, FREE, free)
-        body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
-        body.leave(row + CREATED)
-    return body.function
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored; see `Engine.stored`."""
+        store = self.store(map)
+        return store.stored_rows(store.matrix())
 
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave."""
+        assert not self._is_open, "a map is restored outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        store = self.store(map)
+        store.clear()
+        for key, stored in entries:
+            self._put_stored(store, key, stored)
 
-def _make_room(body: Body, shape: Shape, row: Expr) -> None:
-    """Write the making of room for a new row; 0 is returned if there is none."""
-    map_ = body.function.parameters[0]
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    capacity = body.load(I64, map_, CAPACITY, "capacity")
-    with body.when(row >= capacity, likely=False):
-        with body.when(row > MOST_ROWS, likely=False):
-            body.leave(0)
-        after = body.let(capacity + (capacity >> 1), "after")
-        size = shape.row_size
-        rows = body.load(PTR, map_, ROWS, "rows")
-        moved = body.call(GROW, memory, rows, capacity * size, after * size, hint="moved")
-        with body.when(moved.eq(NOWHERE), likely=False):
-            body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
-            body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
-        with body.when(moved.eq(NOWHERE), likely=False):
-            body.leave(0)
-        body.store(PTR, map_, ROWS, moved)
-        body.store(I64, map_, CAPACITY, after)
+    def columns(self, map: str) -> StoredColumns | None:
+        """Return the entries as columns; see `Engine.columns`."""
+        store = self.store(map)
+        return StoredColumns(store, self._dictionary) if store.store.keys else None
 
+    def stored_columns(self, map: str) -> list[pa.Array] | None:
+        """Return everything that is stored as columns; see `Engine.stored_columns`."""
+        store = self.store(map)
+        return frame(store.store, store.matrix(), self._dictionary)
 
-def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:
-    """Write the taking of a row out of its chain."""
-    link, table = shape.link(index), map_.at(shape.table(index))
-    after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
-    rows = body.load(PTR, map_, ROWS, "rows")
-    with body.when(after.ne(0)):
-        body.store(U32, rows.at(after * shape.row_size), link + 4, before)
-    with body.when(before.ne(0)):
-        body.store(U32, rows.at(before * shape.row_size), link, after)
-    with body.otherwise():
-        with body.when(after.ne(0)):
-            body.run(TABLE_RENAME, table, tag, row, after)
-        with body.otherwise():
-            body.run(TABLE_REMOVE, table, tag, row)
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Replace the map's contents by columns; see `Engine.restore_columns`."""
+        assert not self._is_open, "a map is restored outside transactions"
+        self._stale |= {target for target, reads in self._sources.items() if map in reads}
+        store = self.store(map)
+        store.clear()
+        matrix = words_of(store.store, columns, self._dictionary)
+        if matrix is None:
+            return False
+        self._adopt_words(store, matrix)
+        return True
 
+    def _adopt_words(self, store: StoredMap, matrix: Matrix) -> None:
+        """Make rows of words the contents of an empty map."""
+        self._grant()
+        while not store.adopt_words(matrix):
+            if not self._widen():
+                store.clear()
+                raise self._no_memory(store)
 
-def _remove(shape: Shape) -> Function:
-    body = _define(shape.remove, ["map", "row"])
-    map_, row = body.function.parameters
-    place = body.let(address(body, shape, map_, row), "place")
-    keys = _row_keys(body, place, range(shape.keys))
-    tell_removed(body, shape, map_, row, place)
-    for index, words in enumerate(shape.indexes):
-        _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
-    body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
-    for word in range(shape.values):
-        body.store(I64, place, shape.value(word), 0)
-    live = body.let(body.load(I64, map_, LIVE) - 1, "live")
-    body.store(I64, map_, LIVE, live)
-    body.store(I64, place, 0, body.load(I64, map_, FREE))
-    body.store(I64, map_, FREE, row)
-    return body.function
+    def save_raw(self, file: BinaryIO) -> dict[str, Any]:
+        """Write the maps as they lie in memory; see `Engine.save_raw`."""
+        assert not self._is_open, "maps are saved outside transactions"
+        maps = {definition.name: (definition, self._named[definition.name]) for definition in self.program.maps}
+        return blocks.write(file, maps, self._dictionary)
+
+    def take_raw(self, saved: object) -> set[str]:
+        """Take maps from a file as they lie there, or row by row; see `Engine.take_raw`."""
+        assert not self._is_open, "maps are restored outside transactions"
+        assert isinstance(saved, RawMaps), "another engine's file"
+        if not saved.has_our_words:
+            return set()
+        saved.fill(self._dictionary)
+        self._image.forget_numbers()
+        self._grant()
+        taken: set[str] = set()
+        for number, (name, store) in enumerate(self._named.items()):
+            found = saved.maps[name]
+            if not found.has_words_of(store.store):
+                continue
+            taken.add(name)
+            if not (saved.is_ours and found.has_blocks_of(store.store)):
+                store.clear()
+                self._adopt_words(store, found.matrix())
+                continue
+            while not self._image.take_blocks(number, found.record, found.blocks()):
+                if not self._widen():
+                    raise self._no_memory(store)
+        return taken
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
+        store = self.store(map)
+        width = len(store.store.keys)
+        if len(positions) == width:
+            if self.read(map, values) is not None:
+                yield tuple(canonical(value) for value in values)
+            return
+        if not positions:
+            yield from (key for key, _ in self.items(map))
+            return
+        words = store.part_words(positions, values)
+        if words is None:
+            return
+        for row in store.slice(positions, words):
+            if store.row_values(row) is not None:
+                yield store.key_of(row)

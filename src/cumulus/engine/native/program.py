@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.typing import Typed
-from cumulus.algebra.user import UserFunction
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import INTEGER, VARCHAR
-from cumulus.engine.assignments import assignments
-from cumulus.engine.bulk import UPSERT
-from cumulus.engine.firing import come_one_by_one
-from cumulus.engine.hidden import separated
-from cumulus.engine.intervals import with_intervals
-from cumulus.engine.native.assigning import assign_function
-from cumulus.engine.native.body import Body, define
-from cumulus.engine.native.calls import (
+from cumulus.engine.analysis.assignments import assignments
+from cumulus.engine.analysis.intervals import with_intervals
+from cumulus.engine.analysis.missing_triggers import come_one_by_one
+from cumulus.engine.analysis.separation import separated
+from cumulus.engine.analysis.signs import SIGN, signed
+from cumulus.engine.batches import UPSERT
+from cumulus.engine.native.code.assignments import assign_function
+from cumulus.engine.native.code.numbers import Env
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.statements import StatementCoder
+from cumulus.engine.native.code.undo_log import journal_functions, notes_function, touched_function, undo_function
+from cumulus.engine.native.intake.builtin import builtin_function
+from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.intake.prefetch import fetch_functions
+from cumulus.engine.native.intake.python_rows import (
     CHANGES,
     ROWS,
     SINGLE,
@@ -29,28 +34,23 @@ from cumulus.engine.native.calls import (
     single_function,
     take_function,
 )
-from cumulus.engine.native.checks import Checks
-from cumulus.engine.native.entry import builtin_function
-from cumulus.engine.native.fetching import fetch_functions
-from cumulus.engine.native.host import CONTEXT, ProgramHost
-from cumulus.engine.native.journal import journal_functions, notes_function, touched_function, undo_function
-from cumulus.engine.native.kernel import I64, PTR, Function, Module, Type, i64
-from cumulus.engine.native.lanes import NotNativeError, Scalar, about, from_words
-from cumulus.engine.native.layout import STATUS, Context, EventLane, event_words, lanes_of
-from cumulus.engine.native.maps import map_functions
-from cumulus.engine.native.memory import MEMORY_FUNCTIONS
-from cumulus.engine.native.numbers import Env
-from cumulus.engine.native.outside import Outside
-from cumulus.engine.native.shapes import Shape
-from cumulus.engine.native.statements import StatementCoder
-from cumulus.engine.native.stream import stream_function
-from cumulus.engine.native.tables import TABLE_FUNCTIONS
-from cumulus.engine.native.texts import TEXT_FUNCTIONS
-from cumulus.engine.native.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
-from cumulus.engine.signed import SIGN, signed
-from cumulus.m3.lineage import Place
+from cumulus.engine.native.intake.streams import stream_function
+from cumulus.engine.native.intake.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, about, from_words
+from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, Type, i64
+from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
+from cumulus.engine.native.scalars.python_functions import Outside
+from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
+from cumulus.engine.native.store.maps import map_functions
+from cumulus.engine.native.store.memory_layout import STATUS, Context, EventLane, event_words, lanes_of
+from cumulus.engine.native.store.row_layout import Shape
+from cumulus.engine.native.store.text_table import TEXT_FUNCTIONS
+from cumulus.explain.lineage import Place
 from cumulus.m3.program import On, Program, Statement, Trigger
-from cumulus.m3.reading import reads_of, top_of
+from cumulus.m3.view_reads import reads_of, top_of
+from cumulus.scalars.typing import Typed
+from cumulus.scalars.user import UserFunction
 
 _SPARE = 64
 """So many rows more than twice those that a view shows are kept in its order, so that all are rarely looked at."""
@@ -239,7 +239,7 @@ class _Writer:
         functions: Mapping[str, Function],
         checks: Checks,
     ) -> Iterator[Function]:
-        """Yield what takes events from outside: see `cumulus.engine.native.calls`."""
+        """Yield what takes events from outside: see `cumulus.engine.native.intake.python_rows`."""
         undo = undo_function(self._host, [self._host.store(definition.name) for definition in self._program.maps])
         yield undo
         fetches: dict[str, tuple[Function, Function]] = {}

@@ -24,9 +24,9 @@ from cumulus.catalog.types import Kind, SqlType, arrow_type
 from cumulus.epochs.formats.cells import wide
 from cumulus.epochs.formats.content import is_utf8, readable
 from cumulus.epochs.formats.encodings import Encoding, Encodings, encodings_of
-from cumulus.epochs.formats.found import Found
 from cumulus.epochs.formats.json_values import MOST_LEVELS, parse
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
+from cumulus.epochs.formats.parsed_rows import Found
 from cumulus.epochs.sources import FolderSource
 
 Read = tuple[Found | None, list[int]]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable
-from cumulus.epochs.formats.found import Content, Values
-from cumulus.epochs.formats.tabular import by_name
+from cumulus.epochs.formats.parsed_rows import Content, Values
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.found import MESSAGES, TOMBSTONES
 from cumulus.epochs.formats.lines import ABSENT, Change, NotARowError
 from cumulus.epochs.formats.names import AmbiguousNameError, Names, find_names
+from cumulus.epochs.formats.parsed_rows import MESSAGES, TOMBSTONES
 from cumulus.epochs.sources import FolderSource
 
 ENVELOPE = ("before", "after", "op")

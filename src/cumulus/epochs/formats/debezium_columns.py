@@ -31,7 +31,7 @@ from cumulus.epochs.formats.columns import (
     word_type,
 )
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.found import Found
+from cumulus.epochs.formats.parsed_rows import Found
 from cumulus.epochs.sources import FolderSource
 
 _SCHEMA = b'{"schema":'

@@ -9,9 +9,9 @@ from cumulus.epochs.formats.columns import PlainColumns
 from cumulus.epochs.formats.content import read_text
 from cumulus.epochs.formats.debezium import EnvelopeRecords
 from cumulus.epochs.formats.debezium_columns import EnvelopeColumns
-from cumulus.epochs.formats.found import Content
 from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.lines import LineReader, PlainRecords
+from cumulus.epochs.formats.parsed_rows import Content
 from cumulus.epochs.sources import FolderSource
 
 

@@ -17,9 +17,9 @@ from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.columns import ColumnReader
 from cumulus.epochs.formats.content import readable
 from cumulus.epochs.formats.encodings import Encodings, encodings_of
-from cumulus.epochs.formats.found import Content, Found
 from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.names import AmbiguousNameError, Names, find_names
+from cumulus.epochs.formats.parsed_rows import Content, Found
 from cumulus.epochs.sources import FolderSource
 
 _BLOCK = 4096

@@ -1,0 +1,62 @@
+"""Whether a view that an engine has kept agrees with DuckDB's answer: what is wrong is not worth measuring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from cumulus.errors import CumulusError
+from cumulus.views import Finisher, MapViewReader
+from cumulus.warehouse.applier import Applier
+from cumulus.workloads import checks
+
+_LIMIT = re.compile(r"\s+LIMIT\s+\d+\s*$", re.IGNORECASE)
+
+
+def check(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table], what: str) -> None:
+    """Compare a view with what DuckDB computes from the rows that are there.
+
+    A view with LIMIT is compared without it: which of several equal rows it takes is open.
+
+    Parameters
+    ----------
+    view, script
+        The view's name, and the script that it stands in.
+    tables
+        The rows that are there now.
+    what
+        Whose view it is, for the error.
+
+    Raises
+    ------
+    CumulusError
+        They differ; it names the first rows that do.
+    """
+    compare(expected(applier, view, script, tables), shown(applier, view), f"{view} by {what}")
+
+
+def expected(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Return what DuckDB computes for a view, without its LIMIT; see `check`."""
+    select = checks.views(script)[view]
+    if applier.program.view(view).limit is not None:
+        select = _LIMIT.sub("", select)
+    return checks.recompute(select, tables)
+
+
+def shown(applier: Applier, view: str) -> pa.Table:
+    """Return the rows of a view, without its LIMIT."""
+    definition = replace(applier.program.view(view), limit=None, offset=0)
+    return MapViewReader(Finisher(applier.program, definition, {}), applier.engine).arrow()
+
+
+def compare(expected: pa.Table, found: pa.Table, what: str) -> None:
+    """Raise CumulusError if two results differ as bags."""
+    different = checks.differences(expected, found, limit=5)
+    if different:
+        raise CumulusError(
+            f"{what} is wrong: {'; '.join(different)}",
+            hint="Please report it, with the command.",
+        )

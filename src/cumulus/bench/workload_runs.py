@@ -1,0 +1,228 @@
+"""The queries of a benchmark through the native engine: events a second by batch, beside what others have published."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.bench.agreement import check
+from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
+from cumulus.compiler import compile_sql
+from cumulus.engine.garbage import uncollected
+from cumulus.engine.native.build import forget
+from cumulus.engine.native.engine import NativeEngine
+from cumulus.m3.program import Program
+from cumulus.warehouse.applier import Applier
+from cumulus.workloads.orders import Interleaved
+from cumulus.workloads.ssb import streams as ssb
+
+STATIC = {"tpch": ("region", "nation"), "ssb": ssb.STATIC, "orderbook": ()}
+"""Tables that are loaded before a stream, parents first: keys are trusted."""
+
+DELETES = {"tpch": (0.0, 0.1), "ssb": (0.0, 0.1), "orderbook": (0.5,)}
+"""Shares of deletions with which each workload is taken; the book of orders has its own."""
+
+DBTOASTER = {
+    "q1": 4.4e6,
+    "q3": 5.3e6,
+    "q4": 10.8e6,
+    "q5": 0.69e6,
+    "q6": 138e6,
+    "q7": 0.78e6,
+    "q8": 0.28e6,
+    "q9": 0.11e6,
+    "q10": 7.1e6,
+    "q11": 0.59e6,
+    "q12": 8.7e6,
+    "q13": 0.78e6,
+    "q14": 53e6,
+    "q15": 964,
+    "q16": 0.13e6,
+    "q17": 0.38e6,
+    "q18": 1.3e6,
+    "q19": 10e6,
+    "q20": 2.2e6,
+    "q21": 0.84e6,
+    "q22": 0.82e6,
+}
+"""Events a second of TPC-H at 10 GB that DBToaster's authors published for their C++, best of one event or a batch at a
+time, one thread, on their machine."""
+
+
+def scripts_of(workload: str, query: str) -> dict[str, str]:
+    """Return query → script, for one query or all; keys are trusted, nation and region static."""
+    from cumulus.errors import UnknownNameError
+    from cumulus.workloads.listing import benchmark
+
+    found = benchmark(workload)
+    wanted = (query,) if query else found.queries
+    if query and query not in found.queries:
+        raise UnknownNameError(f"there is no query {query!r}", hint=f"There are {', '.join(found.queries)}.")
+    return {name: found.sql(name, columns="used", keys="rely", static=STATIC[workload]) for name in wanted}
+
+
+def stream_of(
+    workload: str, query: str, *, sf: float, deletes: float, seed: int, cache: Path | None
+) -> tuple[dict[str, pa.Table], Interleaved]:
+    """Return the static tables of a query's stream, and its events.
+
+    Parameters
+    ----------
+    sf
+        Of TPC-H and the star; for the order book, millions of events.
+    """
+    if workload == "orderbook":
+        return {}, _of_events(query, round(sf * 1e6), seed)
+    if workload == "ssb":
+        return ssb.stream(query=query, sf=sf, deletes=deletes, seed=seed)
+    from cumulus.workloads import tpch
+
+    folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
+    made = tpch.stream(folder, query=query, batch=1 << 40, deletes=deletes, columns="used", seed=seed)
+    (epoch,) = made.epochs()
+    static = {name: _plain(epoch[name]) for name in STATIC[workload] if name in epoch}
+    return static, interleave({name: table for name, table in epoch.items() if name not in static})
+
+
+def _of_events(query: str, count: int, seed: int) -> Interleaved:
+    from cumulus.workloads import changes, orderbook
+    from cumulus.workloads.orderbook.schema import BENCHMARK, TABLES
+
+    used = BENCHMARK.query_columns(query, "used")
+    schemas = {name: BENCHMARK.schema(name) for name in TABLES}
+    (epoch,) = changes.epochs(orderbook.events(count, book=1000, seed=seed), schemas, count)
+    return interleave({name: epoch[name].select(["op", "seq", *columns]) for name, columns in used.items()})
+
+
+def insertions(stream: Interleaved) -> Interleaved:
+    """Return a stream without its deletions: all rows that ever came."""
+    comes = stream.kinds & 1 == 1
+    tables = {
+        name: table.filter(pa.array(comes[stream.kinds >> 1 == place]))
+        for place, (name, table) in enumerate(stream.tables.items())
+    }
+    return Interleaved(tables, stream.kinds[comes])
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    return table.drop_columns(["op", "seq"])
+
+
+def interleave(epoch: Mapping[str, pa.Table]) -> Interleaved:
+    """Return tables of changes (module `cumulus.workloads.changes`), insertions and deletions only, in their order."""
+    seqs = [table.column("seq").to_numpy() for table in epoch.values()]
+    tables = {
+        name: _plain(table.take(pa.array(np.argsort(seq))))
+        for (name, table), seq in zip(epoch.items(), seqs, strict=True)
+    }
+    kinds = [
+        place << 1 | pc.equal(table.column("op"), "i").to_numpy().astype(np.uint8)
+        for place, table in enumerate(epoch.values())
+    ]
+    order = np.argsort(np.concatenate(seqs), kind="stable")
+    return Interleaved(tables, np.concatenate(kinds)[order].astype(np.uint8))
+
+
+def measure(
+    query: str,
+    script: str,
+    static: Mapping[str, pa.Table],
+    stream: Interleaved,
+    batch: int,
+    seconds: float,
+    repetitions: int,
+) -> dict[str, Any]:
+    """Feed a stream in batches; return events a second of CPU time, and what stands beside them.
+
+    The view of the last run is compared with DuckDB's answer over the events that went in.
+
+    Parameters
+    ----------
+    batch
+        Events in a transaction; 1 fires them one by one, from columns, too.
+    seconds
+        Of CPU time, after which a run ends: what is slow would take hours.
+
+    Raises
+    ------
+    CumulusError
+        The view is wrong.
+    """
+    program = compile_sql(script)
+    rates, events, took = [], 0, 0.0
+    for _ in range(repetitions):
+        applier = _opened(program, static)
+        events, took = _feed(applier, stream, batch, seconds)
+        rates.append(events / took)
+    check(applier, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
+    live = sum(max(count, 0) for count in applier.row_counts.values())
+    return {
+        "events": events,
+        "events_per_s": round(median(rates)),
+        "least": round(min(rates)),
+        "most": round(max(rates)),
+        "bytes_per_row": round(applier.engine.memory() / max(live, 1), 1),
+        "whole_stream": events == len(stream.kinds),
+    }
+
+
+def _opened(program: Program, static: Mapping[str, pa.Table]) -> Applier:
+    applier = Applier(program, {}, optimised(program))
+    fill(applier, static)
+    return applier
+
+
+def _feed(applier: Applier, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
+    events, took = 0, 0.0
+    gc.collect()
+    with uncollected():
+        for part in _pieces(stream, batch):
+            bulk = columns_of(applier.program, part)
+            start = thread_time()
+            if batch == 1:
+                for event in applier.each(bulk):
+                    applier.commit([event])
+            else:
+                applier.commit_bulk(bulk)
+            took += thread_time() - start
+            events += len(bulk)
+            if took > seconds:
+                break
+    return events, took
+
+
+def _pieces(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
+    """Yield the stream in transactions; in pieces that each hold many, where a transaction is an event."""
+    yield from parts(stream, batch if batch > 1 else 10_000)
+
+
+def compile_ms(script: str) -> tuple[float, float]:
+    """Return how long a program takes to be compiled at once and to be loaded from the cache, in milliseconds."""
+    program = compile_sql(script)
+    took = []
+    before = os.environ.get("CUMULUS_CACHE")
+    with tempfile.TemporaryDirectory(prefix="cumulus-cache-") as folder:
+        os.environ["CUMULUS_CACHE"] = folder
+        try:
+            for _ in range(2):
+                forget()
+                start = perf_counter()
+                NativeEngine(program)
+                took.append(round(1000 * (perf_counter() - start), 1))
+        finally:
+            if before is None:
+                del os.environ["CUMULUS_CACHE"]
+            else:
+                os.environ["CUMULUS_CACHE"] = before
+            forget()
+    return took[0], took[1]

@@ -1,0 +1,129 @@
+"""What materialisation makes: columns, the groups of them that share a map, and rules that keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cumulus.algebra.scope import ordered
+from cumulus.algebra.terms import Lift, Number, Relation, Term
+from cumulus.calculus.delta import Change
+from cumulus.calculus.polynomial import Monomial
+from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import SqlType
+from cumulus.compiler.maps.canonical import is_value
+from cumulus.scalars.typing import Typed, scalar_type
+
+HIDDEN = "\0"
+"""Marks a definition's variables while they stand beside a trigger's; no column's name has it, so they never meet."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Columns that live in one map because their entries are the same: one key, one join, several numbers."""
+
+    arity: int
+    skeleton: str
+    columns: list[Column] = field(default_factory=list)
+    name: str = ""
+    of_view: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Column:
+    """One number per key.
+
+    Parameters
+    ----------
+    keys
+        The definition's key variables, in the order of the group's keys.
+    body
+        The definition: factors over the keys and other variables.
+    group
+        The map it lives in.
+    hint
+        What to call it if nothing else does.
+    order
+        How it is kept (`Options.order`).
+    counts
+        Whether it is 0 where, and only where, the group has no rows.
+    """
+
+    keys: tuple[str, ...]
+    body: list[Monomial]
+    type: SqlType
+    skeleton: str
+    group: Group
+    hint: str = ""
+    order: int | None = None
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One statement before maps have names: `target[keys] op term`, reading columns by number."""
+
+    target: Column
+    change: Change
+    keys: tuple[str, ...]
+    coefficient: Number
+    factors: tuple[Term, ...]
+    reads: tuple[tuple[str, Column], ...]
+    op: str = "+="
+
+
+def is_count(column: Column) -> bool:
+    """Whether a column counts rows: it adds up nothing but ones."""
+    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
+
+
+def row_counts(group: Group) -> list[Column]:
+    """Return the columns of a group that are 0 where, and only where, it has no entry."""
+    return [each for each in group.columns if each.counts or (is_count(each) and each.skeleton == group.skeleton)]
+
+
+def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:
+    """Return the types of the variables that factors bind, from the columns and lifts that bind them.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Apply, Var
+    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.types import BIGINT
+    >>> table = Table("r", (Column("a", BIGINT),))
+    >>> factors = [Relation("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
+    >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
+    {'x': 'BIGINT', 'y': 'BIGINT'}
+    """
+    types: dict[str, Typed] = {}
+    lifts: list[Lift] = []
+    for factor in factors:
+        if isinstance(factor, Relation):
+            for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
+                assert column.type is not None, "SQL declares every type"
+                known = types.get(name)
+                nullable = not column.not_null and (known is None or known.nullable)
+                types[name] = Typed(known.type if known else column.type, nullable)
+        elif isinstance(factor, Lift):
+            lifts.append(factor)
+    for lift in lifts:
+        types[lift.variable] = Typed(scalar_type(lift.term, types), True)
+    return types
+
+
+def nice_names(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """Return names without the hidden mark, none of which is taken or stands among `names` already."""
+    every = ordered(names)
+    used = {*taken, *(name for name in every if HIDDEN not in name)}
+    counts: dict[str, int] = {}
+    result: dict[str, str] = {}
+    for name in every:
+        if HIDDEN not in name:
+            continue
+        base = nice = name.split(HIDDEN)[0]
+        while nice in used:
+            counts[base] = counts.get(base, 1) + 1
+            nice = f"{base}_{counts[base]}"
+        used.add(nice)
+        result[name] = nice
+    return result

@@ -1,0 +1,103 @@
+"""Maps that wait for each other: their columns that others read ahead get maps of their own.
+
+A statement may read what a map will be after the event (`NEW m`, `CHANGED m`), so maps are written one after the other
+(`m3.stages`). Columns never wait for each other in a circle, but maps may: the view
+`SELECT SUM((SELECT COUNT(*) FROM r)) FROM r` counts the rows of r for the view and for the sub-query in one column,
+and the sum beside it reads that count ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from cumulus.algebra.terms import MapRead
+from cumulus.compiler.maps.columns import Column, Group, Rule, row_counts
+from cumulus.m3.infer import nodes
+
+
+def without_circles(groups: list[Group], rules: list[Rule]) -> tuple[list[Group], list[Rule]]:
+    """Return groups and rules in which no groups wait for each other.
+
+    What a circle of groups reads of itself is kept once more, in a group that is not part of it. That group holds
+    fewer columns than the one that it is a copy of, since something of the circle is read by none in it; so it ends.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import ONE
+    >>> from cumulus.calculus.delta import Change
+    >>> from cumulus.catalog.types import BIGINT
+    >>> one = Group(0, "")
+    >>> one.columns += [Column((), [], BIGINT, "", one, hint) for hint in ("n", "s")]
+    >>> insert = Change("r", +1)
+    >>> rules = [
+    ...     Rule(one.columns[0], insert, (), 1, (ONE,), ()),
+    ...     Rule(one.columns[1], insert, (), 1, (MapRead("#0", "", (), "NEW"),), (("#0", one.columns[0]),)),
+    ... ]
+    >>> groups, rules = without_circles([one], rules)
+    >>> [[column.hint for column in group.columns] for group in groups], rules[1].reads[0][1].group is groups[1]
+    ([['n', 's'], ['']], True)
+    """
+    groups = list(groups)
+    while circle := _circle(rules):
+        copies: dict[Column, Column] = {}
+        new: dict[Group, Group] = {}
+        read = _read_inside(circle, rules)
+        if len(read) == sum(len(group.columns) for group in circle):
+            break  # columns that wait for each other: that is for `m3.stages` to refuse
+        for column in read:
+            group = new.setdefault(column.group, Group(column.group.arity, column.group.skeleton))
+            copies[column] = replace(column, group=group, hint="")
+            group.columns.append(copies[column])
+        groups += new.values()
+        rules = [_rewired(rule, copies) if rule.target.group in circle else rule for rule in rules]
+        rules += [replace(rule, target=copies[rule.target]) for rule in rules if rule.target in copies]
+    return groups, rules
+
+
+def _rewired(rule: Rule, copies: dict[Column, Column]) -> Rule:
+    return replace(rule, reads=tuple((token, copies.get(column, column)) for token, column in rule.reads))
+
+
+def _read_inside(circle: set[Group], rules: Iterable[Rule]) -> list[Column]:
+    """Return the columns of a circle that the circle reads, with the counts of floats."""
+    found: dict[Column, None] = {}
+    for rule in rules:
+        if rule.target.group in circle:
+            found.update((column, None) for _, column in rule.reads if column.group in circle)
+    for column in list(found):
+        if column.type.is_float:  # a float that looks like 0 does not say that its entry is gone
+            found.update((count, None) for count in row_counts(column.group))
+    return list(found)
+
+
+def _circle(rules: Iterable[Rule]) -> set[Group]:
+    """Return groups that all wait for each other, none if there are no such."""
+    waits: dict[object, dict[Group, set[Group]]] = {}
+    for rule in rules:
+        mine = waits.setdefault((rule.change.relation, rule.change.sign), {}).setdefault(rule.target.group, set())
+        mine.update(_ahead(rule))
+    for each in waits.values():
+        for group in each:
+            reached = _reached(group, each)
+            if group in reached:
+                return {other for other in reached if group in _reached(other, each)}
+    return set()
+
+
+def _ahead(rule: Rule) -> Iterator[Group]:
+    """Return the groups that a statement reads as they will be."""
+    sources = dict(rule.reads)
+    for node in (node for factor in rule.factors for node in nodes(factor)):
+        if isinstance(node, MapRead) and node.state in ("NEW", "CHANGED") and node.map in sources:
+            yield sources[node.map].group
+
+
+def _reached(group: Group, waits: dict[Group, set[Group]]) -> set[Group]:
+    found: set[Group] = set()
+    todo = [group]
+    while todo:
+        more = waits.get(todo.pop(), set()) - found
+        found |= more
+        todo += more
+    return found

@@ -1,0 +1,153 @@
+"""Components that keys take apart: look-ups by primary key instead of a map of a cross product.
+
+In TPC-H Q5 a line item brings an order and a supplier, and the component that it meets joins the orders of a nation's
+customers with the nation's suppliers. As one map that is a cross product of orders and suppliers. But the supplier's
+primary key says which nation it is, so two look-ups do: the supplier's, and the orders' at that nation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cumulus.algebra.scope import outputs, variables_of
+from cumulus.algebra.terms import Compare, Relation, Term
+from cumulus.calculus.polynomial import components
+from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.statements.factors import Names
+from cumulus.explain.functional_dependencies import closure, dependencies
+
+
+@dataclass(slots=True)
+class _Piece:
+    factors: list[Term]
+    keys: Names
+    """The bound variables that it has."""
+    visible: Names
+    is_static: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A component in parts, each a map of its own, and the conditions that only the statement can check."""
+
+    groups: list[list[Term]]
+    conditions: list[Term] = field(default_factory=list)
+
+
+def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> Apart:
+    """Return a component in parts that meet in variables which primary keys fix, if it were a cross product else.
+
+    Parameters
+    ----------
+    group
+        Factors of a component: relations, conditions and values.
+    bound
+        Variables with a value.
+    tables
+        Their primary keys decide, and which of them are static.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> customer = Table("c", (Column("ck"), Column("nk")), key=("ck",))
+    >>> supplier = Table("s", (Column("sk"), Column("nk")), key=("sk",))
+    >>> join = [Relation("c", ("ck", "nk")), Relation("s", ("sk", "nk"))]
+    >>> for keys in ({"ck", "sk"}, {"ck"}):
+    ...     found = apart(join, frozenset(keys), {"c": customer, "s": supplier})
+    ...     print([[str(factor) for factor in part] for part in found.groups])
+    [['c(ck, nk)'], ['s(sk, nk)']]
+    [['c(ck, nk)', 's(sk, nk)']]
+    """
+    whole = Apart([list(group)])
+    atoms = [factor for factor in group if isinstance(factor, Relation)]
+    if len(atoms) < 2:
+        return whole
+    mine = frozenset[str]().union(*(variables_of(factor) for factor in group))
+    fixed = closure(bound & mine, dependencies(group, tables)) & mine
+    if fixed <= bound:
+        return whole
+    pieces = [
+        _piece(part, bound, fixed, tables)
+        for part in components([f for f in group if not _is_free(f, fixed)], bound | fixed)
+    ]
+    free = [factor for factor in group if _is_free(factor, fixed)]
+    if not all(_is_whole(piece) for piece in pieces):
+        return whole
+    moving = _merged([piece for piece in pieces if not piece.is_static])
+    if len(moving) < 2:
+        return whole
+    still = _joined([piece for piece in pieces if piece.is_static])
+    parts = [*moving, *still]
+    conditions = []
+    for condition in free:
+        home = next((part for part in parts if variables_of(condition) <= part.visible), None)
+        if home is not None:
+            home.factors.append(condition)
+        elif is_value(condition):
+            return whole
+        else:
+            conditions.append(condition)
+    return Apart([part.factors for part in parts], conditions)
+
+
+def _is_free(factor: Term, fixed: Names) -> bool:
+    """Whether a condition or value can stand in any part or in the statement: its variables have one value."""
+    return (
+        not isinstance(factor, Relation)
+        and (isinstance(factor, Compare) or is_value(factor))
+        and (variables_of(factor) <= fixed)
+    )
+
+
+def _is_whole(piece: _Piece) -> bool:
+    """Whether a piece has rows, and all that its conditions are about."""
+    has_rows = any(isinstance(factor, Relation) for factor in piece.factors)
+    inside = frozenset[str]().union(*(outputs(factor) for factor in piece.factors))
+    return has_rows and all(variables_of(factor) <= inside for factor in piece.factors)
+
+
+def _piece(factors: list[Term], bound: Names, fixed: Names, tables: Mapping[str, Table]) -> _Piece:
+    visible = frozenset(name for factor in factors for name in outputs(factor))
+    atoms = [factor for factor in factors if isinstance(factor, Relation)]
+    is_static = bool(atoms) and all(tables[atom.name].static for atom in atoms)
+    return _Piece(factors, visible & bound, visible & (bound | fixed), is_static)
+
+
+def _merged(pieces: Collection[_Piece]) -> list[_Piece]:
+    """Join pieces that meet, where one is reached by keys of the other: that is no cross product."""
+    found = list(pieces)
+    while True:
+        pair = next(
+            (
+                (one, other)
+                for one in found
+                for other in found
+                if one is not other and one.keys <= other.keys and one.visible & other.visible
+            ),
+            None,
+        )
+        if pair is None:
+            return found
+        found = [piece for piece in found if piece not in pair] + [_together(*pair)]
+
+
+def _joined(pieces: Collection[_Piece]) -> list[_Piece]:
+    """Join pieces that meet."""
+    found: list[_Piece] = []
+    for piece in pieces:
+        touching = [other for other in found if other.visible & piece.visible]
+        for other in touching:
+            piece = _together(piece, other)
+        found = [other for other in found if other not in touching] + [piece]
+    return found
+
+
+def _together(one: _Piece, other: _Piece) -> _Piece:
+    return _Piece(
+        [*one.factors, *other.factors],
+        one.keys | other.keys,
+        one.visible | other.visible,
+        one.is_static and other.is_static,
+    )

@@ -1,0 +1,123 @@
+"""Definitions in full: the atoms of derived relations spelled out as lifts of sums over base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cumulus.algebra.scope import inputs, ordered, outputs, rename
+from cumulus.algebra.terms import End, Lift, Relation, Term, factors_of, number, product_of, sum_of
+from cumulus.calculus.delta import aggregate
+from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.compiler.maps.columns import HIDDEN
+
+
+def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
+    """Return what adds up to the sum of monomials by `keys`, over base tables only: a term for each of them.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import ONE, Var
+    >>> from cumulus.scalars.typing import Typed
+    >>> from cumulus.catalog.types import INTEGER
+    >>> total = Summed("total", product_of([Relation("r", ("a", "b")), Var("b")]), INTEGER)
+    >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
+    >>> query = Derived("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
+    >>> body = [Monomial(1, (Relation("s", ("k", "a")), Relation("q", ("a", "x"))))]
+    >>> print(*(str(part).replace(HIDDEN, "'") for part in closed(("k", "x"), body, Registry([query]))))
+    SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
+    """
+    return [aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body]
+
+
+class Spelled:
+    """How many sums of derived relations `closed` spells out; each one counts as often as it is written."""
+
+    def __init__(self, derived: Registry) -> None:
+        self._derived = derived
+        self._inside: dict[str, int] = {}
+
+    def count(self, body: Iterable[Monomial]) -> int:
+        """Return the number for a sum of monomials, without writing it: that takes time in what is shared only."""
+        return sum(self._row(what) for m in body for f in m.factors if (what := self._derived.of(f)) is not None)
+
+    def _row(self, what: Derived) -> int:
+        if what.name not in self._inside:
+            self._inside[what.name] = sum(1 + self.count(monomials(each.term)) for each in written(what))
+        return self._inside[what.name]
+
+
+def written(what: Derived) -> list[Summed | Ended]:
+    """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
+    found = what.numbers_in(scalar for _, scalar in what.columns)
+    count = what.numbers[0]
+    return found if what.is_lookup or count in found else [count, *found]
+
+
+def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
+    """Return factors in an order in which each finds its variables bound."""
+    waiting = list(factors)
+    there = set(bound)
+    result: list[Term] = []
+    while waiting:
+        chosen = next((factor for factor in waiting if needs(factor, derived) <= there), waiting[0])
+        waiting.remove(chosen)
+        result.append(chosen)
+        there.update(outputs(chosen))
+    return result
+
+
+def needs(factor: Term, derived: Registry) -> frozenset[str]:
+    """Return the variables that must have a value before a factor is reached."""
+    what = derived.of(factor)
+    if what is None or not isinstance(factor, Relation):
+        return inputs(factor)
+    keys, given, _ = what.split(factor)
+    return keys | given if what.is_lookup else given
+
+
+def inside(what: Derived, atom: Relation, derived: Registry, number_: int) -> dict[str, str]:
+    """Return what the variables of a relation are called where its atom is looked into for the `number_`-th time."""
+    fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{number_}" for name in derived.locals_of(what)}
+    return fresh | dict(zip(what.parameters, atom.variables, strict=True))
+
+
+class _Closing:
+    def __init__(self, derived: Registry) -> None:
+        self._derived = derived
+        self._fresh = 0
+
+    def product(self, monomial: Monomial, bound: frozenset[str]) -> Term:
+        """Return a monomial with each factor where its variables are bound."""
+        there = set(bound)
+        result: list[Term] = []
+        for factor in readable(monomial.factors, bound, self._derived):
+            what = self._derived.of(factor)
+            if what is None or not isinstance(factor, Relation):
+                result.append(factor)
+            else:
+                result += self._row(what, factor, frozenset(there))
+            there.update(outputs(factor))
+        return product_of([number(monomial.coefficient), *result])
+
+    def _row(self, what: Derived, atom: Relation, bound: frozenset[str]) -> list[Term]:
+        self._fresh += 1
+        names = inside(what, atom, self._derived, self._fresh)
+        factors: list[Term] = []
+        keys = ordered(names[key] for key in what.keys)
+        there = bound | set(keys) | {names[name] for name in what.inputs}
+        for each in written(what):
+            # The count of rows binds the keys of a relation that is there only where there are rows.
+            near = bound if each is what.numbers[0] else there
+            factors.append(Lift(names[each.name], self._number(each, names, keys, near)))
+        where = rename(what.where, names)
+        factors += factors_of(where)
+        return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
+
+    def _number(
+        self, each: Summed | Ended, names: dict[str, str], keys: tuple[str, ...], bound: frozenset[str]
+    ) -> Term:
+        own = (names[each.variable],) if isinstance(each, Ended) else ()
+        body = [self.product(m, bound) for m in monomials(rename(each.term, names))]
+        total = sum_of(aggregate((*keys, *own), part) for part in body)
+        return End(each.end, names[each.variable], total) if isinstance(each, Ended) else total

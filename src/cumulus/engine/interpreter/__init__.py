@@ -1,0 +1,1 @@
+"""The interpreter: M3 programs as generated Python over dicts."""

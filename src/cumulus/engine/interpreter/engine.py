@@ -1,0 +1,480 @@
+"""The interpreter: M3 programs as generated Python over dicts.
+
+It runs all of M3, and the other evaluators are tested against it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from cumulus.algebra.order import all_but
+from cumulus.catalog.events import Row
+from cumulus.engine.analysis.assignments import sources
+from cumulus.engine.analysis.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
+from cumulus.engine.analysis.initial_entries import initial_entries
+from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
+from cumulus.engine.failures import ErrorLog, Failures
+from cumulus.engine.interpreter.attempts import FAILED
+from cumulus.engine.interpreter.loop_sources import ahead_name
+from cumulus.engine.interpreter.module import ModuleCoder
+from cumulus.engine.interpreter.stepping import Stepping
+from cumulus.engine.interpreter.store import Positions, Store
+from cumulus.engine.interpreter.writer import identifier
+from cumulus.engine.limits import Budget, told
+from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
+from cumulus.errors import EvaluationError, UnknownNameError
+from cumulus.m3.dataflow import maps_of_view
+from cumulus.m3.program import MapDef, On, Program, Statement
+from cumulus.scalars.python_code import Pool
+from cumulus.scalars.user import Functions, given_functions, runnable
+
+if TYPE_CHECKING:
+    pass
+
+_LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
+"""So many events go by before the memory of the maps is looked at again."""
+_NUMBERS = itertools.count(1)
+
+
+class Interpreter(Stepping):
+    """An `Engine` over Python dicts.
+
+    Parameters
+    ----------
+    program
+        Any M3 program.
+    functions
+        The user's scalar functions that it calls: a list of them, or by name.
+    indexes
+        Maps and key columns that `find` will be asked for.
+
+    Raises
+    ------
+    MissingFunctionError
+        If one that the program declares is not given.
+    ValidationError
+        If the program cannot be run: unbound variables, unknown maps or functions, DOUBLE columns without a COUNT,
+        entries that do not fit their map.
+
+    Notes
+    -----
+    Maps open with the entries that their definitions start with; whatever is loaded or restored replaces them.
+    """
+
+    name = "interpreter"
+    python_functions: frozenset[str] = frozenset()
+    called_count = 0
+
+    def __init__(self, program: Program, functions: Functions | None = None, *, indexes: Indexes = ()) -> None:
+        self.program = program
+        self._functions = runnable(program.functions, given_functions(functions))
+        self._stores = _stores(program)
+        for name, places in indexes:
+            self.store(name).add_index(places)
+        self._filename = f"<m3 program {next(_NUMBERS)}>"
+        self._watched: dict[str, None] = {}
+        self._is_open = False
+        self._budget = Budget()
+        self._until_measured = 0
+        self._failures = Failures(program)
+        self._generate()
+        self._float_columns = {
+            relation.name: tuple(
+                place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
+            )
+            for relation in program.relations
+        }
+        self._reads = sources(program)
+        self._stale = set(self._module.assigned)
+        self._computed: set[str] = set()
+        """The `:=` maps that the open transaction has computed."""
+        for definition in program.maps:
+            if definition.initial:
+                self._stores[definition.name].load(initial_entries(definition))
+        self._assign_first()
+
+    def _generate(self) -> None:
+        pool = Pool(self._functions)
+        self._module = ModuleCoder(self.program, self._stores, pool).write()
+        self._failures.locate(self._module.sites.places())
+        names = pool.names
+        names[FAILED] = self._failures.failed
+        for store in self._stores.values():
+            names[store.name] = store.entries
+            names[f"{store.name}_undo"] = store.undo
+            names[ahead_name(store)] = store.ahead
+            for positions, index in store.indexes.items():
+                names[store.index_name(positions)] = index
+        exec(compile(self._module.source, self._filename, "exec"), names)
+        for store in self._stores.values():
+            if store.indexes:
+                store.enter = names[f"enter_{store.name}"]
+                store.leave = names[f"leave_{store.name}"]
+        self._handlers: dict[tuple[int, str], Callable[..., None]] = {}
+        self._batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
+        for (on, relation), name in self._module.triggers.items():
+            if on is On.BATCH:
+                self._batches[relation] = self._blaming_batch(name, names[name], relation)
+            else:
+                sign = 1 if on is On.INSERT else -1
+                self._handlers[sign, relation] = self._blaming(name, names[name], sign, relation)
+        self._assign = {target: (names[name], columns) for target, (name, columns) in self._module.assigned.items()}
+
+    def _blaming(self, name: str, handler: Callable[..., None], sign: int, relation: str) -> Callable[..., None]:
+        """Return a handler that tells which event the failures in it come from; one that cannot fail as it is."""
+        if name not in self._module.fallible:
+            return handler
+        pending, blame = self._failures.pending, self._failures.blame
+
+        def fire(*row: Any) -> None:
+            handler(*row)
+            if pending:
+                blame(sign, relation, row)
+
+        return fire
+
+    def _blaming_batch(
+        self, name: str, handler: Callable[[Mapping[Row, int]], None], relation: str
+    ) -> Callable[[Mapping[Row, int]], None]:
+        if name not in self._module.fallible:
+            return handler
+
+        def fire(changes: Mapping[Row, int]) -> None:
+            handler(changes)
+            if self._failures.pending:
+                self._failures.blame_batch(relation, changes)
+
+        return fire
+
+    @property
+    def source(self) -> str:
+        """The generated Python, to read."""
+        return self._module.source
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        assert not self._is_open, "transactions do not nest"
+        self._is_open = True
+
+    def commit(self) -> Changes:
+        """Run the `:=` statements and close the transaction; see `Engine.commit`."""
+        assert self._is_open, "no transaction is open"
+        if self._assign:
+            self._run_assignments()
+        changes: Changes = {}
+        for name in self._watched:
+            store = self._stores[name]
+            if store.undo:
+                found = store.changes()
+                if found:
+                    changes[name] = found
+        self._close()
+        self._failures.commit()
+        return changes
+
+    def touched(self) -> set[str]:
+        """Return the maps that the open transaction has written to."""
+        return {name for name, store in self._stores.items() if store.undo}
+
+    def rollback(self) -> None:
+        """Close the transaction and put every entry back."""
+        assert self._is_open, "no transaction is open"
+        for store in self._stores.values():
+            if store.undo or store.ahead.changed:
+                store.rollback()
+        self._stale |= self._computed
+        self._computed.clear()
+        self._failures.rollback()
+        self._is_open = False
+
+    def take_errors(self) -> ErrorLog:
+        """Return the errors of the transactions committed since the last call; see `Engine.take_errors`."""
+        return self._failures.take()
+
+    def _close(self) -> None:
+        for store in self._stores.values():
+            if store.undo:
+                store.undo.clear()
+        self._computed.clear()
+        self._is_open = False
+
+    def on_event(self, sign: int, relation: str, row: Row) -> None:
+        """Fire the trigger of a single event; see `Engine.on_event`."""
+        assert self._is_open, "an event outside a transaction"
+        self._until_measured -= 1
+        if self._until_measured < 0:
+            self._measure_all(grows=sign > 0)
+        handler = self._handlers.get((sign, relation))
+        if handler is None:
+            self._without_trigger(sign, relation, row)
+            return
+        try:
+            handler(*row)
+        except Exception as problem:
+            raise self._blamed(problem, (sign, relation, row)) from problem
+
+    def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
+        if relation in self._batches:
+            self.on_batch(relation, {row: sign})
+        elif (-sign, relation) in self._handlers:
+            raise missing_trigger(sign, relation)
+        # A relation without any trigger is one that no map depends on.
+
+    def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
+        """Fire the batch trigger, or the single ones where that is the same; see `Engine.on_batch`."""
+        assert self._is_open, "an event outside a transaction"
+        handler = self._batches.get(relation)
+        if handler is None:
+            for sign, row in one_by_one(self.program, relation, changes):
+                self.on_event(sign, relation, row)
+            return
+        floats = self._float_columns.get(relation, ())
+        if floats:
+            changes = canonical_rows(changes)
+        self._until_measured -= len(changes)
+        if self._until_measured < 0:
+            self._measure_all(grows=any(count > 0 for count in changes.values()))
+        try:
+            handler(changes)
+        except Exception as problem:
+            raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
+
+    # --- := ---------------------------------------------------------------------------------------------------------
+
+    def _run_assignments(self) -> None:
+        """Compute the `:=` maps whose sources have changed."""
+        for target, (function, columns) in self._assign.items():
+            if target not in self._stale and not any(self._stores[name].undo for name in self._reads[target]):
+                continue
+            store = self._stores[target]
+            try:
+                contents, grown = _assembled(store, columns, function())
+            except Exception as problem:
+                raise self._blamed(problem, None, target) from problem
+            store.replace(contents)
+            for column in grown:
+                self._failures.failed(self._module.sites.of((target, column)), NOT_FINITE)
+            if self._failures.pending:
+                self._failures.blame(0, "", None)
+            self._computed.add(target)
+        self._stale -= self._computed
+
+    def _assign_first(self) -> None:
+        """Give `:=` maps their value for empty tables; what fails in it is told by the first transaction."""
+        if not self._assign:
+            return
+        self.begin()
+        self._run_assignments()
+        failed = self._failures.has_open
+        self._close()
+        if failed:
+            self._failures.rollback()
+            self._stale |= self._assign.keys()
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def _blamed(self, problem: Exception, event: Any, target: str = "") -> EvaluationError:
+        """Return what code did not catch where it evaluates, as the error of the statement that it belongs to."""
+        self._failures.pending.clear()
+        statement = self._statement_at(problem.__traceback__)
+        target = statement.map if statement is not None else target
+        return self._told(problem, target, event)
+
+    def _statement_at(self, trace: TracebackType | None) -> Statement | None:
+        found: Statement | None = None
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._filename:
+                about = self._module.lines[trace.tb_lineno - 1][1]
+                found = about if about is not None else found
+            trace = trace.tb_next
+        return found
+
+    def _told(self, problem: Exception, target: str, event: Any) -> EvaluationError:
+        views = [view.name for view in self.program.views if target in maps_of_view(self.program, view.name)]
+        place = f"view {views[0]} (map {target})" if views else f"map {target}"
+        if event is not None:
+            sign, relation, row = event
+            what = f"{'+' if sign > 0 else '-' if sign < 0 else 'a batch of '}{relation}{row if sign else ''}"
+            place += f", at {what}"
+        reason = problem.message if isinstance(problem, EvaluationError) else f"{type(problem).__name__}: {problem}"
+        hint = problem.hint if isinstance(problem, EvaluationError) else ""
+        return EvaluationError(f"{place}: {reason}", view=views[0] if views else target, event=event, hint=hint)
+
+    # --- reading and loading ----------------------------------------------------------------------------------------
+
+    def store(self, name: str) -> Store:
+        """Return the store of a map.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such map.
+        """
+        try:
+            return self._stores[name]
+        except KeyError:
+            raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._stores)}.") from None
+
+    def watch(self, map: str) -> None:
+        """Report the changes of a map at each commit."""
+        self.store(map)
+        self._watched[map] = None
+
+    def close(self) -> None:
+        """Give back the memory of all maps; nobody uses them any more."""
+        self._stores.clear()
+
+    def unwatch(self, map: str) -> None:
+        """Report the changes of a map no more."""
+        self._watched.pop(map, None)
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        store = self.store(map)
+        return store.values(store.entries.get(store.pack_key(key)))
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: no map is kept in an order; see `Engine.along`."""
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice; see `Engine.end`."""
+        self.add_index(map, all_but(axis, self.store(map).width))
+        return self.store(map).end(end, axis, others, column)
+
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return None: no map is kept in an order; see `Engine.in_order`."""
+        return None
+
+    def columns(self, map: str) -> None:
+        """Return None: entries are tuples here; see `Engine.columns`."""
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries."""
+        return self.store(map).items()
+
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
+        return self.store(map).size()
+
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        return self.store(map).negative()
+
+    def memory(self) -> int:
+        """Return how many bytes the maps take, estimated from some entries of each."""
+        return sum(store.memory() for store in self._stores.values())
+
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes, its bytes estimated; see `Engine.measure`."""
+        store = self.store(map)
+        chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
+        return MapStats(len(store.entries), store.memory(), chain=chain)
+
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more; looked at every so many events, see `Engine.limit`."""
+        self._budget = budget
+        self._until_measured = 0
+
+    def _measure_all(self, grows: bool) -> None:
+        """Look whether the maps take more than they may, before an event that makes them grow."""
+        self._until_measured = _MOST_UNMEASURED
+        if self._budget.granted is None:
+            return
+        used, entries = self.memory(), sum(len(store.entries) for store in self._stores.values())
+        if used <= self._budget.granted or self._budget.widen(used):
+            # A quarter of the events that might fill what is left: each adds an entry to each of some maps.
+            room = (self._budget.granted - used) * (entries + 1) // (4 * used)
+            self._until_measured = min(max(room, _LEAST_UNMEASURED), _MOST_UNMEASURED)
+            return
+        self._until_measured = 0
+        if grows:
+            name, store = max(self._stores.items(), key=lambda each: each[1].memory())
+            what = f"map {name} ({len(store.entries):,} rows, {told(store.memory())})"
+            raise self._budget.refusal(what, used, used)
+
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents."""
+        assert not self._is_open, "a map is loaded outside transactions"
+        self.store(map).load(entries)
+        self._measure_all(grows=True)
+        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored; see `Engine.stored`."""
+        store = self.store(map)
+        for packed, entry in store.entries.items():
+            yield store.unpack_key(packed), (entry,) if store.flat else entry
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave."""
+        assert not self._is_open, "a map is restored outside transactions"
+        store = self.store(map)
+        store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
+        self._measure_all(grows=True)
+        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+
+    def stored_columns(self, map: str) -> None:
+        """Return None: entries are Python objects anyway."""
+
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Return False: entries are Python objects anyway."""
+        return False
+
+    def save_raw(self, file: BinaryIO) -> None:
+        """Return None: entries are Python objects."""
+
+    def take_raw(self, saved: object) -> set[str]:
+        """Return that no map can be taken so."""
+        return set()
+
+    def add_index(self, map: str, positions: Positions) -> None:
+        """Keep an index of the map on these key positions, for `find`."""
+        store = self.store(map)
+        if not 0 < len(positions) < store.width or positions in store.indexes:
+            return
+        assert not self._is_open, "an index is added outside transactions"
+        store.add_index(positions)
+        self._generate()
+
+    def find(self, map: str, positions: Positions, values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
+        return self.store(map).find(positions, values)
+
+
+def _stores(program: Program) -> dict[str, Store]:
+    """Return an empty store for each map, declared or only written or read."""
+    stores: dict[str, Store] = {}
+    names: set[str] = set()
+    for definition in program.maps:
+        assert isinstance(definition, MapDef), "a program holds MapDefs"
+        name, count = f"map_{identifier(definition.name)}", 1
+        while name in names:
+            count += 1
+            name = f"map_{identifier(definition.name)}_{count}"
+        names.add(name)
+        stores[definition.name] = Store(definition, name)
+    return stores
+
+
+def _assembled(
+    store: Store, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
+) -> tuple[dict[Any, Any], set[str]]:
+    """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""
+    if store.flat:
+        return {key: number for key, number in groups[0].items() if number}, set()
+    contents: dict[Any, list[Any]] = {}
+    grown: set[str] = set()
+    for column, sums in zip(columns, groups, strict=True):
+        for key, number in sums.items():
+            entry = contents.setdefault(key, list(store.zero))
+            entry[column] = add_to_cell(ZERO_CELL, float(number)) if column in store.floats else number
+            if column in store.floats and not -INF < float(number) < INF:
+                grown.add(store.definition.values[column].name)
+    return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}, grown

@@ -1,0 +1,170 @@
+"""Numbers of value context as Python source: their kinds, sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from cumulus.algebra import terms
+from cumulus.catalog.types import DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.engine.analysis import float_sums
+from cumulus.engine.interpreter.writer import Writer
+from cumulus.errors import ValidationError
+from cumulus.scalars.python_code import Code, Pool
+
+
+class NumberKind(IntEnum):
+    """What is known of a number; where two meet, the greater is the kind of the result."""
+
+    INT = 0
+    DEC = 1
+    FLOAT = 2
+    ANY = 3
+
+
+class Value(NamedTuple):
+    """A Python expression (atomic) for a number, its kind, and its SQL type if that is known."""
+
+    text: str
+    kind: NumberKind
+    type: SqlType | None = None
+
+
+ONE = Value("1", NumberKind.INT)
+
+
+def kind_of(sql_type: SqlType | None) -> NumberKind | None:
+    """Return the kind of numbers of a type: ANY if the type is unknown, None if it has no numbers."""
+    if sql_type is None or sql_type.kind is Kind.NULL:
+        return NumberKind.ANY
+    if sql_type.is_integer or sql_type.kind is Kind.BOOLEAN:
+        return NumberKind.INT
+    if sql_type.kind in (Kind.DECIMAL, Kind.BIGDECIMAL):
+        return NumberKind.DEC
+    return NumberKind.FLOAT if sql_type.is_float else None
+
+
+def number_of(code: Code, pool: Pool) -> Value:
+    """Return the number that a scalar is in value context (NULL is 0).
+
+    Raises
+    ------
+    ValidationError
+        If values of its type are no numbers.
+    """
+    kind = kind_of(code.type)
+    text = code.text
+    if kind is None:
+        raise ValidationError(f"a {code.type} stands where a number must stand", hint="Only numbers can be added.")
+    if kind is NumberKind.ANY:
+        return Value(f"{pool.bind(float_sums.ring, 'ring')}({text})", kind)
+    assert code.type is not None, "a kind other than ANY comes from a type"
+    if code.type.kind is Kind.BOOLEAN:
+        return Value(f"int({text} or 0)" if code.nullable else f"int({text})", kind)
+    return Value(f"({text} or 0)" if code.nullable else text, kind, code.type)
+
+
+def scalar_of(value: Value, pool: Pool) -> Code:
+    """Return a number of value context as a scalar, never NULL."""
+    match value.kind:
+        case NumberKind.INT:
+            return Code(value.text, value.type or HUGEINT, False)
+        case NumberKind.DEC:
+            return Code(value.text, value.type, False)
+        case NumberKind.FLOAT:
+            return Code(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
+        case NumberKind.ANY:
+            return Code(value.text, None, False)
+
+
+def product(values: Sequence[Value], pool: Pool) -> Value:
+    """Return the product of numbers, 1 if there are none."""
+    if not values:
+        return ONE
+    if len(values) == 1:
+        return values[0]
+    kind = max(value.kind for value in values)
+    scales = [_scale(value) for value in values]
+    found = None if None in scales else _exact_type(sum(scale for scale in scales if scale is not None))
+    if kind is NumberKind.ANY:
+        times = pool.bind(terms.multiply, "multiply")
+        text = values[0].text
+        for value in values[1:]:
+            text = f"{times}({text}, {value.text})"
+        return Value(text, kind)
+    texts = [_met(value, kind) for value in values]
+    return Value(f"({' * '.join(texts)})", kind, found)
+
+
+def _scale(value: Value) -> int | None:
+    """Return the scale of an exact number of a known type."""
+    if value.type is not None and value.type.is_exact and value.type.kind is not Kind.BIGDECIMAL:
+        return value.type.scale
+    return 0 if value.kind is NumberKind.INT else None
+
+
+def _exact_type(scale: int) -> SqlType | None:
+    """Return the type of exact numbers of a scale."""
+    if scale > MAX_PRECISION:
+        return None
+    return decimal(MAX_PRECISION, scale) if scale else HUGEINT
+
+
+def _met(value: Value, kind: NumberKind) -> str:
+    """Return the text of `value` where it meets numbers of `kind`: Python does not mix Decimal and float."""
+    if kind is NumberKind.FLOAT and value.kind is NumberKind.DEC:
+        return f"float({value.text})"
+    return value.text
+
+
+class Accumulator:
+    """Lines that add to one target, written when the kinds of all their values are known.
+
+    Parameters
+    ----------
+    writer, pool
+        Where the lines go, and the names they use.
+    render
+        From the text of a value to the line that adds it, given whether the plain `+` will do.
+    floats
+        From the text of a value to the line that adds it where all are floats, if that is another one.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        pool: Pool,
+        render: Callable[[str, bool], str],
+        floats: Callable[[str], str] | None = None,
+    ) -> None:
+        self._writer = writer
+        self._pool = pool
+        self._render = render
+        self._floats = floats
+        self._lines: list[tuple[int, Value]] = []
+
+    def add(self, value: Value) -> None:
+        """Reserve the line that adds `value` here."""
+        self._lines.append((self._writer.reserve(), value))
+
+    def only(self) -> tuple[int, Value] | None:
+        """Return the place and value of the only line, None if there are more or none."""
+        return self._lines[0] if len(self._lines) == 1 else None
+
+    @property
+    def type(self) -> SqlType | None:
+        """The type of the sum, if the types of all its values are known and exact."""
+        scales = [_scale(value) for _, value in self._lines]
+        return None if None in scales else _exact_type(max((s for s in scales if s is not None), default=0))
+
+    def finish(self) -> NumberKind:
+        """Write the lines; return the kind of the sum."""
+        kind = max((value.kind for _, value in self._lines), default=NumberKind.INT)
+        for place, value in self._lines:
+            text = _met(value, kind)
+            if kind is NumberKind.FLOAT and self._floats is not None:
+                self._writer.fill(place, self._floats(text))
+            else:
+                self._writer.fill(place, self._render(text, kind is not NumberKind.ANY))
+        return kind

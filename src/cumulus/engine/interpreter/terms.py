@@ -1,0 +1,482 @@
+"""Value context as Python source: the loops, look-ups and conditions of one term.
+
+A product is a join. Its factors are put in an order in which every one finds its inputs bound: conditions and look-ups
+as early as possible, then the net change of a batch, then slices of maps, whole maps last. What can fail (a division, a
+cast) never moves before a factor that stood left of it, and where it fails the combination is 0
+(`cumulus.engine.interpreter.attempts`). Innermost stands the continuation, usually "add the product".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from cumulus.algebra import terms
+from cumulus.algebra.scope import inputs, outputs
+from cumulus.algebra.terms import (
+    AggSum,
+    Apply,
+    Batch,
+    Cast,
+    Compare,
+    Const,
+    End,
+    Exists,
+    Lift,
+    MapEnd,
+    MapRead,
+    Product,
+    Range,
+    Relation,
+    Sum,
+    Term,
+    Var,
+    factors_of,
+)
+from cumulus.catalog.schema import Column
+from cumulus.engine.analysis.factor_order import is_shareable, next_factor
+from cumulus.engine.analysis.float_sums import float_total
+from cumulus.engine.interpreter.attempts import assigned, can_fail, holding, summand
+from cumulus.engine.interpreter.ends import write_end, write_map_end
+from cumulus.engine.interpreter.loop_sources import (
+    CHANGES,
+    Shared,
+    Source,
+    batch_source,
+    group_source,
+    map_source,
+    read_source,
+)
+from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
+from cumulus.engine.interpreter.store import Store
+from cumulus.engine.interpreter.writer import Writer
+from cumulus.errors import ValidationError
+from cumulus.scalars import python_code
+from cumulus.scalars.python_code import Code, Pool, ScalarCoder
+
+Env: TypeAlias = dict[str, Code]
+Then: TypeAlias = Callable[[Env, list[Value]], None]
+Fit: TypeAlias = Callable[[Value], Value]
+"""What makes a number fit the column that it is added to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a term may refer to.
+
+    Parameters
+    ----------
+    pool, stores
+        Names of the module; the maps.
+    kept
+        Relation name → map that keeps its rows.
+    batch
+        The columns of the relation whose net change the trigger is fired with, by its name; empty for single events.
+    shared
+        Sub-terms that are evaluated once per firing.
+    taken
+        Names that locals must not have.
+    """
+
+    pool: Pool
+    stores: Mapping[str, Store]
+    kept: Mapping[str, str]
+    batch: Mapping[str, tuple[Column, ...]]
+    shared: Shared
+    taken: set[str]
+
+
+class TermCoder:
+    """Writes the code of terms into one function."""
+
+    def __init__(self, setting: Setting, writer: Writer) -> None:
+        self.setting = setting
+        self.writer = writer
+        self.pool = setting.pool
+        self._loops = 0
+
+    # --- entry points -----------------------------------------------------------------------------------------------
+
+    def closed(
+        self, term: Term, env: Env, *, hint: str = "value", inline: bool = False, fit: Fit | None = None
+    ) -> Value:
+        """Write the code of the number that `term` is where `env` binds all its outputs; return it.
+
+        `inline`: an inner sum is written here, shared or not. `fit` is applied to what is added.
+        """
+        name = self.writer.fresh(hint)
+        start = self.writer.reserve()
+        places: list[tuple[int, int]] = []
+        sums = Accumulator(
+            self.writer,
+            self.pool,
+            lambda text, simple: f"{name} += {text}" if simple else f"{name} = {self._plus()}({name}, {text})",
+            lambda text: f"{name}.append({text})",
+        )
+
+        def add(_: Env, values: list[Value]) -> None:
+            with self._summand(values, fit) as value:
+                sums.add(value)
+                places.append((self.writer.depth, self._loops))
+
+        loops = self._loops
+        self._added(term, env, add, inline)
+        if places == [(self.writer.depth, loops)]:  # a plain expression
+            single = sums.only()
+            if single is not None:
+                self.writer.fill(single[0], f"{name} = {single[1].text}")
+                return Value(name, single[1].kind, single[1].type)
+        kind = sums.finish()
+        self.writer.fill(start, f"{name} = []" if kind is NumberKind.FLOAT else f"{name} = 0")
+        if kind is NumberKind.FLOAT:
+            self.writer.line(f"{name} = {self.pool.bind(float_total, 'float_total')}({name})")
+        return Value(name, kind, sums.type)
+
+    def scalar(self, term: Term, env: Env) -> Code:
+        """Return the code of a scalar; what must be computed before is written."""
+        return self._coder(env).code(term)
+
+    def _summand(self, values: list[Value], fit: Fit | None) -> AbstractContextManager[Value]:
+        """Write what one combination adds."""
+        value = product(values, self.pool)
+        return summand(self.writer, self.pool, fit(value) if fit else value)
+
+    def _added(self, term: Term, env: Env, then: Then, inline: bool) -> None:
+        if inline and isinstance(term, (AggSum, Sum)):
+            self._inline(term, env, then)
+        else:
+            self.run([term], env, then)
+
+    def run(self, factors: Sequence[Term], env: Env, then: Then) -> None:
+        """Write the join of `factors`; `then` writes what happens for each binding, with the values to multiply.
+
+        `then` must be additive: it may be reached several times for one binding, each time with a part of the value.
+        """
+        flat: list[Term] = []
+        for factor in factors:
+            flat.extend(factors_of(factor))
+        self._next(list(enumerate(flat)), env, [], then)
+
+    # --- order of factors -------------------------------------------------------------------------------------------
+
+    def _next(self, pending: list[tuple[int, Term]], env: Env, values: list[Value], then: Then) -> None:
+        if not pending:
+            then(env, values)
+            return
+        chosen = next_factor(pending, env, self.setting.batch)
+        if chosen is None:
+            missing = sorted(inputs(pending[0][1]) - env.keys())
+            raise ValidationError(
+                f"{', '.join(missing)} is not bound in {pending[0][1]}",
+                hint="A variable must be bound by the trigger or by a factor to the left.",
+            )
+        rest = [candidate for candidate in pending if candidate is not chosen]
+        if isinstance(chosen[1], Compare):
+            # One `if` for all conditions that follow each other: Python allows a hundred levels of indentation.
+            tests = [chosen[1]]
+            while True:
+                following = next_factor(rest, env, self.setting.batch)
+                if following is None or not isinstance(following[1], Compare):
+                    break
+                tests.append(following[1])
+                rest = [candidate for candidate in rest if candidate is not following]
+            coder = self._coder(env)
+            conditions = [coder.condition(test) for test in tests]
+            with self._when(" and ".join(f"({each})" for each in conditions) if tests[1:] else conditions[0], env):
+                self._next(rest, env, values, then)
+            return
+        self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, values + more, then), not rest)
+
+    # --- one factor -------------------------------------------------------------------------------------------------
+
+    def _factor(self, term: Term, env: Env, then: Then, last: bool) -> None:
+        match term:
+            case Const(value, _) if not value and value is not False:
+                return  # NULL and 0
+            case Const() | Var():
+                then(env, [number_of(self.scalar(term, env), self.pool)])
+            case Apply() | Cast() | MapEnd() | End():
+                value = number_of(self.scalar(term, env), self.pool)
+                name = self.writer.fresh("value")
+                with holding(self.writer, self.pool, value.text, name=name):
+                    then(env, [Value(name, value.kind, value.type)])
+            case Compare():
+                raise AssertionError("`_next` writes conditions, all that follow each other at once")
+            case MapRead(keys=keys):
+                self._scan(read_source(term, self), keys, env, then)
+            case Batch(name, variables) | Relation(name, variables):
+                self._base(name, variables, isinstance(term, Batch), env, then)
+            case Lift(variable, inner):
+                self._lift(variable, inner, env, then)
+            case Exists(inner):
+                self._exists(inner, env, then)
+            case AggSum() | Sum():
+                self._aggregate(term, env, then, last)
+            case Product():
+                self.run([term], env, then)
+            case _:
+                assert_never(term)
+
+    def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
+        """Write an inner sum: shared, in place if it stands last, else into a variable or a dict."""
+        free = [name for name in outputs(term) if name not in env]
+        if is_shareable(term, env, self.setting.batch, self._loops > 0):
+            self._shared(term, env, then)
+        elif last:
+            self._inline(term, env, then)
+        elif not free:
+            value = self.closed(term, env)
+            with self._when(value.text):
+                then(env, [value])
+        else:
+            self._scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
+
+    def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
+        """Write an inner sum where it stands: its bindings are added one by one."""
+        if isinstance(term, Sum):
+            for part in term.parts:
+                self.run([part], env, then)
+            return
+        group = term.group
+
+        def outside(bound: Env, values: list[Value]) -> None:
+            then({name: code for name, code in bound.items() if name in env or name in group}, values)
+
+        self.run([term.term], env, outside)
+
+    def _lift(self, variable: str, inner: Term, env: Env, then: Then) -> None:
+        free = [name for name in outputs(inner) if name not in env]
+
+        if variable in env and inner is Var(variable):  # only says that the variable is needed (`hidden`)
+            then(env, [])
+            return
+
+        def bind(bound: Env, code: Code) -> None:
+            if variable in bound:
+                with self._when(self._coder(bound).compare("=", bound[variable], code)):
+                    then(bound, [])
+                return
+            name = self.writer.fresh(variable)
+            text = code.text
+            if code.type is None:
+                text = f"{self.pool.bind(python_code.canonical_key, 'canonical_key')}({text})"
+            elif code.type.is_float:
+                text = f"{self.pool.bind(python_code.canonical, 'canonical')}({text})"
+            with assigned(self.writer, self.pool, name, text):
+                then(bound | {variable: code._replace(text=name)}, [])
+
+        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+            bind(env, self.scalar(inner, env))
+        elif not free:
+            bind(env, scalar_of(self.closed(inner, env), self.pool))
+        else:
+            source = self.grouped(inner, free, env)
+            self._scan(
+                source, tuple(map(Var, free)), env, lambda bound, values: bind(bound, scalar_of(values[0], self.pool))
+            )
+
+    def _exists(self, inner: Term, env: Env, then: Then) -> None:
+        free = [name for name in outputs(inner) if name not in env]
+        if isinstance(inner, MapRead) and not any(isinstance(key, Range) for key in inner.keys):
+            self._factor(inner, env, lambda bound, _: then(bound, []), False)
+        elif not free:
+            with self._when(self.closed(inner, env).text):
+                then(env, [])
+        else:
+            source = self.grouped(inner, free, env)
+            self._scan(source, tuple(map(Var, free)), env, lambda bound, _: then(bound, []))
+
+    def _base(self, name: str, variables: tuple[str, ...], is_batch: bool, env: Env, then: Then) -> None:
+        keys = tuple(map(Var, variables))
+        if name in self.setting.batch:
+            self._scan(batch_source(self.setting.batch[name], self), keys, env, then)
+        elif not is_batch and name in self.setting.kept:
+            self._scan(map_source(self.store(self.setting.kept[name]), "", self), keys, env, then)
+        else:
+            raise ValidationError(
+                f"a statement reads the relation {name}",
+                hint="Statements read maps; only ON BATCH triggers see the net change of their own relation.",
+            )
+
+    # --- looking up and looping -------------------------------------------------------------------------------------
+
+    def _scan(self, source: Source, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
+        """Write the look-up or the loop that one atom is."""
+        if len(keys) != source.width:
+            raise ValidationError(f"{source.text} has {source.width} keys, not {len(keys)}")
+        bound = {
+            place: self.scalar(key, env)
+            for place, key in enumerate(keys)
+            if not isinstance(key, Range) and not (isinstance(key, Var) and key.name not in env)
+        }
+        with ExitStack() as computed:
+            for place, code in bound.items():
+                if can_fail(code.text, self.pool):
+                    bound[place] = code._replace(text=self.writer.fresh("part"))
+                    computed.enter_context(assigned(self.writer, self.pool, bound[place].text, code.text))
+            outside = self.writer.row
+            self._scan_bound(source, keys, bound, env, then)
+            self.writer.row = outside
+
+    def _scan_bound(
+        self, source: Source, keys: tuple[Term | Range, ...], bound: Mapping[int, Code], env: Env, then: Then
+    ) -> None:
+        entry = self.writer.fresh("entry")
+        if len(bound) == source.width:
+            key = source.key_text([bound[place].text for place in range(len(keys))])
+            self.writer.line(f"{entry} = {source.text}.get({key})")
+            with self._when(f"{entry} is not None"):
+                self.writer.row = key if source.text == CHANGES else self.writer.row
+                self._visit(source, entry, env, then)
+            return
+        places = tuple(sorted(bound))
+        part = source.slice(places) if places else ""
+        key = self.writer.fresh("key")
+        if places:
+            sub = bound[places[0]].text if len(places) == 1 else f"({', '.join(bound[i].text for i in places)})"
+            header = f"for {key} in {part}.get({sub}, ()):"
+        else:
+            header = f"for {key}, {entry} in {source.text}.items():"
+        with self.writer.block(header):
+            self._loops += 1
+            self.writer.row = key if source.text == CHANGES else self.writer.row
+            if places:
+                self.writer.line(f"{entry} = {source.text}[{key}]")
+            self._unpack(source, keys, key, env, lambda inner: self._visit(source, entry, inner, then))
+            self._loops -= 1
+
+    def _unpack(
+        self, source: Source, keys: tuple[Term | Range, ...], key: str, env: Env, then: Callable[[Env], None]
+    ) -> None:
+        """Bind the loop variables to parts of the key that stands in `key`, and filter."""
+        inner = dict(env)
+        tests: list[str] = []
+        for place, pattern in enumerate(keys):
+            column = source.columns[place]
+            text = key if source.is_bare else f"{key}[{place}]"
+            here = Code(text, column.type, not column.not_null)
+            if isinstance(pattern, Range):
+                name = self.writer.fresh("end")
+                self.writer.line(f"{name} = {text}")
+                tests.extend(self._within(pattern, here._replace(text=name), env))
+            elif isinstance(pattern, Var) and pattern.name not in env:
+                if pattern.name in inner:
+                    tests.append(self._coder(inner).compare("=", inner[pattern.name], here))
+                    continue
+                name = self.writer.fresh(pattern.name)
+                self.writer.line(f"{name} = {text}")
+                inner[pattern.name] = here._replace(text=name)
+        if tests:
+            with self._when(" and ".join(tests), inner):
+                then(inner)
+        else:
+            then(inner)
+
+    def _within(self, pattern: Range, here: Code, env: Env) -> list[str]:
+        coder = self._coder(env)
+        tests = []
+        if pattern.low is not None:
+            tests.append(coder.compare(">=" if pattern.low[1] else ">", here, self.scalar(pattern.low[0], env)))
+        if pattern.high is not None:
+            tests.append(coder.compare("<=" if pattern.high[1] else "<", here, self.scalar(pattern.high[0], env)))
+        return tests
+
+    def _visit(self, source: Source, entry: str, env: Env, then: Then) -> None:
+        value = source.value(entry)
+        if value.text == entry and not source.may_be_zero:
+            then(env, [value])
+            return
+        name = entry if value.text == entry else self.writer.fresh("value")
+        with holding(self.writer, self.pool, value.text, name=name):
+            then(env, [Value(name, value.kind, value.type)])
+
+    def _when(self, condition: str, env: Env | None = None) -> AbstractContextManager[None]:
+        """Write an `if`; give `env` where variables of unknown type may be compared."""
+        typed = all(code.type is not None for code in (env or {}).values())
+        return holding(self.writer, self.pool, condition, typed=typed)
+
+    # --- sums in dicts, shared terms --------------------------------------------------------------------------------
+
+    def grouped(self, term: Term, free: Sequence[str], env: Env) -> Source:
+        """Write the sums of `term` by the variables in `free` into a dict."""
+        name = self.writer.fresh("groups")
+        self.writer.line(f"{name} = {{}}")
+        return self.group_into(name, term, free, env)
+
+    def group_into(self, name: str, term: Term, free: Sequence[str], env: Env, fit: Fit | None = None) -> Source:
+        """Write the loops that add `term` by the variables in `free` to the dict `name`; `fit` as in `closed`."""
+        codes: dict[str, Code] = {}
+        keys: list[str] = []
+
+        def render(text: str, simple: bool) -> str:
+            key = keys.pop(0)
+            before = f"{name}.get({key}, 0)"
+            return f"{name}[{key}] = " + (f"{before} + {text}" if simple else f"{self._plus()}({before}, {text})")
+
+        sums = Accumulator(self.writer, self.pool, render)
+
+        def add(bound: Env, values: list[Value]) -> None:
+            for variable in free:
+                before = codes.get(variable)
+                here = bound[variable]
+                same = before is None or before.type == here.type
+                codes[variable] = Code(
+                    "", here.type if same else None, here.nullable or bool(before and before.nullable)
+                )
+            texts = [bound[variable].text for variable in free]
+            with self._summand(values, fit) as value:
+                keys.append(texts[0] if len(texts) == 1 else f"({', '.join(texts)})")
+                sums.add(value)
+
+        self._added(term, env, add, True)
+        kind = sums.finish()
+        columns = tuple(
+            Column(variable, codes[variable].type, not codes[variable].nullable)
+            if variable in codes
+            else Column(variable)
+            for variable in free
+        )
+        return group_source(name, columns, kind, self)
+
+    def _shared(self, term: Term, env: Env, then: Then) -> None:
+        free = outputs(term)
+        source = self.setting.shared.source(term, self, lambda writer: TermCoder(self.setting, writer))
+        if free:
+            self._scan(source, tuple(map(Var, free)), env, then)
+            return
+        value = source.value(source.text)
+        with self._when(value.text):
+            then(env, [value])
+
+    # --- scalars ----------------------------------------------------------------------------------------------------
+
+    def compare(self, op: str, left: Code, right: Code) -> str:
+        """Return the comparison of two scalars that are written already."""
+        return self._coder({}).compare(op, left, right)
+
+    def _coder(self, env: Env) -> ScalarCoder:
+        def lookup(name: str) -> Code:
+            if name not in env:
+                raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
+            return env[name]
+
+        return ScalarCoder(self.pool, lookup, lambda term: self._leaf(term, env))
+
+    def _leaf(self, term: Term, env: Env) -> Code:
+        """A node of value context inside a scalar is its number; an end is one of its values."""
+        if isinstance(term, MapEnd):
+            return write_map_end(term, env, self)
+        if isinstance(term, End):
+            return write_end(term, env, self)
+        return scalar_of(self.closed(term, env), self.pool)
+
+    def store(self, name: str) -> Store:
+        """Return the map called `name`; ValidationError if there is none."""
+        if name not in self.setting.stores:
+            raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")
+        return self.setting.stores[name]
+
+    def _plus(self) -> str:
+        return self.pool.bind(terms.add, "add")

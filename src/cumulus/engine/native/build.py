@@ -1,0 +1,138 @@
+"""From a program to machine code in this process, by the shortest way that there is.
+
+A program that this process has loaded is used again as it is: code holds no state. One whose code lies in the cache of
+the user is only loaded. Any other is written and compiled, but for the libraries of maps that others have had before.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from cumulus import version
+from cumulus.engine.garbage import uncollected
+from cumulus.engine.native.kernel.language import Module
+from cumulus.engine.native.kernel.llvm import to_llvm
+from cumulus.engine.native.kernel.machine import LEVELS, Cache, Code, Load, Loaded, default_folder, identity
+from cumulus.engine.native.program import Plan, written
+from cumulus.m3.program import Program
+from cumulus.scalars.user import UserFunction
+
+Indexes = Mapping[str, Sequence[tuple[int, ...]]]
+_MOST_RECENT = 64
+_DEEPEST = 1 << 17
+_recent: dict[str, tuple[Plan, Code]] = {}
+"""What this process has loaded, the oldest first."""
+
+
+def built(
+    program: Program, functions: Mapping[str, UserFunction], indexes: Indexes, level: int, load: Load | None
+) -> tuple[Plan, Loaded]:
+    """Return a program's code.
+
+    Parameters
+    ----------
+    indexes
+        As for `cumulus.engine.native.program.written`.
+    level
+        How far to optimise at least: `cumulus.engine.native.kernel.machine.LEVELS`.
+    load
+        What makes machine code instead, without any cache.
+
+    Raises
+    ------
+    NotNativeError
+        If a part of the program can only be interpreted.
+    """
+    if load is not None:
+        plan, modules = written(program, functions, indexes)
+        return plan, load(modules)
+    name = name_of(program, functions, indexes)
+    for better in LEVELS[::-1]:
+        found = cached(name, better) if better >= level else None
+        if found is not None:
+            return found
+    return build(name, program, functions, indexes, level)
+
+
+def forget() -> None:
+    """Forget what this process has loaded; who uses it keeps it."""
+    _recent.clear()
+
+
+def cached(name: str, level: int) -> tuple[Plan, Code] | None:
+    """Return code that this process has loaded, or the user's cache has; None if there is none."""
+    file = f"{name}-{level}.plan"
+    found = _recent.get(file) or _from_cache(file)
+    return None if found is None else _remembered(file, found)
+
+
+def build(
+    name: str, program: Program, functions: Mapping[str, UserFunction], indexes: Indexes, level: int
+) -> tuple[Plan, Code]:
+    """Write and compile a program, and leave the code in the user's cache."""
+    store = Cache(default_folder())
+    with uncollected(), _deep():
+        plan, modules = written(program, functions, indexes)
+        objects = [_object_of(store, module, level) for module in modules]
+    file = f"{name}-{level}.plan"
+    store.put(file, pickle.dumps((plan, [each for each, _ in objects])))
+    return _remembered(file, (plan, Code(made for _, made in objects)))
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """Allow as many calls in each other as the code of a table with thousands of columns is deep."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _remembered(file: str, found: tuple[Plan, Code]) -> tuple[Plan, Code]:
+    _recent[file] = found
+    while len(_recent) > _MOST_RECENT:
+        del _recent[next(iter(_recent))]
+    return found
+
+
+def code_of(modules: Sequence[Module], level: int) -> Code:
+    """Return modules as code, from the user's cache where it has them."""
+    store = Cache(default_folder())
+    return Code([_object_of(store, module, level)[1] for module in modules])
+
+
+def _object_of(store: Cache, module: Module, level: int) -> tuple[str, bytes]:
+    return store.object_of(to_llvm(module, inline=level > 0), level)
+
+
+def _from_cache(file: str) -> tuple[Plan, Code] | None:
+    store = Cache(default_folder())
+    found = store.get(file)
+    if found is None:
+        return None
+    plan, files = pickle.loads(found)
+    objects = [store.get(each) for each in files]
+    return None if None in objects else (plan, Code(each for each in objects if each is not None))
+
+
+def name_of(program: Program, functions: Mapping[str, UserFunction], indexes: Indexes) -> str:
+    """Return the name of a program's code in the cache."""
+    wanted = {name: sorted(places) for name, places in indexes.items()}
+    signatures = sorted((name, repr(each.signature)) for name, each in functions.items())
+    return identity(_source(), repr(wanted), repr(signatures), repr(program))
+
+
+@cache
+def _source() -> str:
+    """Return what changes when the code that writes code does."""
+    folder = Path(version.__file__).parent
+    rooms = ("catalog", "algebra", "m3", "engine")
+    files = [path for room in rooms for path in sorted((folder / room).rglob("*.py"))]
+    return repr([(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files])

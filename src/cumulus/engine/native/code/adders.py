@@ -1,0 +1,192 @@
+"""Functions that change one entry of a map: with a note in the journal, and removal of what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cumulus.engine.native.code.undo_log import note
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, i64, select
+from cumulus.engine.native.store.hash_tables import ROW
+from cumulus.engine.native.store.memory_layout import Held, Reason, Status, Store, ValueLane
+from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
+from cumulus.engine.native.store.row_layout import CREATED, Shape, address
+from cumulus.engine.native.values.long_numbers import BoxOp
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.code.program_writer import ProgramHost
+
+_NEGLIGIBLE = 1e-12
+"""`cumulus.engine.analysis.float_sums.NEGLIGIBLE`."""
+
+
+def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
+    """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
+    body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
+    shape, record = store.shape, host.record(store)
+    row, place = _put(host, body, store, shape, record, keys)
+    if not store.is_scratch:
+        _note(host, body, store, row, place)
+    tell_before(body, shape, record, row & ROW)
+    for column, number in zip(columns, numbers, strict=True):
+        _add(host, body, store, column, place, number)
+    with body.when(~_stays(body, store, place)):
+        body.run(shape.remove, record, row & ROW)
+    with body.otherwise():
+        tell_changed(body, shape, record, row & ROW)
+    return body.function
+
+
+def ahead_adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
+    """Return the function that adds to an entry as it will be, beside the map."""
+    beside = host.ahead(store)
+    body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
+    record, shape = host.record(beside), beside.shape
+    row, place = _put(host, body, store, shape, record, keys)
+    with body.when(row >= CREATED):
+        own = body.call(store.shape.find, host.record(store), *keys, hint="own")
+        before = body.let(address(body, store.shape, host.record(store), own), "before")
+        for word in range(store.value_words):
+            body.store(I64, place, shape.value(word), body.load(I64, before, shape.value(word)))
+        body.store(I64, place, shape.value(store.value_words), 1)
+    for column, number in zip(columns, numbers, strict=True):
+        _add(host, body, store, column, place, number)
+    if any(value.held is Held.CELL for value in store.values):
+        with body.when(~_stays(body, store, place)):
+            for word in range(store.value_words):
+                body.store(I64, place, shape.value(word), 0)
+    return body.function
+
+
+def setter(host: ProgramHost, store: Store, name: str) -> Function:
+    """Return the function `(context, key words…, value words…)` that gives an entry its values; none if all are 0."""
+    words = [f"v{word}" for word in range(store.value_words)]
+    parameters = [
+        ("context", PTR),
+        *((f"k{word}", I64) for word in range(store.shape.keys)),
+        *((v, I64) for v in words),
+    ]
+    with define(name, parameters, inline=False) as body:
+        keys = body.function.parameters[1 : 1 + store.shape.keys]
+        values = body.function.parameters[1 + store.shape.keys :]
+        shape, record = store.shape, host.record(store)
+        some = _any_word(body, list(values))
+        row = body.local(I64, "row")
+        with body.when(some):
+            body.set(row, body.call(shape.put, record, *keys, hint="put"))
+            with body.when(row.eq(0), likely=False):
+                host.no_memory(body, store)
+                body.leave()
+        with body.otherwise():
+            body.set(row, body.call(shape.find, record, *keys, hint="found"))
+            with body.when(row.eq(0)):
+                body.leave()
+        place = body.let(address(body, shape, record, row & ROW), "place")
+        differs = body.let(i64(0), "differs")
+        for word, value in enumerate(values):
+            body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
+        with body.when(differs.eq(0)):
+            body.leave()
+        _note(host, body, store, row, place)
+        tell_before(body, shape, record, row & ROW)
+        for word, value in enumerate(values):
+            body.store(I64, place, shape.value(word), value)
+        with body.when(~some):
+            body.run(shape.remove, record, row & ROW)
+        with body.otherwise():
+            tell_changed(body, shape, record, row & ROW)
+    return body.function
+
+
+def _begun(store: Store, held: Sequence[Held], name: str) -> tuple[Body, list[Local], list[Local]]:
+    keys = [(f"k{word}", I64) for word in range(store.shape.keys)]
+    numbers = [(f"delta{place}", each.kernel) for place, each in enumerate(held)]
+    with define(name, [("context", PTR), *keys, *numbers], inline=False) as body:
+        parameters = list(body.function.parameters)
+        return body, parameters[1 : 1 + len(keys)], parameters[1 + len(keys) :]
+
+
+def _put(
+    host: ProgramHost, body: Body, store: Store, shape: Shape, record: Expr, keys: Sequence[Expr]
+) -> tuple[Local, Local]:
+    """Write the finding or making of a row; return what `put` gave, and where the row stands."""
+    row = body.call(shape.put, record, *keys, hint="row")
+    with body.when(row.eq(0), likely=False):
+        host.no_memory(body, store)
+        body.leave()
+    return row, body.let(address(body, shape, record, row & ROW), "place")
+
+
+def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -> None:
+    """Write the note of a row in the journal; where that is refused, the row goes if it is new, and nothing changes."""
+    noted = body.call(note(store.shape), body.parameter("context"), i64(store.number), place, hint="noted")
+    with body.when(noted.eq(0), likely=False):
+        with body.when(row >= CREATED):
+            body.run(store.shape.remove, host.record(store), row & ROW)
+        body.leave()
+
+
+def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, number: Expr) -> None:
+    """Write the adding to one value column of a row."""
+    lane = store.values[column]
+    offset = store.shape.value(lane.word)
+    if lane.held is Held.CELL:
+        _add_to_cell(host, body, store, column, place, number)
+        return
+    before = body.load(lane.held.kernel, place, offset, "before")
+    if lane.held is Held.BOXED:
+        body.store(I64, place, offset, host.box(body, BoxOp.ADD, before, number))
+        return
+    after, overflow = body.checked("add", before, number, "after")
+    with body.when(overflow, likely=False):
+        host.useless(body, Status.OVERFLOW, store)
+    body.store(lane.held.kernel, place, offset, after)
+
+
+def _add_to_cell(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, delta: Expr) -> None:
+    """Write Neumaier's step, as in `cumulus.engine.analysis.float_sums.add_to_cell`."""
+    lane = store.values[column]
+    offset = store.shape.value(lane.word)
+    total = body.load(F64, place, offset, "sum")
+    moved = body.let(total + delta, "moved")
+    larger = _size(total) >= _size(delta)
+    rest = select(larger, (total - moved) + delta, (delta - moved) + total)
+    body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
+    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + _size(delta))
+    body.store(F64, place, offset, moved)
+    with body.when((moved - moved).ne(0.0), likely=False):
+        name = host.program.map(store.name).values[column].name
+        host.report(body, host.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
+
+
+def _size(number: Expr) -> Expr:
+    return select(number < 0.0, -number, number)
+
+
+def _stays(body: Body, store: Store, place: Expr) -> Expr:
+    """Write whether anything is left of an entry: as `cumulus.engine.interpreter.store.Store.is_gone` says."""
+    exact = [lane for lane in store.values if lane.held is not Held.CELL]
+    cells = [lane for lane in store.values if lane.held is Held.CELL]
+    words = [
+        body.load(I64, place, store.shape.value(word))
+        for lane in exact
+        for word in range(lane.word, lane.word + lane.held.words)
+    ]
+    stays = _any_word(body, words)
+    for lane in cells:
+        stays = stays | _is_sum(body, store, lane, place)
+    return body.let(stays, "stays")
+
+
+def _is_sum(body: Body, store: Store, lane: ValueLane, place: Expr) -> Expr:
+    offset = store.shape.value(lane.word)
+    value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
+    return _size(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
+
+
+def _any_word(body: Body, words: Sequence[Expr]) -> Expr:
+    found = words[0]
+    for word in words[1:]:
+        found = found | word
+    return body.let(found.ne(0), "some")

@@ -1,0 +1,97 @@
+"""`:=` statements: a map computed anew, of which only what differs is touched.
+
+The new contents are made beside the map, in the layout of its own rows; then entries that are not in them go, and those
+that differ are set. All of it is noted in the journal, like any change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cumulus.engine.analysis.separation import separated
+from cumulus.engine.native.code.numbers import Env, read_value
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.terms import TermCoder
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.lanes import Number, Scalar
+from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, i64
+from cumulus.engine.native.store.memory_layout import Held, Reason, Store, ValueLane
+from cumulus.m3.program import Statement
+
+
+def assign_function(host: ProgramHost, name: str, statements: Sequence[Statement]) -> Function:
+    """Return the function `(context)` that runs the `:=` statements of one map."""
+    target = host.store(statements[0].map)
+    host.begin(name, {})
+    with define(name, [("context", PTR)]) as body:
+        with body.branch(CONTEXT.eq(CONTEXT)) as start:
+            pass
+        types = [value.type for value in target.values]
+        assert None not in types
+        beside = host.scratch(
+            ("assigned", target.name), target.key_names, target.keys, [each for each in types if each is not None], 1
+        )
+        body.call(beside.shape.clear, host.record(beside))
+        for statement in statements:
+            _compute(host, body, target, beside, replace(statement, term=separated(statement.term, frozenset())))
+        _replace(host, body, target, beside)
+        with body.inside(start):
+            host.forget_shared(body)
+    return body.function
+
+
+def _site(host: ProgramHost, target: Store, column: int) -> int:
+    return host.sites.of((target.name, host.program.map(target.name).values[column].name))
+
+
+def _compute(host: ProgramHost, body: Body, target: Store, beside: Store, statement: Statement) -> None:
+    """Write the sums of one statement into its column beside the map."""
+    column = host.column(statement.map, statement.column)
+    coder = TermCoder(host, body, host.typing.variables(statement.term, {}), _site(host, target, column))
+    lane = beside.values[column]
+
+    def add(bound: Env, numbers: list[Number]) -> None:
+        with coder.summand(numbers, lane) as number:
+            keys: list[Scalar] = [bound[key] for key in statement.keys]
+            coder.add_to_scratch(beside, keys, {column: number})
+
+    coder.run([statement.term], {}, add)
+
+
+def _replace(host: ProgramHost, body: Body, target: Store, beside: Store) -> None:
+    """Write the making of what stands beside a map its contents."""
+    coder = TermCoder(host, body, {}, _site(host, target, 0))
+    setter, nothing = host.setter(target), [i64(0)] * target.value_words
+    for place, _ in coder.rows_of(target):
+        keys = _keys(body, target, place)
+        found = body.call(beside.shape.find, host.record(beside), *keys, hint="found")
+        with body.when(found.eq(0)):
+            body.run(setter, CONTEXT, *keys, *nothing)
+    for place, _ in coder.rows_of(beside):
+        keys = _keys(body, target, place)
+        words = [
+            word for column in range(len(target.values)) for word in _words(host, body, target, beside, column, place)
+        ]
+        body.run(setter, CONTEXT, *keys, *words)
+
+
+def _keys(body: Body, store: Store, place: Expr) -> list[Expr]:
+    return [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
+
+
+def _words(host: ProgramHost, body: Body, target: Store, beside: Store, column: int, place: Expr) -> list[Expr]:
+    """Write a sum as the words of the map's value column."""
+    mine: ValueLane = target.values[column]
+    number = read_value(body, beside, column, place)
+    if mine.held is Held.CELL:
+        value = number.value
+        with body.when((value - value).ne(0.0), likely=False):
+            host.report(body, _site(host, target, column), Reason.NOT_FINITE, i64(0))
+        size = body.local(F64, "size")
+        body.set(size, value)
+        with body.when(value < 0.0):
+            body.set(size, -value)
+        return [value.bits(), i64(0), size.bits()]
+    first = beside.shape.value(beside.values[column].word)
+    return [body.load(I64, place, first + 8 * word, "word") for word in range(mine.held.words)]

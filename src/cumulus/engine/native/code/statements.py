@@ -1,0 +1,268 @@
+"""The `+=` statements of one trigger in the kernel, in the steps of `cumulus.engine.interpreter.statements`.
+
+What the statements add is computed first, into variables or maps made for the moment; then statements that may add
+while they loop run; then what was computed is added. Maps that others read as NEW or CHANGED are written beside
+themselves before, and take that over at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cumulus.algebra.scope import ahead_of
+from cumulus.catalog.types import SqlType
+from cumulus.engine.analysis.steps import Step, direct_statements
+from cumulus.engine.analysis.thresholds import Difference, differences
+from cumulus.engine.native.code.loop_fusion import Fused, fused, is_row
+from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.ranges import running_sums
+from cumulus.engine.native.code.terms import TermCoder
+from cumulus.engine.native.code.thresholds import write_difference
+from cumulus.engine.native.kernel.body import Body
+from cumulus.engine.native.kernel.lanes import Number, Scalar, about, from_words
+from cumulus.engine.native.kernel.language import I64, NOWHERE, Const, Expr, Local
+from cumulus.engine.native.store.memory_layout import Status, Store, ValueLane
+from cumulus.engine.native.values.long_numbers import BoxOp
+from cumulus.errors import ValidationError
+from cumulus.m3.program import Statement
+from cumulus.m3.stages import stages as in_stages
+from cumulus.scalars.typing import Typed
+
+
+class StatementCoder:
+    """Writes the `+=` statements of one trigger.
+
+    Parameters
+    ----------
+    host, body
+        The program, and the trigger's function.
+    known
+        What is known of the event's variables.
+    """
+
+    def __init__(self, host: ProgramHost, body: Body, known: dict[str, Typed]) -> None:
+        self._host = host
+        self._body = body
+        self._known = known
+        self._ahead: frozenset[str] = frozenset()
+        self._pairs: dict[int, Difference] = {}
+        """By the identity of the statement that stands for both."""
+
+    def write(self, statements: Sequence[Statement], env: Env) -> None:
+        """Write the statements."""
+        self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
+        self._pairs, statements = differences(statements, env, self._is_ordered)
+        stages = in_stages(statements)
+        if stages is None:
+            raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
+        # A failure leaves nothing half done: the journal has it.
+        direct = direct_statements(statements, env, self._ahead)
+        waiting: list[Step[Number, Store]] = []
+        for stage in stages:
+            step = self._computed([each for each in stage if id(each) not in direct], env)
+            self._add_step(step.only(self._ahead), env)
+            waiting.append(step.without(self._ahead))
+        for group in self._fused([each for each in statements if id(each) in direct]):
+            with about(group.map):
+                self._add_in_loop(group, env)
+        for step in waiting:
+            self._add_step(step, env)
+        for name in sorted(self._ahead & {statement.map for statement in statements}):
+            self._settle(self._host.store(name))
+
+    def _is_ordered(self, pair: Difference) -> bool:
+        coder = TermCoder(self._host, self._body, self._known, 0)
+        are_kept = all(running_sums(coder, lifts) is not None for lifts in pair.running)
+        return are_kept and self._host.store(pair.read.map).keys[pair.axis].is_ordered
+
+    def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
+        """Return statements that loop alike in groups; a pair stays alone."""
+        groups = [group for each in statements if id(each) in self._pairs for group in fused([each])]
+        return [*groups, *fused(each for each in statements if id(each) not in self._pairs)]
+
+    def _site(self, statement: Statement) -> int:
+        column = self._host.program.map(statement.map).values[self._column(statement)].name
+        return self._host.sites.of((statement.map, column))
+
+    def _coder(self, group: Fused) -> TermCoder:
+        """Return a coder for what statements have in common; what fails there is wrong in all of them."""
+        site = self._site(group.statements[0])
+        if len(group.statements) > 1:
+            site = self._host.sites.shared()
+            for statement in group.statements:
+                self._host.sites.used(site, self._site(statement))
+        types: dict[str, Typed] = {}
+        for statement in group.statements:
+            types |= self._host.typing.variables(statement.term, self._known)
+        return TermCoder(self._host, self._body, types, site)
+
+    def _column(self, statement: Statement) -> int:
+        return self._host.column(statement.map, statement.column)
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, Store]:
+        step: Step[Number, Store] = Step({}, [])
+        for group in self._fused(statements):
+            with about(group.map):
+                self._compute(group, env, step)
+        return step
+
+    def _compute(self, group: Fused, env: Env, step: Step[Number, Store]) -> None:
+        coder, store = self._coder(group), self._host.store(group.map)
+        columns = {self._column(each): number_lane(self._type(store, each)) for each in group.statements}
+        if all(key in env for key in group.keys):
+            totals = {column: self._zero(lane, "total") for column, lane in columns.items()}
+
+            def increase(_: Env, numbers: dict[int, Number]) -> None:
+                for column, number in numbers.items():
+                    coder.increase(totals[column], number)
+
+            self._run(group, coder, env, columns, increase)
+            point = step.points.setdefault((group.map, group.keys), {})
+            for column, total in totals.items():
+                point.setdefault(column, []).append(read_number(columns[column], total))
+            return
+        free = tuple(dict.fromkeys(group.keys))
+        lanes = tuple(store.keys[group.keys.index(name)] for name in free)
+        types = [self._type(store, each) for each in group.statements]
+        groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, types)
+        self._body.call(groups.shape.clear, self._host.record(groups))
+
+        def add(bound: Env, numbers: dict[int, Number]) -> None:
+            coder.add_to_scratch(groups, [bound[name] for name in free], dict(enumerate(numbers.values())))
+
+        self._run(group, coder, env, columns, add)
+        step.loops.append((group.statements, groups))
+
+    def _type(self, store: Store, statement: Statement) -> SqlType:
+        found = store.values[self._column(statement)].type
+        assert found is not None
+        return found
+
+    def _zero(self, lane: ValueLane, hint: str) -> Local:
+        return self._body.let(Const(lane.held.kernel, 0), hint)
+
+    def _run(
+        self,
+        group: Fused,
+        coder: TermCoder,
+        env: Env,
+        lanes: Mapping[int, ValueLane],
+        then: Callable[[Env, dict[int, Number]], None],
+    ) -> None:
+        """Write the loops of a group; `then` writes what happens at each binding with what it adds to each column."""
+        body = self._body
+        places = [body.let(NOWHERE, "visited") for _ in group.reads[0]]
+        rows = [number for number, factor in enumerate(group.common) if is_row(factor)] if places else []
+
+        def leaf(bound: Env, numbers: list[Number]) -> None:
+            deltas: dict[int, Number] = {}
+            for statement, reads, scalars in zip(group.statements, group.reads, group.scalars, strict=True):
+                column = self._column(statement)
+                delta = self._zero(lanes[column], "delta")
+                mine = TermCoder(self._host, body, coder.types, self._site(statement)).at_row_of(coder)
+                own = [
+                    read_value(body, self._host.store(read.map), self._host.column(read.map, read.column), place)
+                    for read, place in zip(reads, places, strict=True)
+                ]
+                own += [mine.own_number(scalar, bound) for scalar in scalars]
+                with mine.all_but_zero(own), mine.summand([*numbers, *own], lanes[column]) as number:
+                    if len(group.statements) == 1:
+                        then(bound, {column: number})
+                    body.set(delta, number.value)
+                deltas[column] = read_number(lanes[column], delta)
+            if len(group.statements) > 1:
+                then(bound, deltas)
+
+        pair = self._pairs.get(id(group.statements[0]))
+        if pair is not None:
+            write_difference(coder, pair, env, leaf)
+            return
+        coder.run(group.common, env, leaf, dict(zip(rows, places, strict=True)))
+
+    # --- adding -----------------------------------------------------------------------------------------------------
+
+    def _add_in_loop(self, group: Fused, env: Env) -> None:
+        coder, store = self._coder(group), self._host.store(group.map)
+        lanes = {self._column(each): store.values[self._column(each)] for each in group.statements}
+
+        def add(bound: Env, numbers: dict[int, Number]) -> None:
+            with self._body.when(self._some(numbers.values())):
+                self._add(coder, store, [bound[name] for name in group.keys], numbers)
+
+        self._run(group, coder, env, lanes, add)
+
+    def _some(self, numbers: Iterable[Number]) -> Expr:
+        """Write whether a number is not 0."""
+        found: Expr | None = None
+        for number in numbers:
+            test = number.value.ne(0.0 if number.is_float else 0)
+            found = test if found is None else found | test
+        assert found is not None
+        return found
+
+    def _add_step(self, step: Step[Number, Store], env: Env) -> None:
+        for (target, keys), columns in step.points.items():
+            store = self._host.store(target)
+            coder = TermCoder(self._host, self._body, self._known, 0)
+            deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
+            with self._body.when(self._some(deltas.values())):
+                self._add(coder, store, [env[name] for name in keys], deltas)
+        for statements, groups in step.loops:
+            self._add_groups(statements, groups, env)
+
+    def _summed(self, numbers: list[Number], target: Store) -> Number:
+        found = numbers[0]
+        for number in numbers[1:]:
+            if found.is_float:
+                found = Number(self._body.let(found.value + number.value, "delta"))
+                continue
+            if found.is_boxed:
+                box = self._host.box(self._body, BoxOp.ADD, found.value, number.value)
+                found = Number(box, is_boxed=True)
+                continue
+            value, overflow = self._body.checked("add", found.value, number.value, "delta")
+            with self._body.when(overflow, likely=False):
+                self._host.useless(self._body, Status.OVERFLOW, target)
+            found = Number(value, found.scale, found.bits)
+        return found
+
+    def _add_groups(self, statements: Sequence[Statement], groups: Store, env: Env) -> None:
+        """Write the adding of sums in a map made for the moment."""
+        body, store = self._body, self._host.store(statements[0].map)
+        coder = TermCoder(self._host, body, self._known, self._site(statements[0]))
+        for place, _ in coder.rows_of(groups):
+            deltas = {
+                self._column(statement): read_value(body, groups, number, place)
+                for number, statement in enumerate(statements)
+            }
+            with body.when(self._some(deltas.values())):
+                parts = {
+                    name: from_words(
+                        body,
+                        groups.keys[at],
+                        [body.load(I64, place, 8 * word, "key") for word in groups.words_of(at)],
+                    )
+                    for at, name in enumerate(groups.key_names)
+                }
+                self._add(coder, store, [parts[name] for name in statements[0].keys], deltas)
+
+    def _add(self, coder: TermCoder, store: Store, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
+        """Write the adding of numbers (by value column) to one entry."""
+        columns = tuple(sorted(deltas))
+        adder = self._host.adder(store, columns, store.name in self._ahead)
+        with coder.fitting(store, keys) as words:
+            self._body.run(adder, CONTEXT, *words, *(deltas[column].value for column in columns))
+
+    def _settle(self, store: Store) -> None:
+        """Write the taking over of what stands beside a map."""
+        body, ahead = self._body, self._host.ahead(store)
+        coder = TermCoder(self._host, body, self._known, 0)
+        setter = self._host.setter(store)
+        for place, _ in coder.rows_of(ahead):
+            keys = [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
+            values = [body.load(I64, place, ahead.shape.value(word), "value") for word in range(store.value_words)]
+            body.run(setter, CONTEXT, *keys, *values)
+        body.call(ahead.shape.clear, self._host.record(ahead))

@@ -1,0 +1,134 @@
+"""The maps of the native engine as `cumulus.views` reads whole columns of them: vectors of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cumulus.catalog.types import DOUBLE, Kind
+from cumulus.engine.native.column_gathering import WORTH, gather
+from cumulus.engine.native.kernel.lanes import NULL_FLOAT, NULL_WORD
+from cumulus.engine.native.store.memory_layout import Held
+from cumulus.engine.native.values.map_access import StoredMap
+from cumulus.views.batches import Places
+from cumulus.views.vectors import Array, Mask, NotColumnarError, Numbered, Vector
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.values.codec import Numbered as Dictionary
+
+_NUMBERED = (Kind.VARCHAR, Kind.INTERVAL)
+
+
+class StoredColumns:
+    """The columns of a map, by the numbers of its rows: a `cumulus.views.batches.MapColumns`.
+
+    Parameters
+    ----------
+    stored, dictionary
+        The map, and what its numbers stand for.
+    """
+
+    def __init__(self, stored: StoredMap, dictionary: Dictionary) -> None:
+        self._store = stored.store
+        self._rows: npt.NDArray[np.int64] = stored.view.rows()
+        self._dictionary: Numbered = dictionary
+        self.size = len(self._rows)
+        self._columns: dict[tuple[int, int], npt.NDArray[np.int64]] = {}
+        """Whole columns that were read: by their first word, and how many words they have."""
+
+    def load(self, keys: Iterable[int], values: Iterable[int]) -> None:
+        """Read whole columns that will be wanted, together; see `MapColumns.load`."""
+        if self.size < WORTH:
+            return
+        store = self._store
+        places = [store.words_of(place) for place in keys]
+        words = [(each.start, len(each)) for each in places]
+        counted = () if store.count is None else (store.count,)
+        for place in dict.fromkeys((*values, *counted)):
+            lane = store.values[place]
+            first = store.shape.keys + lane.word
+            words += [(first, 1), (first + 1, 1)] if lane.held is Held.CELL else [(first, lane.held.words)]
+        missing = [each for each in words if each not in self._columns]
+        self._columns.update(zip(missing, gather(self._rows, missing), strict=True))
+
+    def there(self, at: slice, *, positive: bool) -> Mask:
+        """Return which rows exist for readers; see `MapColumns.there`."""
+        store, rows = self._store, self._rows[at]
+        if store.count is None:
+            if any(lane.held is Held.BOXED for lane in store.values):
+                raise NotColumnarError  # a box may hold 0
+            first = store.shape.keys
+            found: Mask = np.any(rows[:, first : first + store.shape.values], axis=1)
+            return found
+        lane = store.values[store.count]
+        word = store.shape.keys + lane.word
+        if lane.held is Held.COUNT:
+            counts = self._columns.get((word, 1), self._rows[:, word])[at]
+            return np.greater(counts, 0) if positive else np.not_equal(counts, 0)
+        if lane.held is not Held.WIDE:
+            raise NotColumnarError
+        low, high = rows[:, word], rows[:, word + 1]
+        there: Mask = np.not_equal(low | high, 0)
+        return there & (high >= 0) if positive else there
+
+    def key(self, place: int, at: Places) -> Vector:
+        """Return a key column at some rows."""
+        lane, words = self._store.keys[place], self._store.words_of(place)
+        data: Array = self._words(words.start, words.stop, at)
+        null: Mask | None = None
+        if lane.nullable:
+            if lane.is_wide:
+                null = (data[:, 1] == lane.null_words[1]) & (data[:, 0] == lane.null_words[0])
+            else:
+                null = data == (NULL_FLOAT if lane.type.is_float else NULL_WORD)
+            null = null if np.any(null) else None
+        if lane.type.kind in _NUMBERED:
+            return Vector(lane.type, data, null, self._dictionary)
+        if lane.type.is_float:
+            data = data.view(np.float64)
+        elif lane.type.kind is Kind.BOOLEAN:
+            data = data != 0
+        elif lane.type.kind is Kind.BIGDECIMAL:
+            raise NotColumnarError
+        return Vector(lane.type, data, null)
+
+    def value(self, place: int, at: Places) -> Vector:
+        """Return a value column at some rows."""
+        lane = self._store.values[place]
+        first = self._store.shape.keys + lane.word
+        if lane.type is None:
+            raise NotColumnarError
+        if lane.held is Held.BOXED:
+            boxes = self._words(first, first + 1, at)
+            if boxes.any():
+                raise NotColumnarError
+            return Vector(lane.type, boxes)  # no box at all: all are 0
+        if lane.held is Held.CELL:
+            total = self._words(first, first + 1, at).view(np.float64)
+            with np.errstate(all="ignore"):
+                total = total + self._words(first + 1, first + 2, at).view(np.float64)
+            if not np.isfinite(total).all():
+                raise NotColumnarError  # it has grown beyond its range, which is an error
+            return Vector(DOUBLE, total)
+        if not lane.type.is_exact:
+            raise NotColumnarError
+        return Vector(lane.type, self._words(first, first + lane.held.words, at))
+
+    def key_words(self, place: int, at: Places) -> list[npt.NDArray[np.int64]]:
+        """Return the words of a key column at some rows."""
+        return [self._words(word, word + 1, at) for word in self._store.words_of(place)]
+
+    def _words(self, start: int, stop: int, at: Places) -> npt.NDArray[np.int64]:
+        """Return a word of some rows, or two words side by side: not where they lie, so they stay as they are."""
+        known = self._columns.get((start, stop - start))
+        if known is not None:
+            return known[at]
+        if stop - start == 1 or not self.size:
+            return np.array((self._rows[:, start] if stop - start == 1 else self._rows[:, start:stop])[at])
+        # Items of 16 bytes are copied one at a time; rows of two words would be slower than two columns.
+        width = 8 * self._rows.shape[1]
+        pairs = np.ndarray((self.size,), np.complex128, self._rows, 8 * start, (width,))
+        return np.array(pairs[at]).view(np.int64).reshape(-1, 2)

@@ -1,0 +1,96 @@
+"""Asking for memory before it is needed: events of a bulk that are still to come say where they will look.
+
+A look-up of cold memory costs as much as hundreds of instructions, and most of what an event costs is that. What an
+event's own values name, entries that it reads or adds to and chains that it visits, can be asked for in two steps, as
+the slot tells the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cumulus.algebra.terms import MapRead, Range, Term, Var, children
+from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.intake.key_checks import Lookup
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.language import I64, PTR, Expr, Function
+from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
+from cumulus.engine.native.store.memory_layout import EventLane, Store, event_words, words_of
+from cumulus.engine.native.store.row_layout import PRIMARY, address, tag_of
+from cumulus.m3.program import Statement, Trigger
+
+
+def fetch_functions(
+    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger], others: Iterable[Lookup]
+) -> tuple[Function, Function]:
+    """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them.
+
+    Parameters
+    ----------
+    triggers, others
+        What the event fires, and where else it looks.
+    """
+    places = [*(place for trigger in triggers for place in _places(host, trigger, columns)), *others]
+    named = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
+    made = []
+    for step, hint in ((_fetch_slot, "slots"), (_fetch_row, "rows")):
+        with define(f"ask_for_{hint}_{name}", named) as body:
+            for place in dict.fromkeys(places):
+                step(host, body, place, columns)
+        made.append(body.function)
+    return made[0], made[1]
+
+
+def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[Lookup]:
+    numbers = {name: number for number, name in enumerate(trigger.variables)}
+    for statement in trigger.statements:
+        for store, keys in _accesses(host, statement):
+            known = {
+                place: numbers[key.name]
+                for place, key in enumerate(keys)
+                if isinstance(key, Var) and key.name in numbers
+            }
+            whole = len(known) == len(store.keys)
+            if not known or not all(_is_same(store, place, columns[column]) for place, column in known.items()):
+                continue
+            if whole or tuple(known) in store.indexes:
+                yield Lookup(store.name, tuple(known), tuple(known.values()))
+
+
+def _is_same(store: Store, key: int, column: EventLane) -> bool:
+    """Whether the words of an event's column are those of the key."""
+    return store.keys[key].type == column.lane.type
+
+
+def _accesses(host: ProgramHost, statement: Statement) -> Iterable[tuple[Store, Sequence[Term | Range]]]:
+    yield host.store(statement.map), [Var(key) for key in statement.keys]
+    yield from _reads(host, statement.term)
+
+
+def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[Store, Sequence[Term | Range]]]:
+    if isinstance(term, MapRead):
+        yield host.store(term.map), term.keys
+    for child in children(term):
+        yield from _reads(host, child)
+
+
+def _slot_of(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> tuple[Store, Expr, Expr]:
+    """Write where the probing for a place begins; return its map, and the address."""
+    store = host.store(place.map)
+    ranges = words_of(columns)
+    words = [body.parameter(f"w{word}") for column in place.columns for word in ranges[column]]
+    whole = len(place.keys) == len(store.keys)
+    table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))
+    base, at, _ = entrance(body, host.record(store).at(table), tag_of(body, words))
+    return store, base, at
+
+
+def _fetch_slot(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
+    _, base, at = _slot_of(host, body, place, columns)
+    body.prefetch(base.at(at << 3))
+
+
+def _fetch_row(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
+    store, base, at = _slot_of(host, body, place, columns)
+    row = slot(body, base, at) & ROW
+    body.prefetch(address(body, store.shape, host.record(store), row))

@@ -1,0 +1,226 @@
+"""Writing functions of the kernel language, statement after statement.
+
+>>> with define("twice_at", [("place", PTR)], I64) as body:
+...     number = body.load(I64, body.parameter("place"), 8)
+...     with body.when(number < 0):
+...         body.leave(number)
+...     body.leave(number + number)
+>>> [type(each).__name__ for each in body.function.statements]
+['Load', 'If', 'Return']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cumulus.engine.native.kernel.language import (
+    BOOL,
+    I64,
+    PTR,
+    Assign,
+    Break,
+    Call,
+    Checked,
+    Const,
+    Continue,
+    Expr,
+    Function,
+    If,
+    InMemory,
+    Load,
+    Local,
+    Loop,
+    Operand,
+    Prefetch,
+    Return,
+    Signature,
+    Statement,
+    Store,
+    Type,
+)
+
+__all__ = ["PTR", "Body", "define"]
+
+
+class Body:
+    """Writes the statements of a function."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._blocks = [function.statements]
+        self._counts: dict[str, int] = {}
+        for parameter in function.parameters:
+            self._counts[parameter.name] = 1
+
+    def parameter(self, name: str) -> Local:
+        """Return the parameter called `name`."""
+        return next(each for each in self.function.parameters if each.name == name)
+
+    def local(self, type_: Type, hint: str = "t") -> Local:
+        """Return a new variable, without a value."""
+        count = self._counts.get(hint, 0)
+        self._counts[hint] = count + 1
+        return Local(type_, f"{hint}.{count}" if count else hint)
+
+    def let(self, value: Expr, hint: str = "t") -> Local:
+        """Return a new variable with this value."""
+        target = self.local(value.type, hint)
+        self._add(Assign(target, value))
+        return target
+
+    def set(self, target: Local, value: Operand) -> None:
+        """Give a variable another value."""
+        self._add(Assign(target, value if isinstance(value, Expr) else Const(target.type, value)))
+
+    def load(self, cell: InMemory, address: Expr, offset: int = 0, hint: str = "t") -> Local:
+        """Return what stands in memory."""
+        target = self.local(cell if isinstance(cell, Type) else I64, hint)
+        self._add(Load(target, cell, address, offset))
+        return target
+
+    def store(self, cell: InMemory, address: Expr, offset: int, value: Operand) -> None:
+        """Write to memory."""
+        type_ = cell if isinstance(cell, Type) else I64
+        found = value if isinstance(value, Expr) else Const(type_, value)
+        assert found.type is type_, f"{found.type} is stored as {cell}"
+        self._add(Store(cell, address, offset, found))
+
+    def checked(self, op: str, left: Expr, right: Operand, hint: str = "t") -> tuple[Local, Local]:
+        """Return the sum, difference or product of two integers, and whether it does not fit their type."""
+        found = right if isinstance(right, Expr) else Const(left.type, right)
+        target, overflow = self.local(left.type, hint), self.local(BOOL, "overflow")
+        self._add(Checked(op, target, overflow, left, found))
+        return target, overflow
+
+    def call(self, callee: Signature | Function, *args: Operand, hint: str = "t") -> Local:
+        """Call a function that has a result; return it."""
+        signature, values = _called(callee, args)
+        assert signature.result is not None
+        target = self.local(signature.result, hint)
+        self._add(Call(target, signature, values))
+        return target
+
+    def run(self, callee: Signature | Function, *args: Operand) -> None:
+        """Call a function for its effects."""
+        signature, values = _called(callee, args)
+        self._add(Call(None, signature, values))
+
+    def call_at(self, address: Expr, signature: Signature, *args: Operand, hint: str = "t") -> Local:
+        """Call the function at an address; return its result."""
+        assert signature.result is not None
+        _, values = _called(signature, args)
+        target = self.local(signature.result, hint)
+        self._add(Call(target, signature, values, address))
+        return target
+
+    def prefetch(self, address: Expr) -> None:
+        """Say that memory will be read soon."""
+        self._add(Prefetch(address))
+
+    def leave(self, value: Operand | None = None) -> None:
+        """Return from the function."""
+        result = self.function.signature.result
+        if value is None or isinstance(value, Expr):
+            self._add(Return(value))
+        else:
+            assert result is not None
+            self._add(Return(Const(result, value)))
+
+    def stop(self) -> None:
+        """Leave the innermost loop."""
+        self._add(Break())
+
+    def again(self) -> None:
+        """Begin the innermost loop's body again."""
+        self._add(Continue())
+
+    @contextmanager
+    def when(self, condition: Expr, likely: bool | None = None) -> Iterator[None]:
+        """Write what happens only where the condition holds."""
+        statement = If(condition, likely=likely)
+        self._add(statement)
+        with self.inside(statement.then):
+            yield
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """Write what happens where the condition of the `when` just written does not hold."""
+        before = self._blocks[-1][-1]
+        assert isinstance(before, If)
+        assert not before.other, "one otherwise for a when"
+        with self.inside(before.other):
+            yield
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Write what is done again and again; `stop` leaves."""
+        statement = Loop()
+        self._add(statement)
+        with self.inside(statement.body):
+            yield
+
+    @contextmanager
+    def loop_while(self, condition: Expr) -> Iterator[None]:
+        """Write what is done as long as the condition holds."""
+        with self.loop():
+            with self.when(~condition):
+                self.stop()
+            yield
+
+    @contextmanager
+    def counting(self, start: Operand, end: Expr, hint: str = "i") -> Iterator[Local]:
+        """Write what is done for each number from `start` to before `end`; in it, `again` would never end."""
+        at = self.let(start if isinstance(start, Expr) else Const(I64, start), hint)
+        with self.loop_while(at < end):
+            yield at
+            self.set(at, at + 1)
+
+    @contextmanager
+    def branch(self, condition: Expr) -> Iterator[list[Statement]]:
+        """Write a `when`, and say what its block is, so that more can be written at its end later (`inside`)."""
+        with self.when(condition):
+            yield self._blocks[-1]
+
+    @contextmanager
+    def inside(self, block: list[Statement]) -> Iterator[None]:
+        """Write at the end of a block that was written before."""
+        self._blocks.append(block)
+        yield
+        self._blocks.pop()
+
+    def splice(self, block: Sequence[Statement]) -> None:
+        """Write what was written in a block that stands nowhere yet."""
+        self._blocks[-1] += block
+
+    def _add(self, statement: Statement) -> None:
+        self._blocks[-1].append(statement)
+
+
+def _called(callee: Signature | Function, args: Sequence[Operand]) -> tuple[Signature, tuple[Expr, ...]]:
+    signature = callee.signature if isinstance(callee, Function) else callee
+    assert len(args) == len(signature.parameters), f"{signature.name} takes {len(signature.parameters)} arguments"
+    values = tuple(
+        arg if isinstance(arg, Expr) else Const(type_, arg)
+        for arg, type_ in zip(args, signature.parameters, strict=True)
+    )
+    for value, type_ in zip(values, signature.parameters, strict=True):
+        assert value.type is type_, f"{signature.name} takes {type_}, not {value.type}"
+    return signature, values
+
+
+@contextmanager
+def define(
+    name: str,
+    parameters: Sequence[tuple[str, Type]],
+    result: Type | None = None,
+    *,
+    inline: bool | None = None,
+    is_public: bool = True,
+) -> Iterator[Body]:
+    """Write a new function; every way through it must end with `leave`, if it has a result."""
+    signature = Signature(name, tuple(type_ for _, type_ in parameters), result)
+    function = Function(
+        signature, tuple(Local(type_, hint) for hint, type_ in parameters), inline=inline, is_public=is_public
+    )
+    yield Body(function)

@@ -1,0 +1,247 @@
+"""How SQL values look in the kernel: as words in rows and events, and as scalars and numbers in code.
+
+Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
+and timestamps, of both kinds, as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that
+stands for them in a `cumulus.engine.native.values.dictionary.Dictionary`; floats as their bits, with one NaN and no
+negative zero. NULL is the least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT:
+these two are refused where NULL is possible. So equal values are equal words, NULL included.
+
+A text that code only looks at needs no number: a column of an event may come as two words, where it lies and how many
+bytes it has (`Scalar.length`). Nor does an interval that code looks at, which then is its parts (`Scalar.span`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
+from cumulus.engine.native.kernel.body import Body
+from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, Const, Expr, Type, i64, select
+
+Words: TypeAlias = tuple[int, ...]
+_SIGN, _ALL = 1 << 63, 1 << 64
+
+NULL_WORD = -(1 << 63)
+NULL_WIDE = -(1 << 127)
+NULL_FLOAT = 0x7FF8_0000_DEAD_BEEF
+"""The bits of a NaN that nobody computes."""
+NAN_BITS = 0x7FF8_0000_0000_0000
+
+
+class NotNativeError(Exception):
+    """A part of a program that only the interpreter can run; the message says why, `maps` what it is about."""
+
+    def __init__(self, why: str, maps: tuple[str, ...] = ()) -> None:
+        super().__init__(why)
+        self.why = why
+        self.maps = maps
+
+
+@contextmanager
+def about(*maps: str) -> Iterator[None]:
+    """Say which maps cannot be native if what is inside cannot."""
+    try:
+        yield
+    except NotNativeError as problem:
+        raise NotNativeError(problem.why, problem.maps or maps) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The layout of the values of a column.
+
+    Parameters
+    ----------
+    type
+        SQL's.
+    nullable
+        Whether NULL is possible.
+    is_text
+        Of an argument: whether a text is told by its address and its length, below 0 for NULL.
+    """
+
+    type: SqlType
+    nullable: bool
+    is_text: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a value takes two words."""
+        return kernel_type(self.type) is I128
+
+    @property
+    def null(self) -> int:
+        """What stands for NULL, as one integer."""
+        return NULL_FLOAT if self.type.is_float else NULL_WIDE if self.is_wide else NULL_WORD
+
+    @property
+    def null_words(self) -> Words:
+        """What stands for NULL, as the words of a number."""
+        return split(self.null) if self.is_wide else (self.null,)
+
+    @property
+    def words(self) -> int:
+        """How many words a value takes."""
+        return 2 if self.is_wide or self.is_text else 1
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether words are in the order of their values; those of texts and intervals are numbers of something."""
+        return self.type.kind not in (Kind.VARCHAR, Kind.INTERVAL)
+
+
+def lane_of(sql_type: SqlType | None, nullable: bool) -> Lane:
+    """Return the lane for a column, argument or result; NotNativeError if its type is not known."""
+    if sql_type is None:
+        raise NotNativeError("a column without a declared type")
+    if sql_type.kind is Kind.NULL:
+        raise NotNativeError(f"a column of type {sql_type}")
+    return Lane(sql_type, nullable)
+
+
+def kernel_type(sql_type: SqlType) -> Type:
+    """Return the type of the kernel variable for a value."""
+    match sql_type.kind:
+        case Kind.HUGEINT:
+            return I128
+        case Kind.DECIMAL:
+            return I128 if sql_type.precision > 18 else I64
+        case Kind.REAL | Kind.DOUBLE:
+            return F64
+        case Kind.BOOLEAN:
+            return BOOL
+        case _:
+            return I64
+
+
+def bits_of(sql_type: SqlType) -> int:
+    """Return b such that every exact number of a type, scaled, is between -2**b and 2**b."""
+    if sql_type.kind is Kind.DECIMAL:
+        return math.ceil(sql_type.precision * math.log2(10))
+    if sql_type.is_integer:
+        return INTEGER_BITS[sql_type.kind] - 1
+    return 1 if sql_type.kind is Kind.BOOLEAN else 63
+
+
+class Span(NamedTuple):
+    """An interval in parts, of which no months and less than 2**63 microseconds in all if it is `between` two times."""
+
+    months: Expr
+    days: Expr
+    micros: Expr
+    between: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A SQL value in code.
+
+    Parameters
+    ----------
+    type
+        SQL's.
+    value
+        BOOL, F64, or an integer, wide or not; anything where the value is NULL.
+    null
+        Whether it is NULL; None if it never is.
+    bits
+        Of an exact number: as in `bits_of`. A computed integer may be larger than its SQL type allows.
+    length
+        Of a text without a number: how many bytes there are at the address that `value` is.
+    known
+        Of a text or an interval that stands in the program: itself.
+    span
+        Of an interval without a number: its parts; `value` is anything.
+    """
+
+    type: SqlType
+    value: Expr
+    null: Expr | None = None
+    bits: int = 63
+    length: Expr | None = None
+    known: str | Interval | None = None
+    span: Span | None = None
+
+    @property
+    def scale(self) -> int:
+        """Digits behind the point."""
+        return self.type.scale if self.type.kind is Kind.DECIMAL else 0
+
+
+def any_null(codes: Iterable[Scalar]) -> Expr | None:
+    """Return where any of some values is NULL; None if none ever is."""
+    found: Expr | None = None
+    for code in codes:
+        if code.null is not None:
+            found = code.null if found is None else found | code.null
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of value context: an F64, a whole number of 10**-scale between -2**bits and 2**bits, or a box's."""
+
+    value: Expr
+    scale: int = 0
+    bits: int = 1
+    is_boxed: bool = False
+    is_sum: bool = False
+    """Of a float: whether it was added up, so that it may have grown beyond its range; who reads the entry is told."""
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float."""
+        return self.value.type is F64
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether it is -1, 0 or 1, for all that is known."""
+        return not (self.is_float or self.is_boxed or self.scale) and self.bits <= 1
+
+
+def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
+    """Write the reading of a value from its words."""
+    kernel = kernel_type(lane.type)
+    if kernel is I128:
+        value = body.let((words[1].to(I128) << 64) | (words[0].to(I128) & ((1 << 64) - 1)), "wide")
+        null = value.eq(NULL_WIDE)
+    elif kernel is F64:
+        value, null = body.let(words[0].bits(), "float"), words[0].eq(NULL_FLOAT)
+    else:
+        null = words[0].eq(NULL_WORD)
+        value = body.let(words[0].ne(0), "flag") if kernel is BOOL else body.let(words[0], "word")
+    return Scalar(lane.type, value, body.let(null, "null") if lane.nullable else None, bits_of(lane.type))
+
+
+def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+    """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
+
+    A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramHost.numbered`.
+    """
+    value = scalar.value
+    if value.type is I128:
+        word = value if scalar.null is None else select(scalar.null, Const(I128, NULL_WIDE), value)
+        word = body.let(word, "wide")
+        return [body.let(word.to(I64), "low"), body.let((word >> 64).to(I64), "high")]
+    null = NULL_WORD
+    if value.type is F64:
+        # Adding 0.0 makes the negative zero positive; a NaN differs from itself.
+        value, null = select(value.ne(value), i64(NAN_BITS), (value + 0.0).bits()), NULL_FLOAT
+    elif value.type is BOOL:
+        value = value.to(I64)
+    return [body.let(value if scalar.null is None else select(scalar.null, i64(null), value), "word")]
+
+
+def split(value: int) -> Words:
+    """Return the low and the high word of a wide integer, both with their sign."""
+    low = value % _ALL
+    return (low - _ALL if low >= _SIGN else low), value >> 64
+
+
+def joined(low: int, high: int) -> int:
+    """Return the wide integer of two words."""
+    return (high << 64) + low % _ALL

@@ -1,0 +1,330 @@
+"""Arithmetic and casts in the kernel, and calls of everything that is not here.
+
+An integer or decimal is computed in as many bits as its operands can fill, 128 at most; beyond that it fails. What
+fails sets the flag of the innermost `attempt`, and its value is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
+from cumulus.engine.native.kernel.body import Body
+from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
+from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local, select
+from cumulus.engine.native.kernel.language import Const as Literal
+from cumulus.engine.native.scalars.float_parts import Parts
+from cumulus.engine.native.scalars.patterns import Piece
+from cumulus.engine.native.scalars.python_functions import Callee
+from cumulus.engine.native.scalars.time_functions import TimeCoder
+from cumulus.engine.native.values.codec import plain_word
+from cumulus.scalars.arithmetic import MINUS_UNIT, NAN_UNIT, PLUS_UNIT
+from cumulus.scalars.float_parts import PLACES
+from cumulus.scalars.user import UserFunction
+
+MOST_BITS = 126
+"""A whole number of more bits is computed with a check."""
+
+
+Fixed: TypeAlias = Sequence[str | None]
+"""For each argument of a call its value as text if it is a literal, else None."""
+
+
+class Host(Protocol):
+    """What scalars need of the program that they stand in."""
+
+    def user_function(self, name: str) -> UserFunction | None:
+        """Return the user's function of a name, if there is one."""
+        ...
+
+    def literal(self, body: Body, value: Any, sql_type: SqlType) -> Expr:
+        """Write the reading of a text or interval that stands in the program."""
+        ...
+
+    def bytes_of(self, body: Body, text: Scalar) -> tuple[Expr, Expr]:
+        """Write where a text that is not NULL lies; return its address and its length."""
+        ...
+
+    def numbered(self, body: Body, scalar: Scalar) -> Scalar:
+        """Write the finding of the number of a text or interval, if it has none yet."""
+        ...
+
+    def matcher(self, pieces: tuple[Piece, ...]) -> Function:
+        """Return the function that matches a pattern."""
+        ...
+
+    def call(
+        self,
+        body: Body,
+        callee: Callee,
+        args: Sequence[Scalar],
+        result: SqlType,
+        fixed: Fixed | None = None,
+        *,
+        is_rare: bool = False,
+    ) -> tuple[Scalar, Expr]:
+        """Write a call of a Python function; return its value, and whether it failed; `fixed` says what is literal."""
+        ...
+
+
+class Arithmetic:
+    """Writes computations into one function.
+
+    Parameters
+    ----------
+    host
+        The program.
+    """
+
+    def __init__(self, body: Body, host: Host) -> None:
+        self._body = body
+        self._host = host
+        self._times = TimeCoder(body)
+        self.flags: list[Local | None] = [None]
+        """For each open attempt the variable that says that it failed; coders may share them."""
+
+    @contextmanager
+    def attempt(self) -> Iterator[Callable[[], Local | None]]:
+        """Catch failures of what is written inside; afterwards the function given says where, None if nowhere."""
+        with self._body.branch(TRUE) as place:
+            pass
+        found: list[Local | None] = []
+        self.flags.append(None)
+        yield lambda: found[0]
+        found.append(self.flags.pop())
+        if found[0] is not None:
+            with self._body.inside(place):
+                self._body.set(found[0], FALSE)
+
+    def fails(self, condition: Expr) -> None:
+        """Write that the attempt fails where a condition holds."""
+        flag = self.flags[-1]
+        if flag is None:
+            flag = self.flags[-1] = self._body.local(BOOL, "failed")
+        self._body.set(flag, flag | condition)
+
+    def literal(self, value: Any, sql_type: SqlType) -> Scalar:
+        """Return a literal."""
+        kernel = kernel_type(sql_type)
+        if value is None:
+            return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
+        if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
+            number = self._host.literal(self._body, value, sql_type)
+            return Scalar(sql_type, number, known=value)
+        word = plain_word(value, sql_type)
+        if kernel is F64:
+            return Scalar(sql_type, Literal(F64, float(value)))
+        bits = int(word).bit_length()
+        return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, word), None, bits)
+
+    def _outside(
+        self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
+    ) -> Scalar:
+        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `Host.call`."""
+        if result.kind is Kind.NULL:
+            raise NotNativeError(f"a value of type {result}")
+        body = self._body
+        if not strict or all(code.null is None for code in codes):
+            found, failed = self._host.call(body, callee, codes, result, fixed)
+            self.fails(failed)
+            return found
+        value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
+        body.set(value, 0)
+        body.set(null, TRUE)
+        with self._unless_null(codes):
+            found, failed = self._host.call(body, callee, [sure(code) for code in codes], result, fixed)
+            self.fails(failed)
+            body.set(value, found.value)
+            body.set(null, FALSE if found.null is None else found.null)
+        return Scalar(result, value, null, bits_of(result))
+
+    @contextmanager
+    def _unless_null(self, codes: Sequence[Scalar]) -> Iterator[None]:
+        null = any_null(codes)
+        if null is None:
+            yield
+            return
+        with self._body.when(~null):
+            yield
+
+    def _arithmetic(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar:
+        codes = [self._as_integer(code) if code.value.type is BOOL else code for code in codes]
+        null = any_null(codes)
+        if function == "neg":
+            return (
+                Scalar(result, -codes[0].value, null, codes[0].bits + 1)
+                if codes[0].bits < MOST_BITS
+                else (self._arithmetic("sub", [Scalar(codes[0].type, Literal(I128, 0), None, 0), *codes], result))
+            )
+        if function == "mul":
+            bits = codes[0].bits + codes[1].bits
+            sides = codes[0].value, codes[1].value
+            scale = codes[0].scale + codes[1].scale
+        else:
+            sides = self._aligned(*codes)
+            scale = max(code.scale for code in codes)
+            bits = max(code.bits + digit_bits(scale - code.scale) for code in codes) + 1
+        found = self.whole(function, *sides, bits, null)
+        target = result.scale if result.kind is Kind.DECIMAL else 0
+        if scale != target:
+            raise NotNativeError(f"{function} of a scale that its type {result} does not have")
+        return Scalar(result, found, null, min(bits, 127))
+
+    def whole(self, function: str, left: Expr, right: Expr, bits: int, null: Expr | None = None) -> Expr:
+        """Write add, sub or mul of integers whose result has `bits`; it fails beyond 128, unless it is `null`."""
+        if bits <= 63:
+            if left.type is not right.type:  # a HUGEINT that is a small literal is held in 128 bits all the same
+                left, right = left.to(I64), right.to(I64)
+            return self._body.let(operated(function, left, right), "whole")
+        left, right = left.to(I128), right.to(I128)
+        if bits <= MOST_BITS:
+            return self._body.let(operated(function, left, right), "whole")
+        found, overflow = self._body.checked(function, left, right, "whole")
+        self.fails(overflow if null is None else overflow & ~null)
+        return found
+
+    def _float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
+        left, right = (self.as_float(code) for code in codes)
+        return Scalar(DOUBLE, self._body.let(operated(function, left.value, right.value), "float"), any_null(codes))
+
+    def summed_float(self, function: str, codes: list[Scalar]) -> Scalar | None:
+        """Write what a sum of floats adds up (`finite`), counts beside it (`special`), and makes of both (`float_sum`).
+
+        None: another function.
+        """
+        if function == "float_sum":
+            return self._float_sum(codes)
+        if function in ("float_whole", "float_fraction", "float_fits"):
+            return self._float_part(function, codes)
+        if function not in ("finite", "special"):
+            return None
+        value, null = self.as_float(codes[0]).value, any_null(codes)
+        is_finite = (value - value).eq(0.0)
+        if function == "finite":
+            return Scalar(DOUBLE, self._body.let(select(is_finite, value, Literal(F64, 0.0)), "finite"), null)
+        nan, plus, minus, none = (Literal(I128, unit) for unit in (NAN_UNIT, PLUS_UNIT, MINUS_UNIT, 0))
+        infinite = select(value.ne(value), nan, select(value > 0.0, plus, minus))
+        found = self._body.let(select(is_finite, none, infinite), "special")
+        return Scalar(HUGEINT, found, null, MINUS_UNIT.bit_length())
+
+    def _float_part(self, function: str, codes: list[Scalar]) -> Scalar:
+        parts, null = Parts(self._body, self.as_float(codes[0]).value), any_null(codes)
+        if function == "float_fits":
+            return Scalar(BOOLEAN, parts.fits(), null)
+        found = parts.whole() if function == "float_whole" else parts.fraction()
+        return Scalar(HUGEINT, found, null, PLACES)
+
+    def _float_sum(self, codes: list[Scalar]) -> Scalar | None:
+        total, odd = codes
+        if total.type.is_float and is_exact(odd.type):
+            found = self._body.let(total.value, "total")
+            with self._body.when(odd.value.ne(0), likely=False), self._unless_null(codes):
+                called, failed = self._host.call(
+                    self._body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE
+                )
+                self.fails(failed)
+                self._body.set(found, called.value)
+            return Scalar(DOUBLE, found, any_null(codes))
+        return None
+
+    def _aligned(self, left: Scalar, right: Scalar) -> tuple[Expr, Expr]:
+        """Return two exact numbers as integers of one scale and type."""
+        scale = max(left.scale, right.scale)
+        sides = [self._scaled(side, scale) for side in (left, right)]
+        if any(side.type is I128 for side in sides):
+            sides = [side.to(I128) for side in sides]
+        return sides[0], sides[1]
+
+    def _scaled(self, scalar: Scalar, scale: int) -> Expr:
+        if scalar.scale == scale:
+            return scalar.value
+        factor = 10 ** (scale - scalar.scale)
+        bits = scalar.bits + digit_bits(scale - scalar.scale)
+        kind = I128 if bits > 63 or factor.bit_length() > 63 else I64
+        return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits, scalar.null)
+
+    def _as_integer(self, scalar: Scalar) -> Scalar:
+        return Scalar(HUGEINT, scalar.value.to(I64), scalar.null, 1) if scalar.value.type is BOOL else scalar
+
+    def as_float(self, scalar: Scalar) -> Scalar:
+        """Return a number as a float, rounded as Python rounds it."""
+        if scalar.value.type is F64:
+            return scalar
+        value = scalar.value.to(I64)
+        unit = float(10 ** min(scalar.scale, 22))
+        found = self._body.let(value.to(F64) / unit if scalar.scale else value.to(F64), "float")
+        exact: list[Expr] = []
+        if scalar.value.type is I128:
+            exact.append(value.to(I128).eq(scalar.value))
+        if scalar.scale > 22:
+            exact.append(FALSE)
+        elif scalar.scale and scalar.bits > 53:
+            # A quotient is rounded right if both sides are floats exactly.
+            exact.append((value <= 1 << 53) & (value >= -(1 << 53)))
+        if exact:
+            inexact = ~exact[0]
+            for test in exact[1:]:
+                inexact = inexact | ~test
+            with self._body.when(inexact, likely=False), self._unless_null([scalar]):
+                called, _ = self._host.call(self._body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
+                self._body.set(found, called.value)
+        return Scalar(DOUBLE, found, scalar.null)
+
+    def cast(self, scalar: Scalar, target: SqlType) -> Scalar:
+        """Write SQL's CAST."""
+        if scalar.type == target and (not is_exact(target) or scalar.bits <= bits_of(target)):
+            return scalar
+        if scalar.type.kind is Kind.NULL:
+            return self.literal(None, target)
+        if is_exact(scalar.type) and is_exact(target):
+            scale = target.scale if target.kind is Kind.DECIMAL else 0
+            if scale >= scalar.scale:
+                return self._rescaled(scalar, target, scale)
+        if target.kind is Kind.DOUBLE and scalar.value.type is F64:
+            return Scalar(target, scalar.value, scalar.null)
+        if target.kind is Kind.DOUBLE and is_exact(scalar.type):
+            return self.as_float(scalar)
+        point = self._times.cast(scalar, target)
+        if point is not None:
+            return point
+        if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
+            raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
+        return self._outside(Callee("cast", target), [scalar], target, strict=True)
+
+    def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
+        """Cast an exact number to a type with at least as many digits behind the point."""
+        bits = scalar.bits + digit_bits(scale - scalar.scale)
+        value = self._scaled(scalar, scale)
+        limit = 10**target.precision if target.kind is Kind.DECIMAL else 1 << bits_of(target)
+        if bits > bits_of(target) or (target.kind is Kind.DECIMAL and (1 << bits) > limit):
+            kind = I128 if limit.bit_length() > 63 else value.type
+            wide = value.to(I128) if kind is I128 else value
+            least = -limit + 1 if target.kind is Kind.DECIMAL else -limit
+            beyond = (wide > limit - 1) | (wide < least)
+            self.fails(self._body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
+        return Scalar(target, self._body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
+
+
+def sure(scalar: Scalar) -> Scalar:
+    return replace(scalar, null=None)
+
+
+def is_exact(sql_type: SqlType) -> bool:
+    return sql_type.is_integer or sql_type.kind is Kind.DECIMAL
+
+
+def digit_bits(digits: int) -> int:
+    return (10**digits).bit_length() if digits else 0
+
+
+def operated(function: str, left: Expr, right: Expr) -> Expr:
+    match function:
+        case "add":
+            return left + right
+        case "sub":
+            return left - right
+        case _:
+            return left * right

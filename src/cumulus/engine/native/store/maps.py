@@ -1,0 +1,336 @@
+"""Maps from words to words: rows side by side, found through slot tables.
+
+Where a row and a record have what is in `cumulus.engine.native.store.row_layout`. Rows have numbers from 1 and keep
+them until they are removed; then a new row takes the place (the newest free one first). A row whose values are all 0 is
+none: whoever makes the last value 0 must remove it, and a new row's values are 0 until somebody adds. So walking over
+all rows finds out which are there without another mark.
+
+An index is on some of the key words. The rows that agree in them are a chain through the rows themselves, in no
+particular order; a slot table leads to the first of each chain. What is in order is in
+`cumulus.engine.native.store.ordered_index`.
+
+Each function is written for a `Shape`, and knows nothing of types: what the words mean is the caller's business, who
+must see to it that equal keys are equal words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.kernel.memory import GROW, MEMSET, RELEASE
+from cumulus.engine.native.store.hash_tables import (
+    ROW,
+    TABLE_CLEAR,
+    TABLE_FREE,
+    TABLE_INSERT,
+    TABLE_NEW,
+    TABLE_REMOVE,
+    TABLE_RENAME,
+    entrance,
+    slot,
+)
+from cumulus.engine.native.store.ordered_index import (
+    order_functions,
+    tell_before,
+    tell_changed,
+    tell_created,
+    tell_removed,
+)
+from cumulus.engine.native.store.row_layout import (
+    CAPACITY,
+    CREATED,
+    FREE,
+    HELD,
+    IS_PARTIAL,
+    LAST,
+    LIVE,
+    MEMORY,
+    PRIMARY,
+    ROOT,
+    ROWS,
+    Shape,
+    address,
+    tag_of,
+)
+
+MOST_ROWS = (1 << 31) - 1
+_FEWEST = 16
+
+
+@cache
+def map_functions(shape: Shape) -> tuple[Function, ...]:
+    """Return the functions of a shape."""
+    found = [_new(shape), _free(shape), _clear(shape)]
+    if not shape.keys:
+        return (*found, *_single(shape))
+    found += [_find(shape), _created(shape)]
+    found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
+    found += [_first(shape, index) for index in range(len(shape.indexes))]
+    return (*found, *order_functions(shape))
+
+
+def _define(signature: Signature, names: Sequence[str]) -> Body:
+    with define(
+        signature.name, list(zip(names, signature.parameters, strict=True)), signature.result, inline=False
+    ) as body:
+        return body
+
+
+def _names(shape: Shape) -> list[str]:
+    return ["map", *(f"k{word}" for word in range(shape.keys))]
+
+
+def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
+    return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
+
+
+def _new(shape: Shape) -> Function:
+    body = _define(shape.new, ["memory", "map"])
+    memory, map_ = body.function.parameters
+    body.store(PTR, map_, MEMORY, memory)
+    capacity = _FEWEST if shape.keys else 2
+    rows = body.call(GROW, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
+    with body.when(rows.eq(NOWHERE), likely=False):
+        body.leave(0)
+    body.call(MEMSET, rows, 0, capacity * shape.row_size)
+    body.store(PTR, map_, ROWS, rows)
+    body.store(I64, map_, CAPACITY, capacity)
+    if not shape.keys:
+        body.store(I64, map_, LAST, 1)
+    for table in shape.tables:
+        with body.when(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), likely=False):
+            body.leave(0)
+    body.leave(1)
+    return body.function
+
+
+def _free(shape: Shape) -> Function:
+    body = _define(shape.free, ["map"])
+    (map_,) = body.function.parameters
+    memory = body.load(PTR, map_, MEMORY, "memory")
+    body.run(RELEASE, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
+    for table in shape.tables:
+        body.run(TABLE_FREE, memory, map_.at(table))
+    return body.function
+
+
+def _clear(shape: Shape) -> Function:
+    body = _define(shape.clear, ["map"])
+    (map_,) = body.function.parameters
+    with body.when(body.load(I64, map_, LIVE).eq(0)):
+        body.leave(1)
+    if not shape.keys:
+        place = body.let(address(body, shape, map_, i64(1)), "place")
+        for word in range(shape.values):
+            body.store(I64, place, shape.value(word), 0)
+    else:
+        body.store(I64, map_, LAST, 0)
+        body.store(I64, map_, FREE, 0)
+        for table in shape.tables:
+            with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
+                body.leave(0)
+        for number, order in enumerate(shape.orders):
+            if not order.group:
+                for offset in (ROOT, HELD, IS_PARTIAL):
+                    body.store(I64, map_, shape.tree(number) + offset, 0)
+    body.store(I64, map_, LIVE, 0)
+    body.leave(1)
+    return body.function
+
+
+def _single(shape: Shape) -> list[Function]:
+    """Return the functions of a map without keys: its only row has the number 1."""
+    find = _define(shape.find, ["map"])
+    find.leave(find.load(I64, find.parameter("map"), LIVE))
+    put = _define(shape.put, ["map"])
+    map_ = put.parameter("map")
+    live = put.load(I64, map_, LIVE, "live")
+    put.store(I64, map_, LIVE, 1)
+    put.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
+    remove = _define(shape.remove, ["map", "row"])
+    remove.store(I64, remove.parameter("map"), LIVE, 0)
+    return [find.function, put.function, remove.function, _adopt(shape)]
+
+
+def _adopt(shape: Shape) -> Function:
+    body = _define(shape.adopt, ["map", "rows", "size", "count"])
+    map_, rows, size, count = body.function.parameters
+    with body.counting(0, count) as number:
+        place = body.let(rows.at(number * size), "place")
+        values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
+        some = values[0]
+        for value in values[1:]:
+            some = body.let(some | value, "some")
+        with body.when(some.ne(0), likely=True):
+            row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
+            with body.when(row.eq(0), likely=False):
+                body.leave(0)
+            at = body.let(address(body, shape, map_, row & ROW), "at")
+            tell_before(body, shape, map_, row & ROW)
+            for word, value in enumerate(values):
+                body.store(I64, at, shape.value(word), value)
+            tell_changed(body, shape, map_, row & ROW)
+    body.leave(1)
+    return body.function
+
+
+def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
+    """Write the probing for a row whose key words equal `keys`; return its number, 0 if there is none."""
+    map_ = body.function.parameters[0]
+    found = body.let(i64(0), "found")
+    base, at, mask = entrance(body, map_.at(table), tag)
+    rows = body.load(PTR, map_, ROWS, "rows")
+    with body.loop():
+        word = slot(body, base, at)
+        with body.when(word.eq(0)):
+            body.stop()
+        with body.when((word >> 32).eq(tag)):
+            row = body.let(word & ROW, "row")
+            place = body.let(rows.at(row * shape.row_size), "place")
+            same = None
+            for one, key in zip(_row_keys(body, place, words), keys, strict=True):
+                same = one.eq(key) if same is None else same & one.eq(key)
+            assert same is not None
+            with body.when(same, likely=True):
+                body.set(found, row)
+                body.stop()
+        body.set(at, (at + 1) & mask)
+    return found
+
+
+def _find(shape: Shape) -> Function:
+    body = _define(shape.find, _names(shape))
+    keys = body.function.parameters[1:]
+    body.leave(_search(body, shape, PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
+    return body.function
+
+
+def _first(shape: Shape, index: int) -> Function:
+    words = shape.indexes[index]
+    body = _define(shape.first(index), ["map", *(f"k{word}" for word in words)])
+    keys = body.function.parameters[1:]
+    body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
+    return body.function
+
+
+def _put(shape: Shape, create: Function) -> Function:
+    body = _define(shape.put, _names(shape))
+    map_, *keys = body.function.parameters
+    tag = tag_of(body, keys)
+    found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
+    with body.when(found.ne(0)):
+        body.leave(found)
+    body.leave(body.call(create, map_, tag, *keys))
+    return body.function
+
+
+def _created(shape: Shape) -> Function:
+    """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
+    parameters = [("map", PTR), ("tag", I64), *((f"k{word}", I64) for word in range(shape.keys))]
+    with define(f"cu_{shape.name}_create", parameters, I64, inline=False) as body:
+        map_, tag, *keys = body.function.parameters
+        memory = body.load(PTR, map_, MEMORY, "memory")
+        row = body.load(I64, map_, FREE, "row")
+        is_new = body.let(row.eq(0), "is_new")
+        with body.when(is_new):
+            body.set(row, body.load(I64, map_, LAST) + 1)
+            _make_room(body, shape, row)
+        with body.when(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), likely=False):
+            body.leave(0)
+        place = body.let(address(body, shape, map_, row), "place")
+        free = body.load(I64, place, 0, "free")
+        for word, key in enumerate(keys):
+            body.store(I64, place, 8 * word, key)
+        for word in range(shape.values):
+            body.store(I64, place, shape.value(word), 0)
+        done: list[tuple[int, Local]] = []
+
+        def give_up() -> None:
+            for earlier, its_tag in reversed(done):
+                _unlink(body, shape, map_, place, row, earlier, its_tag)
+            body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
+            body.store(I64, place, 0, free)
+            body.leave(0)
+
+        for index, words in enumerate(shape.indexes):
+            part = [keys[word] for word in words]
+            mine = tag_of(body, part)
+            first = body.call(shape.first(index), map_, *part, hint="first")
+            body.store(U32, place, shape.link(index), first)
+            body.store(U32, place, shape.link(index) + 4, 0)
+            with body.when(first.ne(0)):
+                before = body.let(address(body, shape, map_, first), "before")
+                body.store(U32, before, shape.link(index) + 4, row)
+                body.run(TABLE_RENAME, map_.at(shape.table(index)), mine, first, row)
+            with (
+                body.otherwise(),
+                body.when(body.call(TABLE_INSERT, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
+            ):
+                give_up()
+            done.append((index, mine))
+        tell_created(body, shape, map_, row, place)
+        with body.when(is_new):
+            body.store(I64, map_, LAST, row)
+        with body.otherwise():
+            body.store(I64, map_, FREE, free)
+        body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
+        body.leave(row + CREATED)
+    return body.function
+
+
+def _make_room(body: Body, shape: Shape, row: Expr) -> None:
+    """Write the making of room for a new row; 0 is returned if there is none."""
+    map_ = body.function.parameters[0]
+    memory = body.load(PTR, map_, MEMORY, "memory")
+    capacity = body.load(I64, map_, CAPACITY, "capacity")
+    with body.when(row >= capacity, likely=False):
+        with body.when(row > MOST_ROWS, likely=False):
+            body.leave(0)
+        after = body.let(capacity + (capacity >> 1), "after")
+        size = shape.row_size
+        rows = body.load(PTR, map_, ROWS, "rows")
+        moved = body.call(GROW, memory, rows, capacity * size, after * size, hint="moved")
+        with body.when(moved.eq(NOWHERE), likely=False):
+            body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
+            body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
+        with body.when(moved.eq(NOWHERE), likely=False):
+            body.leave(0)
+        body.store(PTR, map_, ROWS, moved)
+        body.store(I64, map_, CAPACITY, after)
+
+
+def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:
+    """Write the taking of a row out of its chain."""
+    link, table = shape.link(index), map_.at(shape.table(index))
+    after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
+    rows = body.load(PTR, map_, ROWS, "rows")
+    with body.when(after.ne(0)):
+        body.store(U32, rows.at(after * shape.row_size), link + 4, before)
+    with body.when(before.ne(0)):
+        body.store(U32, rows.at(before * shape.row_size), link, after)
+    with body.otherwise():
+        with body.when(after.ne(0)):
+            body.run(TABLE_RENAME, table, tag, row, after)
+        with body.otherwise():
+            body.run(TABLE_REMOVE, table, tag, row)
+
+
+def _remove(shape: Shape) -> Function:
+    body = _define(shape.remove, ["map", "row"])
+    map_, row = body.function.parameters
+    place = body.let(address(body, shape, map_, row), "place")
+    keys = _row_keys(body, place, range(shape.keys))
+    tell_removed(body, shape, map_, row, place)
+    for index, words in enumerate(shape.indexes):
+        _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
+    body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
+    for word in range(shape.values):
+        body.store(I64, place, shape.value(word), 0)
+    live = body.let(body.load(I64, map_, LIVE) - 1, "live")
+    body.store(I64, map_, LIVE, live)
+    body.store(I64, place, 0, body.load(I64, map_, FREE))
+    body.store(I64, map_, FREE, row)
+    return body.function

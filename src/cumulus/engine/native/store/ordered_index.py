@@ -1,0 +1,380 @@
+"""Rows in order: groups that are chains while they are small, and trees when they are large.
+
+An order divides the rows of a map into groups by some key words, and sorts those of a group by the others. The rows of
+a group are a chain, that of the index on the same key words, and at first they are nothing else: who writes has nothing
+to do. When an event reads a group of more than a few rows, all of them become a tree
+(`cumulus.engine.native.store.avl`) as well, for following a chain through cold memory takes longer than a tree does. So
+they do when they are so many that making a tree of more would be a pause. The tree stays until the last row has gone.
+The first row of the chain knows the root, or how many rows there are. Where all rows of a map are one group there is no
+chain, and a tree from the first row on.
+
+For who reads the first rows of a view, an order holds only the best rows. By keys, a row comes into it when it is
+made, if it is not worse than the worst; when there are too many, the worst goes. By values, it moves: a row leaves
+before its values change, and comes back like a new one. So most changes cost one comparison or none. When too few
+are left, whoever reads asks for a refill, which looks at all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.store.avl import Trees, in_order
+from cumulus.engine.native.store.row_layout import (
+    COMING,
+    GROUP,
+    HELD,
+    IS_PARTIAL,
+    LAST,
+    LEFT,
+    MARKS,
+    MOST_CHAINED,
+    RIGHT,
+    ROOT,
+    Shape,
+    address,
+)
+
+
+def order_functions(shape: Shape) -> Iterator[Function]:
+    """Yield the functions of all orders of a shape."""
+    for number in range(len(shape.orders)):
+        yield from _Orders(shape, number).functions()
+    if shape.is_told:
+        yield _changed(shape)
+    if shape.has_moving:
+        yield _leave(shape)
+
+
+def _changed(shape: Shape) -> Function:
+    with define(shape.changed.name, [("map", PTR), ("row", I64)], inline=False) as body:
+        for number, order in enumerate(shape.orders):
+            if shape.moves(number):
+                body.run(_come(shape, number), *body.function.parameters)
+            elif order.sums:
+                body.run(_take(shape, number), *body.function.parameters)
+    return body.function
+
+
+def _leave(shape: Shape) -> Function:
+    with define(shape.leave.name, [("map", PTR), ("row", I64)], inline=False) as body:
+        map_, row = body.function.parameters
+        place = body.let(address(body, shape, map_, row), "place")
+        for number in filter(shape.moves, range(len(shape.orders))):
+            with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
+                body.run(_go(shape, number), map_, row)
+    return body.function
+
+
+def tell_created(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+    """Write that a row was made, at a place; all its values are 0."""
+    for number in range(len(shape.orders)):
+        if shape.moves(number):
+            body.store(U32, place, shape.node(number) + MARKS, 0)
+        else:
+            body.run(_come(shape, number) if shape.is_limited(number) else shape.link_row(number), map_, row)
+
+
+def tell_removed(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+    """Write that a row goes; what moves it has left."""
+    for number in range(len(shape.orders)):
+        if not shape.is_limited(number):
+            body.run(shape.unlink_row(number), map_, row)
+        elif not shape.moves(number):
+            with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
+                body.run(_go(shape, number), map_, row)
+
+
+def tell_before(body: Body, shape: Shape, map_: Expr, row: Expr) -> None:
+    """Write that the values of a row will change."""
+    if shape.has_moving:
+        body.run(shape.leave, map_, row)
+
+
+def tell_changed(body: Body, shape: Shape, map_: Expr, row: Expr) -> None:
+    """Write that the values of a row have changed."""
+    if shape.is_told:
+        body.run(shape.changed, map_, row)
+
+
+def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Local:
+    """Write the reading of the root of a group whose chain begins with a row, which becomes a tree unless it is small.
+
+    Return 0 if it is small.
+    """
+    few = shape.orders[order].few
+    node = body.let(address(body, shape, map_, first).at(shape.node(order)), "node")
+    root = body.load(U32, node, GROUP, "root")
+    with body.when(body.load(U32, node, MARKS).eq(0)):
+        with body.when(root > few, likely=False):
+            body.run(shape.plant(order), map_, first, few)
+        body.set(root, select(body.load(U32, node, MARKS).eq(0), i64(0), body.load(U32, node, GROUP)))
+    return root
+
+
+class _Orders(Trees):
+    """Writes the functions of one order."""
+
+    def __init__(self, shape: Shape, number: int) -> None:
+        super().__init__(shape, number)
+        chain = shape.chain(number)
+        self._link = 0 if chain is None else shape.link(chain)
+
+    def functions(self) -> Iterator[Function]:
+        """Yield the functions."""
+        yield from super().functions()
+        yield self._edge()
+        yield self._beside()
+        if self._order.group:
+            yield self._plant()
+        yield self._link_row()
+        yield self._unlink_row()
+        if self._order.sums:
+            yield self._take()
+        if self._order.most:
+            yield self._going()
+            yield self._coming()
+            yield self._refill()
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def _first(self, body: Body, place: Expr) -> Local:
+        """Write the finding of the first row of the chain that a row is in."""
+        chain = self._shape.chain(self._number)
+        assert chain is not None, "there is more than one group"
+        group = [body.load(I64, place, 8 * word, "group") for word in self._order.group]
+        return body.call(self._shape.first(chain), body.function.parameters[0], *group, hint="first")
+
+    def _root(self, body: Body, place: Expr) -> Local:
+        """Write the finding of the root of the tree that a row is in."""
+        if self._order.group:
+            return body.load(U32, self._at(body, self._first(body, place)), self._node + GROUP, "root")
+        return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), ROOT, "root")
+
+    def _link_row(self) -> Function:
+        with define(self._shape.link_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
+            map_, row = body.function.parameters
+            place = self._at(body, row)
+            if not self._order.group:
+                self._come_into(body, place, row)
+                return body.function
+            body.store(U32, place, self._node + MARKS, 0)
+            second = self._at(body, body.load(U32, place, self._link, "second"))
+            group = body.load(U32, second, self._node + GROUP, "group")  # 0 of row 0
+            with body.when(self._marks(body, second).ne(0)):
+                body.store(U32, place, self._node + GROUP, group)
+                self._come_into(body, place, row)
+            with body.otherwise():
+                body.store(U32, place, self._node + GROUP, group + 1)
+                with body.when(group >= MOST_CHAINED, likely=False):
+                    body.run(self._shape.plant(self._number), map_, row, MOST_CHAINED // 2)
+        return body.function
+
+    def _come_into(self, body: Body, place: Expr, row: Expr) -> None:
+        """Write the putting of a new row, the first of its chain, into a tree; where sums are kept that waits."""
+        if self._order.sums:
+            body.store(U32, place, self._node + MARKS, COMING)
+        else:
+            self._enter(body, place, row)
+
+    def _enter(self, body: Body, place: Expr, row: Expr) -> None:
+        """Write the putting of a row, the first of its chain, into the tree of its group."""
+        map_ = body.function.parameters[0]
+        if self._order.group:
+            root = body.load(U32, place, self._node + GROUP, "root")
+            body.store(U32, place, self._node + GROUP, body.call(self._joining, map_, root, row))
+        else:
+            to = map_.at(self._shape.tree(self._number))
+            body.store(I64, to, ROOT, body.call(self._joining, map_, self._root(body, place), row))
+
+    def _plant(self) -> Function:
+        """Count the rows of a chain, and make them a tree if they are more than a number."""
+        name = self._shape.plant(self._number).name
+        with define(name, [("map", PTR), ("first", I64), ("most", I64)], inline=False) as body:
+            map_, first, most = body.function.parameters
+            at, count = body.let(first, "at"), body.let(i64(0), "count")
+            with body.loop_while(at.ne(0)):
+                body.set(count, count + 1)
+                body.set(at, self._next(body, self._at(body, at)))
+            with body.when(count <= most):
+                body.store(U32, self._at(body, first), self._node + GROUP, count)
+                body.leave()
+            root = body.let(i64(0), "root")
+            body.set(at, first)
+            with body.loop_while(at.ne(0)):
+                body.set(root, body.call(self._joining, map_, root, at))
+                body.set(at, self._next(body, self._at(body, at)))
+            body.store(U32, self._at(body, first), self._node + GROUP, root)
+        return body.function
+
+    def _unlink_row(self) -> Function:
+        with define(self._shape.unlink_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
+            map_, row = body.function.parameters
+            place = self._at(body, row)
+            marks = self._marks(body, place)
+            is_in = body.let(marks.ne(0) & marks.ne(COMING), "is_in")
+            if not self._order.group:
+                with body.when(is_in):
+                    to = map_.at(self._shape.tree(self._number))
+                    body.store(I64, to, ROOT, body.call(self._parting, map_, self._root(body, place), row))
+                return body.function
+            following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
+            with body.when(~is_in & before.ne(0)):
+                body.leave()
+            first = body.let(row, "first")
+            with body.when(before.ne(0)):
+                body.set(first, self._first(body, place))
+            group = body.load(U32, self._at(body, first), self._node + GROUP, "group")
+            with body.when(is_in):
+                body.set(group, body.call(self._parting, map_, group, row))
+            with body.when(marks.eq(0)):
+                body.set(group, group - 1)
+            with body.when(before.eq(0)):
+                body.set(first, following)
+            with body.when(first.ne(0)):
+                body.store(U32, self._at(body, first), self._node + GROUP, group)
+        return body.function
+
+    def _take(self) -> Function:
+        """Take the values of a row, which are others now, into the sums of its tree, if it is in one."""
+        with define(_take(self._shape, self._number).name, [("map", PTR), ("row", I64)]) as body:
+            map_, row = body.function.parameters
+            place = self._at(body, row)
+            marks = self._marks(body, place)
+            with body.when(marks.eq(COMING)):
+                self._enter(body, place, row)
+            with body.otherwise(), body.when(marks.ne(0)):
+                body.run(self._renewing, map_, self._root(body, place), row)
+        return body.function
+
+    # --- walking ----------------------------------------------------------------------------------------------------
+
+    def _next(self, body: Body, place: Expr) -> Local:
+        return body.load(U32, place, self._link, "next")
+
+    def _lies(self, side: Expr, mine: Sequence[Expr], theirs: Sequence[Expr]) -> Expr:
+        """Write whether some keys lie on a side of others."""
+        words = self._order.words
+        return select(side.eq(RIGHT), in_order(mine, theirs, words), in_order(theirs, mine, words))
+
+    def _edge(self) -> Function:
+        name = self._shape.edge(self._number).name
+        with define(name, [("map", PTR), ("start", I64), ("side", I64)], I64, inline=False) as body:
+            _, start, side = body.function.parameters
+            at = body.let(start, "at")
+            if self._order.group:
+                with body.when(self._marks(body, self._at(body, start)).eq(0)):
+                    self._edge_of_chain(body, at, side)
+            with body.loop():
+                following = body.load(U32, self._at(body, at).at(side), self._node, "following")
+                with body.when(following.eq(0)):
+                    body.leave(at)
+                body.set(at, following)
+        return body.function
+
+    def _edge_of_chain(self, body: Body, first: Expr, side: Expr) -> None:
+        best, at = body.let(first, "best"), body.let(first, "at")
+        with body.loop_while(at.ne(0)):
+            here = self._at(body, at)
+            with body.when(self._lies(side, self._keys(body, self._at(body, best)), self._keys(body, here))):
+                body.set(best, at)
+            body.set(at, self._next(body, here))
+        body.leave(best)
+
+    def _beside(self) -> Function:
+        name = self._shape.beside(self._number).name
+        with define(name, [("map", PTR), ("start", I64), ("row", I64), ("side", I64)], I64, inline=False) as body:
+            _, start, row, side = body.function.parameters
+            keys = self._keys(body, self._at(body, row))
+            found, at = body.let(i64(0), "found"), body.let(start, "at")
+            if self._order.group:
+                with body.when(self._marks(body, self._at(body, start)).eq(0)):
+                    self._beside_in_chain(body, at, side, keys, found)
+            with body.loop_while(at.ne(0)):
+                here = self._at(body, at)
+                beyond = body.let(self._lies(side, keys, self._keys(body, here)), "beyond")
+                with body.when(beyond):
+                    body.set(found, at)
+                inward = body.let(select(beyond, i64(RIGHT) - side, side), "inward")
+                body.set(at, body.load(U32, here.at(inward), self._node, "following"))
+            body.leave(found)
+        return body.function
+
+    def _beside_in_chain(self, body: Body, at: Local, side: Expr, keys: Sequence[Expr], found: Local) -> None:
+        with body.loop_while(at.ne(0)):
+            here = self._at(body, at)
+            theirs = self._keys(body, here)
+            nearer = body.let(self._lies(side, keys, theirs), "nearer")
+            with body.when(nearer & found.ne(0)):
+                body.set(nearer, self._lies(side, theirs, self._keys(body, self._at(body, found))))
+            with body.when(nearer):
+                body.set(found, at)
+            body.set(at, self._next(body, here))
+        body.leave(found)
+
+    # --- the best rows ----------------------------------------------------------------------------------------------
+
+    def _going(self) -> Function:
+        """Take a row out of an order that holds only the best."""
+        with define(_go(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
+            map_, row = body.function.parameters
+            at = self._shape.tree(self._number)
+            body.run(self._shape.unlink_row(self._number), map_, row)
+            body.store(U32, self._at(body, row), self._node + MARKS, 0)
+            body.store(I64, map_, at + HELD, body.load(I64, map_, at + HELD) - 1)
+        return body.function
+
+    def _coming(self) -> Function:
+        """Put a row into an order that holds only the best, if it is good enough."""
+        with define(_come(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
+            map_, row = body.function.parameters
+            at = self._shape.tree(self._number)
+            place = self._at(body, row)
+            body.store(U32, place, self._node + MARKS, 0)
+            with body.when(body.load(I64, map_, at + IS_PARTIAL).ne(0), likely=True):
+                root = body.load(I64, map_, at + ROOT, "root")
+                with body.when(root.eq(0)):
+                    body.leave()
+                mine, worst = (self._keys(body, each) for each in (place, self._at(body, self._worst(body, root))))
+                if self._order.best == LEFT:
+                    mine, worst = worst, mine
+                with body.when(in_order(mine, worst, self._order.words), likely=True):
+                    body.leave()
+            body.run(self._shape.link_row(self._number), map_, row)
+            held = body.let(body.load(I64, map_, at + HELD) + 1, "held")
+            body.store(I64, map_, at + HELD, held)
+            with body.when(held > self._order.most):
+                body.store(I64, map_, at + IS_PARTIAL, 1)
+                body.run(_go(self._shape, self._number), map_, self._worst(body, body.load(I64, map_, at + ROOT)))
+        return body.function
+
+    def _worst(self, body: Body, root: Expr) -> Local:
+        edge = self._shape.edge(self._number)
+        return body.call(edge, body.function.parameters[0], root, RIGHT - self._order.best, hint="worst")
+
+    def _refill(self) -> Function:
+        with define(self._shape.refill(self._number).name, [("map", PTR)], inline=False) as body:
+            (map_,) = body.function.parameters
+            for offset in (ROOT, HELD, IS_PARTIAL):
+                body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
+            with body.counting(1, body.load(I64, map_, LAST, "last") + 1, "row") as row:
+                place = self._at(body, row)
+                some: Expr = i64(0)
+                for word in range(self._shape.values):
+                    some = some | body.load(I64, place, self._shape.value(word))
+                with body.when(some.ne(0)):
+                    body.run(_come(self._shape, self._number), map_, row)
+        return body.function
+
+
+def _take(shape: Shape, order: int) -> Signature:
+    return shape.function(f"take{order}", PTR, I64, result=None)
+
+
+def _come(shape: Shape, order: int) -> Signature:
+    return shape.function(f"come{order}", PTR, I64, result=None)
+
+
+def _go(shape: Shape, order: int) -> Signature:
+    return shape.function(f"go{order}", PTR, I64, result=None)

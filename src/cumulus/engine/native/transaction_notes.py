@@ -1,0 +1,101 @@
+"""What a transaction has changed in maps: of each key the oldest note in the journal, and what is there now."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from cumulus.engine.native.code.undo_log import NOTES, NUMBER
+from cumulus.engine.native.image import Image
+from cumulus.engine.native.store.memory_layout import JOURNAL, JOURNAL_USED
+from cumulus.engine.native.values.map_access import I64, PTR, StoredMap
+from cumulus.engine.protocol import Changes, Key, Stored, Values
+from cumulus.errors import EvaluationError
+
+FEW = 1 << 10
+"""So many bytes of notes are looked at one by one; more as columns."""
+Change = tuple[Values | None, Values | None]
+
+
+class Notes:
+    """The notes in the journal of an image.
+
+    Parameters
+    ----------
+    image
+        Whose code writes them.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._copy = image.named(NOTES, I64, [PTR, I64, PTR])
+
+    def changes(self, stores: Iterable[StoredMap]) -> Changes:
+        """Return what the open transaction has changed in some maps, in the order in which it came to each key."""
+        used = self._image.get(JOURNAL_USED)
+        if not used:
+            return {}
+        found = self._few(used, stores) if used <= FEW else self._many(used, stores)
+        return {name: changes for name, changes in found.items() if changes}
+
+    def _few(self, used: int, stores: Iterable[StoredMap]) -> Changes:
+        numbered = {store.store.number: store for store in stores}
+        words = (I64 * (used // 8)).from_address(self._image.get(JOURNAL))[:]
+        oldest: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        at = len(words)
+        while at:
+            last = words[at - 1]
+            first = at - (last >> 32)
+            store = numbered.get(last & NUMBER)
+            if store is not None:
+                behind = first + 1 + store.store.shape.keys
+                which = store.store.number, tuple(words[first + 1 : behind])
+                oldest.pop(which, None)  # so that what is told last is what changed first
+                oldest[which] = words[behind : at - 1]
+            at = first
+        found: Changes = {}
+        for (number, key), before in reversed(oldest.items()):
+            store = numbered[number]
+            after = store.value_words(key)
+            if before == after:
+                continue
+            old, new = _shown(store, store.stored_of(before)), None
+            if after is not None:
+                new = _shown(store, store.stored_of(after))
+            if old != new:
+                found.setdefault(store.store.name, {})[store.key_of(key)] = old, new
+        return found
+
+    def _many(self, used: int, stores: Iterable[StoredMap]) -> Changes:
+        words = np.empty(used // 8, dtype=np.int64)
+        found: Changes = {}
+        for store in stores:
+            count = self._copy(self._image.at, store.store.number, ctypes.c_void_p(words.ctypes.data))
+            notes = words[:count].reshape(-1, store.store.shape.keys + store.store.shape.values)[::-1]
+            found[store.store.name] = dict(_changed(store, notes)) if count else {}
+        return found
+
+
+def _changed(store: StoredMap, notes: npt.NDArray[np.int64]) -> Iterable[tuple[Key, Change]]:
+    """Return what has changed in a map, by its notes, of which the oldest comes first."""
+    width = store.store.shape.keys
+    keys = map(tuple, notes[::-1, :width].tolist())
+    oldest = dict(zip(keys, range(len(notes) - 1, -1, -1), strict=True))  # of equal keys the last one is in it
+    first = notes[np.sort(np.fromiter(oldest.values(), np.int64, len(oldest)))]
+    before, after = first[:, width : width + store.store.value_words], store.values_at(first[:, :width])
+    differs = (before != after).any(axis=1)
+    first, before, after = first[differs], before[differs], after[differs]
+    olds = [_shown(store, stored) for stored in store.all_stored(before)]
+    news = [_shown(store, stored) for stored in store.all_stored(after)]
+    changes = zip(store.keys_of(first), zip(olds, news, strict=True), strict=True)
+    return [(key, change) for key, change in changes if change[0] != change[1]]
+
+
+def _shown(store: StoredMap, stored: Stored) -> Values | None:
+    try:
+        return store.values_of(stored)
+    except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
+        return None

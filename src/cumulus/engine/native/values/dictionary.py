@@ -1,0 +1,222 @@
+"""Numbers for what no word can hold: texts and intervals, and numbers of any length."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.catalog.types import Interval
+from cumulus.engine.limits import told
+from cumulus.engine.native.kernel.lanes import NULL_WORD
+from cumulus.engine.native.kernel.machine import Loaded, system_functions
+from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
+from cumulus.engine.native.store.text_table import (
+    COPIED,
+    COUNT,
+    KNOWN,
+    NO_TEXT,
+    NUMBER_OF,
+    NUMBERS_OF,
+    OBJECT,
+    RECORD_SIZE,
+    SEED,
+    TEXTS_FREE,
+    TEXTS_NEW,
+    bytes_of,
+)
+from cumulus.engine.native.values.long_numbers import Boxes
+from cumulus.errors import MemoryLimitError
+
+Words = npt.NDArray[np.int64]
+_I64, _PTR = ctypes.c_int64, ctypes.c_void_p
+_MEMORY_SIZE = 64
+_SPAN = bytes([NO_TEXT])
+"""What the bytes of an interval begin with, and no text's."""
+_REMEMBERED, _SHORT = 1 << 16, 256
+"""How many numbers Python remembers, and of how long texts."""
+
+
+class Dictionary:
+    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever. And boxes for long numbers.
+
+    They are kept where machine code finds them: `texts` is the address of a `cumulus.engine.native.store.text_table`
+    record.
+
+    Parameters
+    ----------
+    code
+        Has the functions of `cumulus.engine.native.program.BASE`.
+
+    Examples
+    --------
+    >>> from cumulus.engine.native.build import code_of
+    >>> from cumulus.engine.native.program import BASE
+    >>> numbers = Dictionary(code_of([BASE], 0))
+    >>> numbers["a"], numbers["b"], numbers["a"], numbers.values_of[1], [*numbers.values_of]
+    (1, 2, 1, 'a', ['', 'a', 'b'])
+    """
+
+    def __init__(self, code: Loaded) -> None:
+        self.boxes = Boxes()
+        self.widen: Callable[[], bool] = lambda: False
+        """Asked for more memory than was granted: whether there is more now."""
+        self._known: dict[Any, int] = {}
+        buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
+        self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
+        self.texts = self._memory + _MEMORY_SIZE
+        _I64.from_address(self._memory + BUDGET).value = UNLIMITED
+        _I64.from_address(self._memory + SYSTEM).value = system_functions()
+        _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
+        self.values_of = Values(self.texts)
+        """Number → text or interval."""
+        self.use(code)
+        self._new = code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)
+        self._free = code.function(TEXTS_FREE.name, None, _PTR)
+        free = code.function(TEXTS_FREE.name, None, _PTR)
+        self._finalizer = weakref.finalize(self.values_of, _free, free, self.texts, buffer, code)
+        self._finalizer.atexit = False
+        if not self._new(self._memory, self.texts):
+            raise MemoryError
+
+    def close(self) -> None:
+        """Give back the memory of the texts; nobody uses them any more."""
+        self._finalizer()
+
+    def use(self, code: Loaded) -> None:
+        """Call the functions of some code from now on."""
+        self.values_of.use(code)
+        self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._find = code.function(KNOWN.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
+        self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the texts and intervals take; of the numbers of any length about how many."""
+        return int(_I64.from_address(self._memory + USED).value) + self.boxes.bytes
+
+    def grant(self, count: int | None) -> None:
+        """Say how many bytes texts may take from now on; None if nobody limits them."""
+        _I64.from_address(self._memory + BUDGET).value = UNLIMITED if count is None else count
+
+    @property
+    def refused(self) -> int:
+        """How many bytes texts would have taken when they were refused memory the last time; 0 if never."""
+        return int(_I64.from_address(self._memory + REFUSED).value)
+
+    def forgive(self) -> None:
+        """Forget what was refused."""
+        _I64.from_address(self._memory + REFUSED).value = 0
+
+    def replace(self, values: Iterable[Any]) -> None:
+        """Make values, of which the first is the empty text, those with the numbers from 0 on.
+
+        Nobody may use a number that was given before.
+        """
+        seed = _I64.from_address(self.texts + SEED).value
+        self._known.clear()
+        self._free(self.texts)
+        ctypes.memset(self.texts, 0, RECORD_SIZE)
+        _I64.from_address(self.texts + SEED).value = seed
+        if not self._new(self._memory, self.texts):
+            raise MemoryError
+        for number, value in enumerate(values):
+            assert self[value] == number, "each value is there once"
+
+    def known(self, value: Any) -> int:
+        """Return the number that a value has; KeyError if it has none."""
+        found = self._known.get(value)
+        if found is None:
+            data = _data_of(value)
+            found = self._find(self.texts, data, len(data))
+        if found < 0:
+            raise KeyError(value)
+        return found
+
+    def __getitem__(self, value: Any) -> int:
+        found: int | None = self._known.get(value)
+        if found is None:
+            data = _data_of(value)
+            found = self._number(self.texts, data, len(data))
+            while found < 0:
+                self._ask()
+                found = self._number(self.texts, data, len(data))
+            if len(data) <= _SHORT:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[value] = found
+        return found
+
+    def number_all(self, addresses: Words, lengths: Words, into: Words) -> None:
+        """Put down the numbers of texts in memory, NULL's word where the length is below 0."""
+        where = (each.ctypes.data for each in (addresses, lengths))
+        given = (self.texts, *where, len(lengths), into.ctypes.data)
+        while not self._numbers(*given):
+            self._ask()
+
+    def _ask(self) -> None:
+        if not self.widen():
+            raise MemoryLimitError(
+                f"the texts ({len(self.values_of):,}, {told(self.bytes)}) do not fit into memory",
+                hint="They are kept for ever. Save the warehouse with format='portable' and load it, which keeps those "
+                "in use, or load it with a greater memory_limit.",
+            )
+
+    def array(self, numbers: Words) -> pa.Array:
+        """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
+        numbers = np.ascontiguousarray(numbers)
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        given = (self.texts, numbers.ctypes.data, len(numbers), ends.ctypes.data + 8)
+        data = np.empty(self._copy(*given, None), dtype=np.uint8)
+        self._copy(*given, data.ctypes.data)
+        nulls = numbers == NULL_WORD
+        valid = pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
+        return pa.Array.from_buffers(pa.large_string(), len(numbers), [valid, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+class Values:
+    """The values of a dictionary by their numbers, and all in the order of these.
+
+    Parameters
+    ----------
+    texts
+        As of the dictionary.
+    """
+
+    def __init__(self, texts: int) -> None:
+        self._texts = texts
+
+    def use(self, code: Loaded) -> None:
+        """Call the functions of some code from now on."""
+        self._code = code
+        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(code.address(OBJECT.name))
+
+    def __len__(self) -> int:
+        return int(_I64.from_address(self._texts + COUNT).value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> Any:
+        found = self._object(self._texts, number, b"surrogatepass")
+        if type(found) is str:
+            return found
+        if not found:
+            raise IndexError(number)
+        return Interval(*map(int, found[1:].split()))
+
+
+def _data_of(value: Any) -> bytes:
+    return _SPAN + b"%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
+
+
+def _free(free: Any, texts: int, *alive: Any) -> None:
+    free(texts)
+    del alive

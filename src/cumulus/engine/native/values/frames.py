@@ -1,0 +1,165 @@
+"""Whole maps as Arrow columns and back, without a Python object for each value.
+
+The form is that of `cumulus.engine.snapshot`. What is rare (numbers of any length or beyond 38 digits, computed keys
+beyond their type) is left to it: these functions return None then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.catalog.arrow import typed
+from cumulus.catalog.types import VARCHAR, Kind, SqlType, arrow_type
+from cumulus.engine.native.kernel.lanes import NULL_WORD, Lane
+from cumulus.engine.native.store.memory_layout import Held, Store, ValueLane
+from cumulus.engine.native.values.codec import Numbered, decoder
+from cumulus.engine.native.values.columns import Column, column_words
+
+if TYPE_CHECKING:
+    from cumulus.engine.native.values.dictionary import Dictionary
+
+Matrix: TypeAlias = npt.NDArray[np.int64]
+"""A row of key words and value words for each row of a map."""
+
+
+def frame(store: Store, rows: Matrix, dictionary: Numbered) -> list[pa.Array] | None:
+    """Return key columns, then value columns (three for a sum of floats), of rows."""
+    columns: list[pa.Array] = []
+    for place, lane in enumerate(store.keys):
+        made = _key_array([rows[:, word] for word in store.words_of(place)], lane, dictionary)
+        if made is None:
+            return None
+        columns.append(made)
+    first = store.shape.keys
+    for value in store.values:
+        words = [rows[:, first + value.word + part] for part in range(value.held.words)]
+        arrays = _value_arrays(words, value)
+        if arrays is None:
+            return None
+        columns += arrays
+    return columns
+
+
+def _key_array(words: list[Column], lane: Lane, dictionary: Numbered) -> pa.Array | None:
+    kind = lane.type.kind
+    is_null = words[-1] == (NULL_WORD if lane.is_wide else lane.null) if lane.nullable else None
+    if lane.is_wide and is_null is not None:
+        is_null &= words[0] == 0
+    if kind is Kind.VARCHAR:
+        return _texts(words[0], dictionary)
+    if kind is Kind.INTERVAL:
+        return _spans(words[0], lane, dictionary)
+    target = arrow_type(lane.type)
+    try:
+        if pa.types.is_decimal(target):
+            high = words[1] if lane.is_wide else words[0] >> 63
+            return _decimal_array(words[0], high, target, is_null)
+        if lane.type.is_float:
+            return pa.array(_words(words[0]).view(np.float64), pa.float64(), mask=is_null)
+        numbers = pa.array(_words(words[0]), pa.int64(), mask=is_null)
+        if kind is Kind.DATE:
+            return numbers.cast(pa.int32()).cast(target)
+        return numbers.cast(target)
+    except pa.ArrowInvalid:  # a computed key beyond its type
+        return None
+
+
+def _texts(words: Column, dictionary: Numbered) -> pa.Array | None:
+    """Return texts; None if one has no UTF-8, or there are too many bytes."""
+    try:
+        made = dictionary.array(words)
+        made.validate(full=True)
+        return made.cast(arrow_type(VARCHAR))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _spans(words: Column, lane: Lane, dictionary: Numbered) -> pa.Array:
+    """Return intervals: each different one is looked up once."""
+    numbers, places = np.unique(words, return_inverse=True)
+    decode = decoder(lane, dictionary)
+    values = [decode([number]) for number in numbers.tolist()]
+    values = [None if each is None else (each.months, each.days, each.micros * 1000) for each in values]
+    return pa.array(values, arrow_type(lane.type)).take(pa.array(places))
+
+
+def _value_arrays(words: list[Column], value: ValueLane) -> list[pa.Array] | None:
+    match value.held:
+        case Held.COUNT:
+            return [pa.array(_words(words[0]))]
+        case Held.CELL:
+            return [pa.array(_words(each).view(np.float64)) for each in words]
+        case Held.WIDE:
+            made = _decimal_array(words[0], words[1], pa.decimal128(38, value.scale), None)
+            return None if made is None else [made]
+        case _:
+            return None
+
+
+def _decimal_array(
+    low: Column, high: Column, target: pa.DataType, is_null: npt.NDArray[np.bool_] | None
+) -> pa.Array | None:
+    pairs = np.empty((len(low), 2), dtype=np.int64)
+    pairs[:, 0], pairs[:, 1] = low, high
+    valid = None
+    if is_null is not None and is_null.any():
+        valid = pa.py_buffer(np.packbits(~is_null, bitorder="little").tobytes())
+    made = pa.Array.from_buffers(target, len(low), [valid, pa.py_buffer(pairs)])
+    try:
+        made.validate(full=True)
+    except pa.ArrowInvalid:  # more digits than the type has
+        return None
+    return made
+
+
+def _words(column: Column) -> Column:
+    """Return a column of a matrix in one piece."""
+    return np.ascontiguousarray(column)
+
+
+def words_of(store: Store, columns: Sequence[pa.ChunkedArray], dictionary: Dictionary) -> Matrix | None:
+    """Return columns as `frame` gives them as rows; None if they must be looked at one by one."""
+    count = len(columns[0]) if columns else 0
+    words: list[Column] = []
+    given = iter(columns)
+    for lane in store.keys:
+        column = next(given)
+        found = typed(column, lane.type.computed)
+        if found is None or (found.null_count and not lane.nullable):
+            return None
+        words += column_words(found, lane, dictionary)
+    for value in store.values:
+        for _ in range(3 if value.held is Held.CELL else 1):
+            made = _value_words(next(given), value, dictionary)
+            if made is None:
+                return None
+            words += made
+    matrix = np.stack(words, axis=1) if words else np.zeros((count, 0), dtype=np.int64)
+    return np.ascontiguousarray(matrix)
+
+
+def _value_words(column: pa.ChunkedArray, value: ValueLane, dictionary: Dictionary) -> list[Column] | None:
+    """Return a value column as its words."""
+    if column.null_count:
+        return None
+    if value.held is Held.CELL:
+        is_float = column.type == pa.float64()
+        return [column.to_numpy().astype(np.float64).view(np.int64)] if is_float else None
+    if value.held is Held.BOXED:
+        return None
+    if pa.types.is_integer(column.type):
+        low = column.to_numpy().astype(np.int64)
+        if value.held is Held.COUNT:
+            return [low]
+        return None if value.scale else [low, low >> 63]
+    if not pa.types.is_decimal128(column.type) or column.type.scale != value.scale:
+        return None
+    pair = column_words(column, Lane(SqlType(Kind.DECIMAL, 38, value.scale), False), dictionary)
+    if value.held is Held.WIDE:
+        return pair
+    return [pair[0]] if bool((pair[0] >> 63 == pair[1]).all()) else None

@@ -1,0 +1,139 @@
+"""Rows as users have them, to rows that are checked: tuples of plain values of the relation's types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.arrow import values_of
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import INTEGER_BITS, Kind
+from cumulus.catalog.utf8 import half_character
+from cumulus.engine.frame_input import given_rows
+from cumulus.errors import ValueTypeError
+from cumulus.scalars.python_code import Pool
+
+Checker = Callable[[Any], Row]
+
+
+def checked_rows(relation: Relation, data: Any, check: Checker | None = None) -> list[Row]:
+    """Return the rows in `data` as tuples of plain values of the relation's types, in order.
+
+    Parameters
+    ----------
+    relation
+        Whose rows they are.
+    data
+        In any form that `cumulus.engine.frame_input.given_rows` knows.
+    check
+        `checker(relation)`, if it is at hand.
+
+    Raises
+    ------
+    ArityError, ValueTypeError, NullError
+        Naming relation, row and column.
+    """
+    given = given_rows(relation, data)
+    if isinstance(given, pa.Table):
+        return arrow_rows(relation, given)
+    check = check or checker(relation)
+    return [check(row) for row in given]
+
+
+def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
+    """Return the rows of an Arrow table, whose columns have the relation's names, as `checked_rows` does."""
+    names = table.column_names
+    columns: list[list[Any]] = []
+    is_checked = True
+    for column in relation.columns:
+        if column.name not in names:
+            if is_required(relation, column) and table.num_rows:
+                raise relation.lacking(column.name)
+            columns.append([None] * table.num_rows)
+            continue
+        array = table.column(column.name)
+        values = values_of(array, column.type)
+        if values is None or (array.null_count and is_required(relation, column)):
+            is_checked = False
+        columns.append(_any_values(relation, column, array) if values is None else values)
+    rows = zip(*columns, strict=True)
+    return list(rows) if is_checked else [relation.checked(row) for row in rows]
+
+
+def _any_values(relation: Relation, column: Column, array: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column that is not of the column's type."""
+    try:
+        values: list[Any] = array.to_pylist()
+    except (ValueError, OverflowError) as problem:
+        raise ValueTypeError(
+            f"{relation.name}.{column.name}: a value of type {array.type} is none of Python's: {problem}",
+            relation=relation.name,
+            hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
+        ) from None
+    return values
+
+
+def is_required(relation: Relation, column: Column) -> bool:
+    """Whether a column must not be NULL."""
+    return column.not_null or column.name in relation.key
+
+
+def checker(relation: Relation) -> Checker:
+    """Return `relation.checked`, with a short way for tuples whose values are plain and right already.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import INTEGER
+    >>> check = checker(Relation("r", (Column("a", INTEGER),)))
+    >>> check((1,)), check({"a": 1.0})
+    ((1,), (1,))
+    """
+    pool = Pool()
+    tests = []
+    for place, column in enumerate(relation.columns):
+        test = _test(f"v{place}", column, pool)
+        if test is None:
+            return relation.checked
+        tests.append(test if is_required(relation, column) else f"(v{place} is None or {test})")
+    names = "".join(f"v{place}, " for place in range(len(relation.columns)))
+    lines = [
+        "def check(row):",
+        f"    if type(row) is tuple and len(row) == {len(relation.columns)}:",
+        *([f"        {names}= row"] if names else []),
+        f"        if {' and '.join(tests) or 'True'}:",
+        "            return row",
+        "    return checked(row)",
+    ]
+    pool.names["checked"] = relation.checked
+    exec("\n".join(lines), pool.names)
+    made: Checker = pool.names["check"]
+    return made
+
+
+def _test(name: str, column: Column, pool: Pool) -> str | None:
+    """Return the test that a value is plain and of the column's type, None if there is no cheap one."""
+    if column.type is None:
+        return None
+    kind = column.type.kind
+    if kind in INTEGER_BITS:
+        end = 1 << (INTEGER_BITS[kind] - 1)
+        return f"type({name}) is int and -{end} <= {name} < {end}"
+    match kind:
+        case Kind.DECIMAL:
+            quantum = pool.bind(Decimal(1).scaleb(-column.type.scale), "quantum")
+            end_name = pool.bind(Decimal(10) ** (column.type.precision - column.type.scale), "end")
+            right_type = f"type({name}) is {pool.bind(Decimal, 'Decimal')}"
+            return f"{right_type} and {name}.same_quantum({quantum}) and -{end_name} < {name} < {end_name}"
+        case Kind.VARCHAR:
+            half = pool.bind(half_character, "half_character")
+            return f"type({name}) is str and ({name}.isascii() or {half}({name}) < 0)"
+        case Kind.DOUBLE:
+            return f"type({name}) is float"
+        case Kind.BOOLEAN:
+            return f"type({name}) is bool"
+        case _:
+            return None

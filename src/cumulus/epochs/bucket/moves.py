@@ -1,0 +1,297 @@
+"""From the changes of an epoch to moves: what each primary key was before and is after, and what had to be refused.
+
+This is where at-least-once, updates and the source's order end: a move is final, and moves of one epoch commute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
+
+from cumulus.catalog.arrow import plain_list
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Relation
+from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.reading import DELETE, INSERT, TRUNCATE, UPSERT
+
+Key = tuple[Any, ...]
+Position = tuple[int, int]
+"""(the source's order, 0 for a deletion or 1 otherwise): an update's deletion comes before its insertion."""
+
+
+class Last(Protocol):
+    """The last position seen of each primary key."""
+
+    def get(self, key: Key) -> Position | None:
+        """Return that of a key, None if there is none; of a key of NULLs, that of the last truncation."""
+        ...
+
+
+class Change(NamedTuple):
+    """One row of an input file; `since` is the epoch that it arrived in, `seq` None without an order."""
+
+    relation: str
+    op: int
+    row: Row
+    seq: int | None
+    source: str
+    position: int
+    since: int
+
+    def place(self) -> Position | None:
+        """Return its position inside its primary key, None without an order."""
+        return None if self.seq is None else (self.seq, 0 if self.op == DELETE else 1)
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """`removed` leaves the table and `added` comes, `count` times; `cause` is the change that had the last word."""
+
+    relation: str
+    removed: Row | None
+    added: Row | None
+    cause: Change
+    count: int = 1
+
+
+class Refused(NamedTuple):
+    """A change that was not applied, and why."""
+
+    change: Change
+    reason: str
+
+
+def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
+    """Return table → changes, in the order of the chunks."""
+    found: dict[str, list[Change]] = {}
+    for chunk in chunks:
+        if not chunk.rows.num_rows:
+            continue
+        columns = [plain_list(column) for column in chunk.rows.columns]
+        names = chunk.rows.column_names
+        operations = columns[names.index("_op")]
+        positions = columns[names.index("_position")]
+        orders = columns[names.index("_seq")] if "_seq" in names else [None] * len(positions)
+        rows = zip(*columns[: names.index("_op")], strict=True)
+        fields = (repeat(chunk.relation), operations, rows, orders, repeat(chunk.source), positions, repeat(epoch))
+        found.setdefault(chunk.relation, []).extend(map(Change._make, zip(*fields, strict=False)))
+    return found
+
+
+def drop_repeated(
+    changes: list[Change], key_at: tuple[int, ...], last: Last
+) -> tuple[list[Change], dict[Key, Position], list[Change]]:
+    """Sort the ordered changes of each primary key and drop what is not newer than the last one seen.
+
+    A truncation is of all keys: what is not newer is dropped, too.
+
+    Returns
+    -------
+    tuple
+        The changes left, the positions to remember, the changes dropped.
+    """
+    if not any(change.seq is not None for change in changes):
+        return changes, {}, []
+    seen: dict[Key, Position] = {}
+    kept: list[Change] = []
+    dropped: list[Change] = []
+    every = (None,) * len(key_at)
+    truncated = last.get(every)
+    for change in in_order(changes):
+        place = change.place()
+        if place is not None:
+            key = tuple([change.row[at] for at in key_at])
+            before = seen.get(key) or last.get(key)
+            if (before is not None and place <= before) or (truncated is not None and place <= truncated):
+                dropped.append(change)
+                continue
+            seen[key] = place
+        kept.append(change)
+    return kept, seen, dropped
+
+
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Sort changes by their positions; what has none comes first, as it stands."""
+    return sorted(changes, key=lambda change: change.place() or (-1 << 63, 0))
+
+
+def keyed_moves(
+    relation: Relation,
+    changes: list[Change],
+    current: Callable[[Key], Row | None],
+    owns: Any,
+    truncated: Callable[[Change], Iterable[Key]] | None = None,
+) -> tuple[list[Move], list[Refused], list[Row]]:
+    """Return the moves of a table with a primary key whose rows are kept, what is refused, and what was truncated.
+
+    Parameters
+    ----------
+    current
+        Primary key → row, before the epoch.
+    owns
+        Says of a row whether this bucket is its home: an upsert comes to all buckets, and removes everywhere.
+    truncated
+        Truncation → the keys of the rows before the epoch that it takes away.
+    """
+    key_at = relation.key_positions
+    groups: dict[Key, list[Change]] = {}
+    for change in changes:
+        if change.op == TRUNCATE:
+            assert truncated is not None, "who has truncations says what they take"
+            for key in dict.fromkeys([*groups, *truncated(change)]):
+                groups.setdefault(key, []).append(change)
+        else:
+            groups.setdefault(tuple([change.row[at] for at in key_at]), []).append(change)
+    moves: list[Move] = []
+    refused: list[Refused] = []
+    gone: list[Row] = []
+    for key, group in groups.items():
+        before = current(key)
+        followed = _follow(relation, group, before, owns)
+        mixed = len(group) > 1 and group[0].seq is None and not any(change.op == TRUNCATE for change in group)
+        if followed.refused and mixed:
+            # Without an order, an update may come as insertion and deletion.
+            again = _follow(relation, sorted(group, key=lambda change: change.op != DELETE), before, owns)
+            followed = followed if again.refused else again
+        refused.extend(followed.refused)
+        gone.extend(followed.truncated)
+        if followed.row != before:
+            assert followed.cause is not None, "what was taken has changed the row"
+            moves.append(Move(relation.name, before, followed.row, followed.cause))
+    return moves, refused, gone
+
+
+class _Followed(NamedTuple):
+    """Where the changes of a key lead: the row, the last change that was taken, and what was not."""
+
+    row: Row | None
+    cause: Change | None
+    refused: list[Refused]
+    truncated: list[Row]
+
+
+def _follow(relation: Relation, group: list[Change], before: Row | None, owns: Any) -> _Followed:
+    row, cause = before, None
+    refused: list[Refused] = []
+    truncated: list[Row] = []
+    for change in group:
+        reason = ""
+        if change.op == INSERT:
+            if row is None:
+                row = change.row
+            else:
+                reason = "duplicate key: a row with this primary key is there"
+        elif change.op == UPSERT:
+            row = change.row if owns(change.row) else None
+        elif change.op == TRUNCATE:
+            if row is not None:
+                truncated.append(row)
+            row = None
+        elif row is None:
+            reason = "absent row: there is nothing to delete"
+        elif row == change.row or _only_key(relation, change.row):
+            row = None
+        else:
+            reason = "absent row: the row with this primary key has other values"
+        if reason:
+            refused.append(Refused(change, reason))
+        else:
+            cause = change
+    return _Followed(row, cause, refused, truncated)
+
+
+def _only_key(relation: Relation, row: Row) -> bool:
+    keys = set(relation.key_positions)
+    return len(row) > len(keys) and all(value is None for at, value in enumerate(row) if at not in keys)
+
+
+def _count(rows: Mapping[Row, int], row: Row) -> int:
+    return rows.get(row, 0)
+
+
+def truncated_bag_moves(
+    relation: Relation, changes: list[Change], current: Mapping[Row, int]
+) -> tuple[list[Move], list[Refused], list[Row]]:
+    """Return the moves of a table without a primary key that is truncated, what is refused, and what was truncated.
+
+    Parameters
+    ----------
+    current
+        Row → how often it is there, all of them.
+    """
+    rows = dict(current)
+    refused: list[Refused] = []
+    gone: list[Row] = []
+    cause: dict[Row, Change] = {}
+    begin = 0
+    ends = [at for at, change in enumerate(changes) if change.op == TRUNCATE]
+    for end in [*ends, len(changes)]:
+        made, bad = bag_moves(relation, changes[begin:end], partial(_count, rows))
+        refused.extend(bad)
+        for move in made:
+            row = move.removed if move.added is None else move.added
+            assert row is not None, "a move has a row"
+            rows[row] = rows.get(row, 0) + (move.count if move.added is not None else -move.count)
+            cause[row] = move.cause
+        if end < len(changes):
+            for row, count in rows.items():
+                gone.extend([row] * count)
+                cause[row] = changes[end]
+            rows = {}
+        begin = end + 1
+    moves = []
+    for row in {**current, **rows}:
+        more = rows.get(row, 0) - current.get(row, 0)
+        if more:
+            removed, added = (None, row) if more > 0 else (row, None)
+            moves.append(Move(relation.name, removed, added, cause[row], abs(more)))
+    return moves, refused, gone
+
+
+def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple[list[Move], list[Refused]]:
+    """Return the net moves of a table without a primary key, or whose rows are not kept.
+
+    Parameters
+    ----------
+    count_of
+        Row → how often it is there; None if rows are not kept (then nothing can be refused but updates).
+    """
+    net: dict[Row, int] = {}
+    cause: dict[Row, Change] = {}
+    refused: list[Refused] = []
+    for change in changes:
+        op, row = change.op, change.row
+        if op == TRUNCATE:
+            keep = "rows are kept only where CREATE TABLE says WITH (keep = all) or a primary key needs them"
+            refused.append(Refused(change, f"truncation: the rows of {relation.name} are not kept; {keep}"))
+            continue
+        if op == UPSERT:
+            why = "has no primary key" if not relation.key else "does not keep its rows"
+            refused.append(Refused(change, f"an update needs the old row, and {relation.name} {why}"))
+            continue
+        net[row] = net.get(row, 0) + op
+        cause[row] = change
+    moves: list[Move] = []
+    too_many: list[tuple[Row, int]] = []
+    for row, count in net.items():
+        if count < 0 and count_of is not None:
+            short = -(count_of(row) + count)
+            if short > 0:
+                too_many.append((row, short))
+                count += short
+        if count > 0:
+            moves.append(Move(relation.name, None, row, cause[row], count))
+        elif count < 0:
+            moves.append(Move(relation.name, row, None, cause[row], -count))
+    if too_many:
+        deletions: dict[Row, list[Change]] = {row: [] for row, _ in too_many}
+        for change in changes:
+            if change.op == DELETE and change.row in deletions:
+                deletions[change.row].append(change)
+        for row, short in too_many:
+            reason = "absent row: there is nothing to delete"
+            refused.extend(Refused(change, reason) for change in deletions[row][-short:])
+    return moves, refused

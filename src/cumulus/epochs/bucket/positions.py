@@ -1,0 +1,115 @@
+"""The last position of each primary key of a table: what came before it, or again, is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from cumulus.catalog.schema import Relation
+from cumulus.durable.files import from_ipc, to_ipc
+from cumulus.epochs.bucket.moves import Key, Position
+from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.reading import DELETE
+
+_FAR = 1 << 61
+"""Sequence numbers beyond this have no room in a word for what else belongs to a position."""
+
+
+class Positions:
+    """Positions by primary key.
+
+    Parameters
+    ----------
+    relation
+        Has a primary key.
+    is_native
+        Whether whole columns can be asked; else one key at a time only.
+    """
+
+    def __init__(self, relation: Relation, *, is_native: bool) -> None:
+        self._names = [relation.columns[place].name for place in relation.key_positions]
+        self._here: dict[Key, Position] = {}
+        """All of them; with machine code, those that it cannot hold."""
+        self._truncated: Position | None = None
+        self._every: Key = (None,) * len(self._names)
+        """What the last truncation is remembered under: no row has such a key."""
+        self._there = None
+        if is_native:
+            from cumulus.epochs.bucket.native_positions import Newest
+
+            self._there = Newest([relation.columns[place] for place in relation.key_positions])
+
+    def get(self, key: Key) -> Position | None:
+        """Return the last position of a key; of `_every`, that of the last truncation."""
+        if key == self._every:
+            return self._truncated
+        found = self._here.get(key)
+        if found is None and self._there is not None:
+            word = self._there.get(key)
+            return None if word is None else (word >> 1, word & 1)
+        return found
+
+    def update(self, positions: Mapping[Key, Position]) -> None:
+        """Remember positions, each newer than the last one of its key."""
+        if self._every in positions:
+            self._truncated = positions[self._every]
+            positions = {key: place for key, place in positions.items() if key != self._every}
+        if self._there is None:
+            self._here.update(positions)
+            return
+        near = {key: place for key, place in positions.items() if key not in self._here and -_FAR < place[0] < _FAR}
+        self._here.update({key: place for key, place in positions.items() if key not in near})
+        self._there.update({key: seq << 1 | last for key, (seq, last) in near.items()})
+
+    def dump(self) -> tuple[dict[Key, Position], bytes]:
+        """Return all positions; `load` takes them, with machine code or without."""
+        here = self._here if self._truncated is None else {**self._here, self._every: self._truncated}
+        return here, b"" if self._there is None else to_ipc(self._there.dump())
+
+    def load(self, dumped: tuple[dict[Key, Position], bytes]) -> None:
+        """Remember what `dump` has given, and nothing else."""
+        here, there = dumped
+        self._here, self._truncated = {}, None
+        if there and self._there is not None:
+            self._there.load(from_ipc(there))
+        elif there:
+            *keys, words = (column.to_pylist() for column in from_ipc(there).columns)
+            rows = zip(zip(*keys, strict=True), words, strict=True)
+            self._here = {key: (word >> 1, word & 1) for key, word in rows}
+        self.update(here)
+
+    def newer(self, chunks: Sequence[Chunk]) -> list[Chunk] | None:
+        """Return chunks of one epoch without what is repeated, and remember the rest.
+
+        None, and nothing is remembered, where that must be done row by row.
+        """
+        ordered = ["_seq" in chunk.rows.column_names for chunk in chunks]
+        if not any(ordered):
+            return list(chunks)
+        if self._there is None or self._here or not all(ordered):
+            return None
+        rows = pa.concat_tables([chunk.rows.select([*self._names, "_op", "_seq"]) for chunk in chunks])
+        if rows.column("_seq").null_count:
+            return None
+        seq = rows.column("_seq").to_numpy().astype(np.int64)
+        if len(seq) and not (seq.min() > -_FAR and seq.max() < _FAR):
+            return None
+        if self._truncated is not None and len(seq) and seq.min() <= self._truncated[0]:
+            return None
+        places = seq << 1 | (rows.column("_op").to_numpy() != DELETE)
+        order = np.argsort(places, kind="stable")
+        sorted_rows = rows.take(pa.array(order))
+        flags = self._there.take([sorted_rows.column(name) for name in self._names], places[order])
+        if flags is None:
+            return None
+        keep = np.zeros(len(flags), dtype=np.bool_)
+        keep[order] = flags
+        found, at = [], 0
+        for chunk in chunks:
+            mine = keep[at : at + chunk.rows.num_rows]
+            at += chunk.rows.num_rows
+            found.append(chunk if mine.all() else replace(chunk, rows=chunk.rows.filter(pa.array(mine))))
+        return found

@@ -1,0 +1,102 @@
+"""Foreign keys over the moves of an epoch: who must wait because a parent is not there, or children still are.
+
+Rows are counted by the values of the referring and the referenced columns, through indexes of the engine, and only as
+far as the answer needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from cumulus.catalog.schema import ForeignKey
+from cumulus.engine.integrity import Reference
+from cumulus.epochs.bucket.moves import Move
+
+Values = tuple[Any, ...]
+
+
+Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
+"""Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
+
+
+def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
+    """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
+    columns = (partitioned.get(child), partitioned.get(key.parent))
+    return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
+
+
+def violations(references: Iterable[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:
+    """Split moves into those that may go and those that may not, with the reasons.
+
+    Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
+    down with it is refused too.
+
+    Returns
+    -------
+    tuple
+        The moves that may go, and `id(move)` → reason of the others.
+    """
+    refused: dict[int, str] = {}
+    going = moves
+    while True:
+        found: dict[int, str] = {}
+        for each in references:
+            _orphans(each, going, count, found)
+            _left_behind(each, going, count, found)
+        if not found:
+            return going, refused
+        refused |= found
+        going = [move for move in going if id(move) not in found]
+
+
+def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
+    """Find insertions of children whose parent is not there after all moves."""
+    change: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.parent.name:
+            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
+                if row is not None:
+                    _add(change, tuple([row[at] for at in each.parent_places]), sign)
+    for move in moves:
+        if move.relation == each.child.name and move.added is not None:
+            value = tuple([move.added[at] for at in each.child_places])
+            if None in value:
+                continue
+            comes = change.get(value, 0)
+            if count(each.parent.name, each.parent_places, value, 1 - comes) + comes <= 0:
+                found[id(move)] = f"orphan: {_told(each)}, and no such row is there"
+
+
+def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
+    """Find deletions of parents that still have children after the deletions of children."""
+    gone: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.child.name and move.removed is not None:
+            _add(gone, tuple([move.removed[at] for at in each.child_places]), -move.count)
+    comes: dict[Values, int] = {}
+    for move in moves:
+        if move.relation == each.parent.name:
+            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
+                if row is not None:
+                    _add(comes, tuple([row[at] for at in each.parent_places]), sign)
+    for move in moves:
+        if move.relation == each.parent.name and move.removed is not None:
+            value = tuple([move.removed[at] for at in each.parent_places])
+            left, lost = -comes.get(value, 0), -gone.get(value, 0)
+            remains = count(each.parent.name, each.parent_places, value, left + 1) > left
+            if not remains and count(each.child.name, each.child_places, value, lost + 1) > lost:
+                found[id(move)] = f"parent with children: {_told(each)}, and such rows are there"
+
+
+def _add(counts: dict[Values, int], value: Values, change: int) -> None:
+    count = counts.get(value, 0) + change
+    if count:
+        counts[value] = count
+    else:
+        counts.pop(value, None)
+
+
+def _told(each: Reference) -> str:
+    key = each.key
+    return f"{each.child.name}({', '.join(key.columns)}) references {key.parent}({', '.join(key.parent_columns)})"

@@ -1,0 +1,105 @@
+"""Errors of views as files: which rows of the input a view could not take in whole, and why.
+
+A bucket writes a file for each view that had errors in an epoch, beside the rows of the view. Where several buckets
+saw the same row, the driver makes one file of theirs. The manifest lists the files of all epochs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cumulus.catalog.events import Row
+from cumulus.durable.files import write_parquet
+from cumulus.engine.failures import ErrorLog
+from cumulus.epochs.bucket.moves import Change, Move
+from cumulus.m3.program import Program
+
+VIEW_ERRORS = "view_errors"
+"""What the errors of all views are called in queries."""
+
+SCHEMA = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("view", pa.string()),
+        ("message", pa.string()),
+        ("sign", pa.int8()),
+        ("relation", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        ("row", pa.string()),
+    ]
+)
+
+
+class FailedRow(NamedTuple):
+    """One error of a view in an epoch; source, position and row are None where several rows failed as one."""
+
+    view: str
+    message: str
+    sign: int
+    relation: str
+    source: str | None
+    position: int | None
+    row: str | None
+
+
+def failed_rows(program: Program, log: ErrorLog, moves: Iterable[Move]) -> list[FailedRow]:
+    """Return the errors of an epoch with the places in the input that they come from."""
+    causes: dict[tuple[str, Row], Change] = {}
+    for move in moves:
+        for row in (move.removed, move.added):
+            if row is not None:
+                causes.setdefault((move.relation, row), move.cause)
+    found = []
+    for error in log:
+        cause = None if error.row is None else causes.get((error.relation, error.row))
+        source, position = (None, None) if cause is None else (cause.source, cause.position)
+        text = None if error.row is None else row_text(program, error.relation, error.row)
+        found.append(FailedRow(error.view, error.message, error.sign, error.relation, source, position, text))
+    return found
+
+
+def row_text(program: Program, relation: str, row: Row) -> str:
+    """Return a row with the names of its columns."""
+    names = program.relation(relation).column_names
+    return ", ".join(f"{name}={value!s}" for name, value in zip(names, row, strict=True))
+
+
+def error_path(view: str, epoch: int, bucket: object) -> Path:
+    """Return a new path, relative to the output folder, for the errors of a view."""
+    return Path("data") / view / f"{epoch}-{bucket}-{os.urandom(4).hex()}.errors.parquet"
+
+
+def error_table(epoch: int, rows: Sequence[FailedRow]) -> pa.Table:
+    """Return errors as Arrow."""
+    columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names[1:]}
+    return pa.table({"epoch": [epoch] * len(rows), **columns}, schema=SCHEMA)
+
+
+def merge_errors(out: Path, view: str, epoch: int, files: Sequence[str]) -> tuple[str, int]:
+    """Make one file of those that several buckets wrote for a view; each row of the input stands there once.
+
+    Returns
+    -------
+    tuple
+        Its path relative to the output folder, and how many errors were dropped, as several buckets had them.
+    """
+    together = pa.concat_tables([pq.read_table(out / file) for file in files])
+    seen: dict[tuple[object, ...], int] = {}
+    keys = zip(*(together.column(name).to_pylist() for name in SCHEMA.names if name != "message"), strict=True)
+    for place, key in enumerate(keys):
+        seen.setdefault(key, place)
+    path = error_path(view, epoch, "all")
+    write_parquet(out / path, together.take(pa.array(list(seen.values()), pa.int64())))
+    return str(path), together.num_rows - len(seen)
+
+
+def totals_with(before: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums by name."""
+    return {name: before.get(name, 0) + counts.get(name, 0) for name in {**before, **counts}}

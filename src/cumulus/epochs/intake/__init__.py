@@ -1,0 +1,1 @@
+"""From files and frames to typed rows with operations and positions, packed by bucket."""

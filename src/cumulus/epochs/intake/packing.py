@@ -1,0 +1,132 @@
+"""One binary payload per bucket and file: what crosses the shuffle, and what the state's log holds.
+
+A payload is a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing
+happens in the task that reads the file, so that Spark moves a few big values instead of millions of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field, fields
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.partition import buckets_of
+from cumulus.durable.files import ZSTD
+from cumulus.epochs import faults
+from cumulus.epochs.intake.reading import TRUNCATE, UPSERT, Reading, Rejected
+from cumulus.epochs.plan import Plan
+
+_LENGTHS = struct.Struct("<II")
+_REJECTED = pa.schema(
+    [(item.name, pa.int64() if item.name == "position" else pa.string()) for item in fields(Rejected)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The rows of one file, or a part of it, for one bucket.
+
+    Parameters
+    ----------
+    source
+        The label of the file; chunks of one table are applied in the order of their labels.
+    count
+        Events that this bucket counts: a row sent to every bucket counts once.
+    rows
+        As in `Reading`.
+    rejected
+        Rows that did not fit; they travel to bucket 0.
+    ignored
+        How many records say nothing about rows, by what they are; bucket 0 counts them.
+    """
+
+    relation: str
+    source: str
+    count: int
+    rows: pa.Table
+    rejected: tuple[Rejected, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """The position of the first row, 0 without rows: a file that was read in parts gives a chunk for each."""
+        return self.rows.column("_position")[0].as_py() if self.rows.num_rows else 0
+
+
+def pack(readings: Iterable[Reading], plan: Plan) -> list[bytes]:
+    """Return one payload per bucket."""
+    payloads: list[list[bytes]] = [[] for _ in range(plan.buckets)]
+    for reading in readings:
+        if reading.rejected:
+            payloads[0].append(_frame("rejected", reading, 0, _rejected_table(reading.rejected)))
+        for bucket, (rows, count) in enumerate(_split(reading, plan)):
+            ignored = {} if bucket else dict(reading.ignored)
+            if rows.num_rows or count or ignored:
+                payloads[bucket].append(_frame("rows", reading, count, rows, ignored))
+        faults.reach("in-pack")
+    return [b"".join(parts) for parts in payloads]
+
+
+def unpack(payloads: Iterable[bytes]) -> list[Chunk]:
+    """Return the chunks of all payloads of an epoch, in the order of table, label and position: the same however they
+    arrived.
+    """
+    chunks = [chunk for payload in payloads for chunk in _frames(payload)]
+    return sorted(chunks, key=lambda chunk: (chunk.relation, chunk.source, chunk.first))
+
+
+def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
+    rows = reading.rows
+    column = plan.partitioned.get(reading.relation)
+    if plan.buckets == 1:
+        return [(rows, rows.num_rows)]
+    if column is None:
+        return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
+    owner = buckets_of(rows.column(column), plan.buckets)
+    # The old row may be in any bucket, and all have some that a truncation takes.
+    everywhere = pc.is_in(rows.column("_op"), value_set=pa.array([UPSERT, TRUNCATE], pa.int8()))
+    parts = []
+    for bucket in range(plan.buckets):
+        own = pc.equal(owner, bucket)
+        parts.append((rows.filter(pc.or_(own, everywhere)), pc.sum(own).as_py() or 0))
+    return parts
+
+
+def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Mapping[str, int] | None = None) -> bytes:
+    told = {"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}
+    header = json.dumps(told | ({"ignored": dict(ignored)} if ignored else {})).encode()
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=ZSTD)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    body = sink.getvalue()
+    return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
+
+
+def _frames(payload: bytes) -> Iterator[Chunk]:
+    at = 0
+    view = memoryview(payload)
+    while at < len(view):
+        header_length, body_length = _LENGTHS.unpack_from(view, at)
+        at += _LENGTHS.size
+        header = json.loads(bytes(view[at : at + header_length]))
+        at += header_length
+        rows = pa.ipc.open_stream(view[at : at + body_length]).read_all()
+        at += body_length
+        rejected: tuple[Rejected, ...] = ()
+        if header["kind"] == "rejected":
+            rejected = tuple(Rejected(**row) for row in rows.to_pylist())
+            rows = rows.slice(0, 0)
+        ignored = header.get("ignored", {})
+        yield Chunk(header["relation"], header["source"], header["count"], rows, rejected, ignored)
+
+
+def _rejected_table(rejected: Iterable[Rejected]) -> pa.Table:
+    columns = zip(*(astuple(item) for item in rejected), strict=True)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, _REJECTED, strict=True)], schema=_REJECTED
+    )

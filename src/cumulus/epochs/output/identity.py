@@ -1,0 +1,141 @@
+"""What a checkpoint folder belongs to: one program, one layout, one host, one output."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+from cumulus.epochs.output.sink import write_durably
+from cumulus.epochs.plan import Plan
+from cumulus.errors import LockedError, MismatchError, StoreError
+from cumulus.m3 import parse
+from cumulus.m3.program import Program
+
+
+@lru_cache(maxsize=16)
+def program_of(text: str) -> Program:
+    """Return the program of an M3 text. Programs travel as text: their terms are interned in each process."""
+    return parse(text)
+
+
+def program_hash(program: Program) -> str:
+    """Return a short hash of the text of `program`."""
+    return hashlib.sha256(str(program).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The card of a checkpoint.
+
+    Parameters
+    ----------
+    fresh
+        There was no card: the run starts from nothing.
+    """
+
+    checkpoint: str
+    program: str
+    plan: Plan
+    fresh: bool
+
+
+class Checkpoint:
+    """A checkpoint folder, locked by the run that uses it.
+
+    Parameters
+    ----------
+    path
+        Created if it is not there.
+    host
+        "spark" or "embedded": their states are not the same.
+    """
+
+    def __init__(self, path: str | Path, host: str) -> None:
+        self.path = Path(path)
+        self.host = host
+        self._lock: IO[str] | None = None
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+        except OSError as problem:
+            raise StoreError(f"{self.path}: the checkpoint cannot be written: {problem.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise LockedError(
+                f"{self.path}: another run is using this checkpoint", hint="Wait for it, or stop it."
+            ) from None
+
+    def close(self) -> None:
+        """Give the folder free."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def bind(self, program: Program, choose: Any) -> Identity:
+        """Return the identity of the checkpoint, made now if it has none.
+
+        Parameters
+        ----------
+        choose
+            Gives the plan of a new checkpoint; an old one keeps its own.
+
+        Raises
+        ------
+        MismatchError
+            If the checkpoint was made by another program or host.
+        """
+        card = self.path / "cumulus.json"
+        now = program_hash(program)
+        if card.exists():
+            found = json.loads(card.read_text())
+            if found["host"] != self.host:
+                raise MismatchError(
+                    f"{self.path}: this checkpoint was made by --host {found['host']}",
+                    hint=f"Run with --host {found['host']}, or start with new folders.",
+                )
+            if found["program"] != now:
+                change = _difference(found["text"], program)
+                raise MismatchError(
+                    f"{self.path}: the program has changed since this checkpoint was made: {change}",
+                    hint="State of one program is not that of another: start with a new --out and --checkpoint, "
+                    "or run the old SQL.",
+                )
+            return Identity(found["checkpoint"], now, Plan(**found["plan"]), False)
+        plan = choose()
+        identity = uuid.uuid4().hex
+        content = {
+            "checkpoint": identity,
+            "host": self.host,
+            "program": now,
+            "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
+            "text": str(program),
+        }
+        write_durably(card, json.dumps(content, indent=1).encode())
+        return Identity(identity, now, plan, True)
+
+
+def _difference(old_text: str, new: Program) -> str:
+    old = parse(old_text)
+    for what, before, after in (
+        ("table", old.relations, new.relations),
+        ("view", old.views, new.views),
+        ("map", old.maps, new.maps),
+    ):
+        was = {each.name: each for each in before}
+        now = {each.name: each for each in after}
+        for name in [*was, *(name for name in now if name not in was)]:
+            if name not in now:
+                return f"{what} {name} is gone"
+            if name not in was:
+                return f"{what} {name} is new"
+            if was[name] != now[name]:
+                return f"{what} {name} is another"
+    return "its triggers are others"

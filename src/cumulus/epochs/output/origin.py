@@ -1,0 +1,88 @@
+"""Where an output folder comes from: the script and the sources of its run, so that it can be rechecked.
+
+``OUT/origin.json``, written by `cumulus run` whenever it starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.output.sink import write_durably
+from cumulus.epochs.plan import Plan
+from cumulus.errors import StoreError
+
+CARD = "origin.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What made an output folder.
+
+    Parameters
+    ----------
+    name, script
+        The file of tables and views, and its text: SQL, or M3 if the name ends in ``.m3``.
+    sources
+        The `--from` texts, with absolute paths.
+    buckets, partitioned
+        The layout of the run.
+    files_per_epoch
+        Of one table, at most; 0 for all there were.
+    late_epochs
+        How many epochs a row might wait for its parent.
+    """
+
+    name: str
+    script: str
+    sources: tuple[str, ...]
+    buckets: int = 1
+    partitioned: Mapping[str, str] = field(default_factory=dict)
+    files_per_epoch: int = 1
+    late_epochs: int = LATE_EPOCHS
+
+    @property
+    def plan(self) -> Plan:
+        """The buckets of the run."""
+        return Plan(self.buckets, dict(self.partitioned))
+
+
+def absolute(text: str) -> str:
+    """Return a `--from` text with an absolute path.
+
+    Examples
+    --------
+    >>> absolute("orders=/data/orders,op=kind")
+    'orders=/data/orders,op=kind'
+    """
+    head, comma, options = text.partition(",")
+    name, equals, path = head.rpartition("=")
+    return f"{name}{equals}{Path(path).absolute()}{comma}{options}"
+
+
+def write_origin(out: str | Path, origin: Origin) -> None:
+    """Note where the output folder `out` comes from."""
+    content = {**asdict(origin), "partitioned": dict(origin.partitioned)}
+    write_durably(Path(out) / CARD, json.dumps(content, indent=1).encode())
+
+
+def read_origin(out: str | Path) -> Origin | None:
+    """Return where an output folder comes from; None if nobody has noted it.
+
+    Raises
+    ------
+    StoreError
+        If the note cannot be read.
+    """
+    path = Path(out) / CARD
+    if not path.exists():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Origin(**{**found, "sources": tuple(found["sources"])})
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        raise StoreError(f"{path} cannot be read: {problem}", hint="Give the script and --from instead.") from None

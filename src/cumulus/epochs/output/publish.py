@@ -1,0 +1,213 @@
+"""From the maps of buckets to the files of views.
+
+With one bucket, or where every group lives in one bucket, a bucket writes finished rows. Elsewhere it writes its share
+of the view's maps, and the driver adds the shares up and finishes them; of a view with a LIMIT, only what may be among
+the first rows, where a bucket knows that. A share replaces the one before it, so a replay is harmless.
+"""
+
+from __future__ import annotations
+
+import decimal
+import os
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.algebra.terms import Number
+from cumulus.catalog.types import EXACT
+from cumulus.durable.files import write_bytes, write_parquet
+from cumulus.engine.analysis.float_sums import read_cell
+from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.view_errors import FailedRow, error_path, error_table
+from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.epochs.intake.reading import Rejected
+from cumulus.epochs.output.sink import QUARANTINE, Written
+from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.epochs.plan import Plan, layout_of
+from cumulus.errors import EvaluationError, StoreError
+from cumulus.layout.one_round import Merge
+from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.scalars.python_code import canonical
+from cumulus.scalars.user import Functions
+from cumulus.views import Finisher, MapViewReader, finish
+
+Entries = dict[tuple[Any, ...], tuple[Number, ...]]
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("reason", pa.string()),
+        ("relation", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        ("row", pa.string()),
+    ]
+)
+
+
+def merge_of(plan: Plan, program: Program, view: ViewDef) -> Merge:
+    """Return how the view comes from its buckets: ANY (bucket 0 has it), UNION (rows of all), or ADD (the driver
+    merges).
+    """
+    if plan.buckets == 1:
+        return Merge.ANY
+    found = layout_of(program, plan).merge_of_view(view.name)
+    if found is Merge.UNION and (view.order_by or view.limit is not None or view.offset):
+        return Merge.ADD
+    return found
+
+
+def merges(
+    plan: Plan, program: Program, out: Path, functions: Functions | None = None
+) -> dict[str, Callable[[int, list[str]], str]]:
+    """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
+
+    `functions` are the user's that the program calls.
+    """
+
+    def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
+        def merge(epoch: int, files: list[str]) -> str:
+            with decimal.localcontext(EXACT):
+                entries = _merged(plan, program, view, files)
+                table = finish(program, view, lambda name: entries[name].items(), functions)
+            path = Path("data") / view.name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
+            write_parquet(out / path, table)
+            return str(path)
+
+        return merge
+
+    return {view.name: merger(view) for view in program.views if merge_of(plan, program, view) is Merge.ADD}
+
+
+def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
+    shares: list[dict[str, Entries]] = []
+    for file in files:
+        with open(file, "rb") as opened:
+            shares.append(pickle.load(opened))
+    layout = layout_of(program, plan)
+    return {
+        name: layout.merged(name, (_with_keys(program.map(name), share[name]) for share in shares))
+        for name in view.reads
+    }
+
+
+def _with_keys(definition: MapDef, share: Entries) -> Iterable[tuple[tuple[Any, ...], tuple[Number, ...]]]:
+    """Return the entries of a share with keys that a dict finds: a NaN from a file is not the one of this process."""
+    if all(key.type is not None and not key.type.is_float for key in definition.keys):
+        return share.items()
+    return ((tuple(map(canonical, key)), values) for key, values in share.items())
+
+
+def _shares(bucket: Bucket, view: ViewDef) -> dict[str, Entries]:
+    """Return a bucket's share of the maps of a view."""
+    layout, first = layout_of(bucket.program, bucket.plan), _first_keys(bucket, view)
+    return {
+        name: _share(bucket, name)
+        if first is None or name not in view.maps or layout.merge(name) is not Merge.UNION
+        else {key: values for key in first if (values := bucket.engine.read(name, key)) is not None}
+        for name in view.reads
+    }
+
+
+def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
+    """Return the keys of the rows of a bucket that may be among the first of all; None if it does not know them."""
+    if layout_of(bucket.program, bucket.plan).merge_of_view(view.name) is not Merge.UNION:
+        return None
+    found = Finisher(bucket.program, view, bucket.functions).first(bucket.engine)
+    return None if found is None else [key for key, _ in found]
+
+
+def _share(bucket: Bucket, name: str) -> Entries:
+    """Return a bucket's share of a map: also entries that do not exist alone, but may together with others'."""
+    floats = [column.type is not None and column.type.is_float for column in bucket.program.map(name).values]
+
+    def plain(values: tuple[Any, ...]) -> tuple[Number, ...]:
+        return tuple(read_cell(value) if is_float else value for value, is_float in zip(values, floats, strict=True))
+
+    return {key: plain(values) for key, values in bucket.engine.stored(name)}
+
+
+def write_outputs(
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, snapshots: Snapshots, *, final: bool = False
+) -> Written:
+    """Write what an epoch changed in one bucket: files of views and of the quarantine.
+
+    Parameters
+    ----------
+    snapshots
+        Whether this epoch writes views, and whether also those that it did not change.
+    final
+        Nothing is left to read after this epoch.
+
+    Raises
+    ------
+    StoreError
+        If the output folder cannot be written.
+    """
+    files: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    snapshot = snapshots.due(epoch, final)
+    try:
+        for view in bucket.program.views if snapshot else ():
+            if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
+                continue
+            if snapshots.whole(epoch) or view.name in outcome.views:
+                try:
+                    files[view.name] = _write_view(bucket, view, epoch, attempt, out)
+                except EvaluationError as problem:
+                    errors[view.name] = problem.message
+        if outcome.quarantine:
+            path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
+            write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
+            files[QUARANTINE] = str(path)
+        view_errors = _write_errors(bucket, outcome, epoch, out)
+    except OSError as problem:
+        raise StoreError(
+            f"{out}: the output folder cannot be written: {problem.strerror or problem}",
+            hint="Make room or fix its permissions, then run again: it resumes.",
+        ) from None
+    counts = {
+        "events": outcome.events,
+        "applied": outcome.applied,
+        "repeated": outcome.repeated,
+        "waiting": outcome.waiting,
+        "quarantined": len(outcome.quarantine),
+        **{name: outcome.ignored.get(name, 0) for name in IGNORED},
+    }
+    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts)
+
+
+def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> dict[str, str]:
+    """Write a file for each view that had errors; return their paths."""
+    rows: dict[str, list[FailedRow]] = {}
+    for row in outcome.errors:
+        rows.setdefault(row.view, []).append(row)
+    files = {}
+    for view, failed in rows.items():
+        path = error_path(view, epoch, bucket.index)
+        write_parquet(out / path, error_table(epoch, failed))
+        files[view] = str(path)
+    return files
+
+
+def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
+    stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
+    if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
+        write_bytes(out / f"{stem}.share", pickle.dumps(_shares(bucket, view), protocol=5))
+        return f"{stem}.share"
+    with decimal.localcontext(EXACT):
+        table = MapViewReader(Finisher(bucket.program, view, bucket.functions), bucket.engine).arrow()
+    write_parquet(out / f"{stem}.parquet", table)
+    return f"{stem}.parquet"
+
+
+def _quarantine_table(epoch: int, rows: Iterable[Rejected]) -> pa.Table:
+    columns: Mapping[str, list[Any]] = {name: [] for name in QUARANTINE_SCHEMA.names}
+    for row in rows:
+        columns["epoch"].append(epoch)
+        for name in QUARANTINE_SCHEMA.names[1:]:
+            columns[name].append(getattr(row, name))
+    return pa.table(dict(columns), schema=QUARANTINE_SCHEMA)

@@ -1,0 +1,150 @@
+"""SQL over the views of a committed epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cumulus.algebra.printing import print_text, quoted
+from cumulus.catalog.names import find_name
+from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
+from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
+from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
+from cumulus.epochs.output.sink import Manifest, committed, read_manifest
+from cumulus.errors import InputError, StoreError, UsageError
+from cumulus.scalars.user import Functions, given_functions
+from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.row_changes import CHANGE, check_change
+
+
+def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
+    """Return the manifest of `epoch`, 0 for the last.
+
+    Raises
+    ------
+    InputError, UsageError
+        If the folder is not an output, nothing is committed yet, or the epoch is gone.
+    """
+    if not (Path(out) / "cumulus.json").exists():
+        raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
+    epochs = committed(out)
+    if not epochs:
+        raise InputError(f"{out}: no epoch is committed yet", hint="Wait for the run's first epoch.")
+    if epoch and epoch not in epochs:
+        raise UsageError(f"{out}: epoch {epoch} is not there", hint=f"There are {epochs[0]} to {epochs[-1]}.")
+    return read_manifest(out, epoch or epochs[-1])
+
+
+def query(
+    out: str | Path,
+    sql: str,
+    epoch: int = 0,
+    functions: Functions | None = None,
+    parameters: Parameters = None,
+) -> pa.Table:
+    """Return the result of `sql` over the views of an epoch and the tables `quarantine` and `view_errors`.
+
+    Parameters
+    ----------
+    out
+        An output folder; a run may be writing it.
+    sql
+        One DuckDB SELECT.
+    epoch
+        0 for the last committed one.
+    functions
+        The user's that it calls.
+    parameters
+        Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+
+    Raises
+    ------
+    InputError, UsageError
+        As `manifest_of`, and for anything but one SELECT that DuckDB takes.
+    """
+    manifest = manifest_of(out, epoch)
+    connection = duckdb.connect()
+    try:
+        set_utc(connection)
+        create_functions(connection, given_functions(functions))
+        views = [view for view in manifest.views if manifest.files(view)]
+        for view in views:
+            _register(connection, view, [Path(out) / path for path in manifest.files(view)])
+        if manifest.quarantine:
+            _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
+        else:
+            connection.register("quarantine", QUARANTINE_SCHEMA.empty_table())
+        failed = [Path(out) / path for paths in manifest.view_errors.values() for path in paths]
+        if failed and VIEW_ERRORS not in views:
+            _register(connection, VIEW_ERRORS, failed)
+        elif VIEW_ERRORS not in views:
+            connection.register(VIEW_ERRORS, ERRORS_SCHEMA.empty_table())
+        return select(connection, sql, parameters)
+    except duckdb.IOException as problem:
+        raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
+    except duckdb.Error as problem:
+        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine', VIEW_ERRORS])}.") from None
+    finally:
+        connection.close()
+
+
+def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
+    """Return the rows of a view that an epoch took away and brought, from the published files of two epochs.
+
+    Parameters
+    ----------
+    out
+        An output folder; a run may be writing it.
+    epoch
+        A committed one, from 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns of the view, then `change` (int64, never 0): how often the row came (positive) or left (negative).
+        Each row once, in no order. In epoch 1 all rows came.
+
+    Raises
+    ------
+    InputError, UsageError
+        As `manifest_of`; also for an unknown view, a view with a column `change`, and if the epoch before is gone.
+    StoreError
+        A file that cannot be read.
+    """
+    after = manifest_of(out, epoch)
+    view = find_name(view, after.views) or view
+    if not after.files(view):
+        why = f": {after.errors[view]}" if view in after.errors else ""
+        known = ", ".join(name for name in after.views if after.files(name))
+        raise UsageError(f"there are no rows of a view {view!r}{why}", hint=f"Views here: {known}.")
+    try:
+        before = set(manifest_of(out, epoch - 1).files(view)) if epoch > 1 else set()
+    except UsageError:
+        raise UsageError(
+            f"{out}: the changes of epoch {epoch} need epoch {epoch - 1}, which is gone",
+            hint="Keep more epochs: --keep.",
+        ) from None
+    now = set(after.files(view))
+    # A file that both epochs list cancels out; buckets that did not change are not read.
+    signed = [(path, -1) for path in sorted(before - now)] + [(path, 1) for path in sorted(now - before)]
+    try:
+        shape = pq.read_schema(Path(out) / after.files(view)[0])
+        rows = [(pq.read_table(Path(out) / path), sign) for path, sign in signed]
+    except (OSError, pa.ArrowInvalid) as problem:
+        raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
+    check_change(view, shape.names)
+    counted = [table.append_column(CHANGE, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in rows]
+    together = pa.concat_tables([shape.empty_table().append_column(CHANGE, pa.array([], pa.int64())), *counted])
+    summed = together.group_by(shape.names).aggregate([(CHANGE, "sum")]).rename_columns([*shape.names, CHANGE])
+    return summed.filter(pc.not_equal(summed[CHANGE], 0))
+
+
+def _register(connection: Any, name: str, files: list[Path]) -> None:
+    listed = ", ".join(print_text(str(file)) for file in files)
+    connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")

@@ -1,0 +1,437 @@
+"""The output folder: whole views per epoch, committed by one manifest each.
+
+::
+
+    OUT/cumulus.json             which checkpoint and program the folder belongs to
+    OUT/epochs/N.json the manifest of epoch N: created once, never changed; the epoch is committed when it exists
+    exists OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
+    OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
+    OUT/data/quarantine/…        rows that were refused
+    OUT/views/VIEW/N/…           links to the files of one epoch
+    OUT/latest/VIEW              a symbolic link to the newest of them
+
+A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other
+manifest. Whoever finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from cumulus.durable.files import open_durably
+from cumulus.epochs import faults
+from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
+from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
+
+QUARANTINE = "quarantine"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one bucket wrote in one epoch.
+
+    Parameters
+    ----------
+    files
+        View (or "quarantine") → path of its file, relative to the sink.
+    counts
+        Numbers to add up over buckets: events, applied, repeated, waiting, quarantined, and what says nothing.
+    errors
+        View → why its rows could not be computed; its last good ones stay.
+    snapshot
+        The epoch writes views; else all views stay as they are.
+    view_errors
+        View → path of the file with the rows that it could not take in whole.
+    view_error_counts
+        View → how many such rows there were in this epoch; the file has the first of them.
+    """
+
+    bucket: int
+    files: Mapping[str, str]
+    counts: Mapping[str, int]
+    errors: Mapping[str, str]
+    snapshot: bool
+    view_errors: Mapping[str, str] = field(default_factory=dict)
+    view_error_counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One committed epoch.
+
+    Parameters
+    ----------
+    views
+        View → bucket → its file: finished rows, or a share that is merged.
+    quarantine
+        All quarantine files up to this epoch.
+    counts, totals
+        Of this epoch, and since the beginning. In the totals, events are applied + repeated + quarantined + tombstones
+        + messages, and what is waiting in the last epoch.
+    offsets
+        What of the sources is in.
+    merged
+        View → the file made from its partials.
+    errors
+        View → why its rows could not be computed since the epoch of its files, such as a division by zero.
+    snapshot
+        The epoch whose rows the views show: this one, or with ``snapshot_every`` an earlier one.
+    view_errors
+        View → the files of all epochs with the rows that it could not take in whole.
+    view_error_counts, view_error_totals
+        View → how many such rows there were: in this epoch, and since the beginning.
+    """
+
+    epoch: int
+    program: str
+    checkpoint: str
+    views: dict[str, dict[str, str]]
+    quarantine: list[str]
+    counts: dict[str, int]
+    totals: dict[str, int]
+    offsets: Any = None
+    merged: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    written_at: float = 0.0
+    snapshot: int = 0
+    view_errors: dict[str, list[str]] = field(default_factory=dict)
+    view_error_counts: dict[str, int] = field(default_factory=dict)
+    view_error_totals: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.snapshot:  # a manifest from before there were such epochs
+            object.__setattr__(self, "snapshot", self.epoch)
+
+    def files(self, view: str) -> list[str]:
+        """Return the files with the finished rows of `view`; none if it could never be computed yet."""
+        if view in self.merged:
+            return [self.merged[view]]
+        return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
+
+
+class Sink:
+    """An output folder, opened by the one run that may write it.
+
+    Parameters
+    ----------
+    path
+        Created if it is not there.
+    checkpoint
+        The identity of the run's checkpoint.
+    program
+        Hash of the program.
+    resuming
+        The checkpoint has committed epochs: an empty folder is then a mismatch.
+    """
+
+    def __init__(self, path: str | Path, checkpoint: str, program: str, *, resuming: bool = False) -> None:
+        self.path = Path(path)
+        self.checkpoint = checkpoint
+        self.program = program
+        self._lock: IO[str] | None = None
+        try:
+            for name in ("epochs", "data", "views", "latest"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+        except OSError as problem:
+            raise StoreError(
+                f"{self.path}: the output folder cannot be written: {problem.strerror}",
+                hint="Check the path and its permissions.",
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise LockedError(
+                f"{self.path}: another run is writing here", hint="Wait for it, stop it, or choose another --out."
+            ) from None
+        try:
+            self._bind(resuming)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the folder free."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _bind(self, resuming: bool) -> None:
+        card = self.path / "cumulus.json"
+        if card.exists():
+            found = json.loads(card.read_text())
+            if found["checkpoint"] != self.checkpoint:
+                raise MismatchError(
+                    f"{self.path}: this output belongs to another checkpoint",
+                    hint="Give the checkpoint it was made with, or an empty output folder.",
+                )
+            if found["program"] != self.program:
+                raise MismatchError(
+                    f"{self.path}: this output was made by another program",
+                    hint="The SQL has changed; start with an empty output folder and checkpoint, or run the old SQL.",
+                )
+        elif resuming:
+            raise MismatchError(
+                f"{self.path}: the checkpoint has committed epochs, but this output folder is not theirs",
+                hint="Give the output folder that the checkpoint was made with, or a new checkpoint.",
+            )
+        else:
+            identity = {"format": FORMAT, "checkpoint": self.checkpoint, "program": self.program}
+            write_durably(card, json.dumps(identity).encode())
+        self.drop_orphans()
+        newest = self.newest()
+        if newest is not None:
+            self.show(newest)
+
+    def newest(self) -> Manifest | None:
+        """Return the last committed epoch."""
+        epochs = committed(self.path)
+        return read_manifest(self.path, epochs[-1]) if epochs else None
+
+    def commit(
+        self,
+        epoch: int,
+        written: Iterable[Written],
+        offsets: Any = None,
+        merge: Mapping[str, Any] | None = None,
+        keep: int = 100,
+    ) -> tuple[Manifest, bool]:
+        """Commit an epoch.
+
+        Parameters
+        ----------
+        merge
+            View → function from its buckets' files to the path of one finished file; other views need no merging.
+        keep
+            Epochs to keep.
+
+        Returns
+        -------
+        tuple
+            The manifest that stands, and whether this call made it.
+        """
+        reports = sorted(written, key=lambda each: each.bucket)
+        place = self.path / "epochs" / f"{epoch}.json"
+        if place.exists():
+            manifest = read_manifest(self.path, epoch)
+            self._drop(reports, manifest)
+            self.show(manifest)
+            return manifest, False
+        before = self.newest()
+        assert before is None or before.epoch < epoch, f"epoch {epoch} after {before.epoch}"
+        manifest = self._next(epoch, before, reports, offsets, merge or {})
+        faults.reach("before-manifest")
+        try:
+            created = create_durably(place, json.dumps(asdict(manifest)).encode())
+        except OSError as problem:
+            raise StoreError(
+                f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
+            ) from None
+        assert created, f"{place} appeared under our lock"
+        faults.reach("after-manifest")
+        self._drop(reports, manifest)  # parts of files that were merged
+        self.show(manifest)
+        self.retain(keep)
+        return manifest, True
+
+    def _next(
+        self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
+    ) -> Manifest:
+        views = {name: dict(files) for name, files in before.views.items()} if before else {}
+        merged = dict(before.merged) if before else {}
+        quarantine = list(before.quarantine) if before else []
+        errors = dict(before.errors) if before else {}
+        counts: dict[str, int] = {}
+        touched: set[str] = set()
+        for report in reports:
+            for name, path in report.files.items():
+                if name == QUARANTINE:
+                    quarantine.append(path)
+                else:
+                    views.setdefault(name, {})[str(report.bucket)] = path
+                    touched.add(name)
+            errors |= report.errors
+            for name, number in report.counts.items():
+                counts[name] = counts.get(name, 0) + number
+        for name in sorted(touched):
+            errors.pop(name, None)
+            if name in merge:
+                try:
+                    merged[name] = merge[name](epoch, [str(self.path / path) for path in views[name].values()])
+                except EvaluationError as problem:
+                    errors[name] = problem.message
+        error_files, error_counts = self._errors(epoch, before, reports)
+        counts["errors"] = sum(error_counts.values())
+        totals = dict(before.totals) if before else {}
+        for name in ("events", "applied", "repeated", "quarantined", *IGNORED, "errors"):
+            totals[name] = totals.get(name, 0) + counts.get(name, 0)
+        return Manifest(
+            epoch,
+            self.program,
+            self.checkpoint,
+            views,
+            quarantine,
+            counts,
+            totals,
+            offsets,
+            merged,
+            errors,
+            time.time(),
+            epoch if before is None or all(report.snapshot for report in reports) else before.snapshot,
+            error_files,
+            error_counts,
+            totals_with(before.view_error_totals if before else {}, error_counts),
+        )
+
+    def _errors(
+        self, epoch: int, before: Manifest | None, reports: Sequence[Written]
+    ) -> tuple[dict[str, list[str]], dict[str, int]]:
+        """Return the files with errors of views up to `epoch`, and how many errors the epoch has brought."""
+        written: dict[str, list[str]] = {}
+        counts: dict[str, int] = {}
+        for report in reports:
+            counts = totals_with(counts, report.view_error_counts)
+            for view, path in report.view_errors.items():
+                written.setdefault(view, []).append(path)
+        files = {view: list(paths) for view, paths in before.view_errors.items()} if before else {}
+        for view, paths in sorted(written.items()):
+            if len(paths) > 1:
+                path, dropped = merge_errors(self.path, view, epoch, paths)
+                paths, counts[view] = [path], counts[view] - dropped
+            files.setdefault(view, []).extend(paths)
+        return files, counts
+
+    def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
+        listed = referenced(manifest)
+        for report in reports:
+            for path in (*report.files.values(), *report.view_errors.values()):
+                if path not in listed:
+                    (self.path / path).unlink(missing_ok=True)
+
+    def show(self, manifest: Manifest) -> None:
+        """Point `latest` at the views of `manifest`; each view switches in one step."""
+        for view in manifest.views:
+            link = self.path / "latest" / view
+            files = {Path(path).name for path in manifest.files(view)}
+            if not files or (link.is_dir() and {file.name for file in link.iterdir()} == files):
+                continue
+            target = self.path / "views" / view / str(manifest.epoch)
+            if not target.exists():
+                making = target.with_name(f".{manifest.epoch}-{uuid.uuid4().hex}")
+                making.mkdir(parents=True)
+                for path in manifest.files(view):
+                    _link(self.path / path, making / Path(path).name)
+                making.rename(target)
+            fresh = self.path / "latest" / f".{view}-{uuid.uuid4().hex}"
+            fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
+            fresh.rename(link)
+
+    def retain(self, keep: int) -> None:
+        """Delete all but the last `keep` epochs, and the files that only they used."""
+        epochs = committed(self.path)
+        if len(epochs) <= keep:
+            return
+        old, kept = epochs[:-keep], epochs[-keep:]
+        still = referenced(read_manifest(self.path, kept[0]))
+        for epoch in old:
+            manifest = read_manifest(self.path, epoch)
+            for view in manifest.views:
+                shown = (self.path / "latest" / view).resolve().name
+                if shown != str(epoch):
+                    shutil.rmtree(self.path / "views" / view / str(epoch), ignore_errors=True)
+            # A file used by an old and a new epoch is used by all between: looking at the oldest kept one is enough.
+            for path in referenced(manifest) - still:
+                (self.path / path).unlink(missing_ok=True)
+            (self.path / "epochs" / f"{epoch}.json").unlink(missing_ok=True)
+
+    def drop_orphans(self) -> None:
+        """Delete files that no manifest lists: what an interrupted run left behind."""
+        known: set[str] = set()
+        for epoch in committed(self.path):
+            known |= referenced(read_manifest(self.path, epoch))
+        for file in (self.path / "data").glob("*/*"):
+            if str(file.relative_to(self.path)) not in known:
+                file.unlink(missing_ok=True)
+        for leftover in [*(self.path / "latest").glob(".*"), *(self.path / "epochs").glob(".*")]:
+            leftover.unlink(missing_ok=True)
+        for leftover in (self.path / "views").glob("*/.*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def referenced(manifest: Manifest) -> set[str]:
+    """Return all files that `manifest` lists."""
+    files = {path for buckets in manifest.views.values() for path in buckets.values()}
+    errors = {path for paths in manifest.view_errors.values() for path in paths}
+    return files | set(manifest.merged.values()) | set(manifest.quarantine) | errors
+
+
+def committed(path: str | Path) -> list[int]:
+    """Return the committed epochs in an output folder, in order."""
+    return sorted(int(file.stem) for file in (Path(path) / "epochs").glob("[0-9]*.json"))
+
+
+def read_manifest(path: str | Path, epoch: int) -> Manifest:
+    """Return the manifest of `epoch`.
+
+    Raises
+    ------
+    StoreError
+        If it is not there or not a manifest.
+    """
+    file = Path(path) / "epochs" / f"{epoch}.json"
+    try:
+        return Manifest(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError) as problem:
+        raise StoreError(f"{file}: not a manifest: {problem}", hint="Is this the --out folder of a run?") from None
+
+
+def write_durably(place: Path, data: bytes) -> None:
+    """Write a file so that it is there, whole, after a power failure; replaces an old one in one step."""
+    making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+    with open_durably(making) as file:
+        file.write(data)
+    making.rename(place)
+    _sync_folder(place.parent)
+
+
+def create_durably(place: Path, data: bytes) -> bool:
+    """Like `write_durably`, but return False and change nothing if the file is there."""
+    making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+    with open_durably(making) as file:
+        file.write(data)
+    try:
+        os.link(making, place)
+    except FileExistsError:
+        return False
+    finally:
+        making.unlink()
+    _sync_folder(place.parent)
+    return True
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _link(source: Path, target: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.link(source, target)
+        return
+    target.symlink_to(source.resolve())

@@ -1,0 +1,345 @@
+"""What a view costs: per kind of event, the statements that maintain it and how much of the maps they touch.
+
+Read off the M3 program alone, so hand-written programs are explained too. `cumulus.explain.cost` says how the work of
+an event grows, `cumulus.explain.sizes` how large the maps can be; here both are put together with who shares which
+map, why something scans or is computed anew, and what a subscriber has to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+from cumulus.algebra.scope import maps_of, variables_of
+from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
+from cumulus.catalog.names import known_name
+from cumulus.explain.cost import CostClass, Costs, Read, StatementCost
+from cumulus.explain.sizes import Size, Statistics, size_of
+from cumulus.m3.infer import nodes
+from cumulus.m3.program import MapDef, On, Program, ViewDef
+
+
+@dataclass(frozen=True, slots=True)
+class MapUse:
+    """A map that a view depends on.
+
+    Parameters
+    ----------
+    views
+        The other views that depend on it.
+    readers
+        The maps whose statements read it.
+    size
+        How large it may become.
+    """
+
+    definition: MapDef
+    views: tuple[str, ...]
+    readers: tuple[str, ...]
+    size: Size
+
+    def __str__(self) -> str:
+        keys = ", ".join(key.name for key in self.definition.keys)
+        return f"{self.definition.name}[{keys}]({', '.join(value.name for value in self.definition.values)})"
+
+
+@dataclass(frozen=True, slots=True)
+class EventCost:
+    """What one kind of event costs a view: the worst class of its statements. Of a batch: for each of its rows."""
+
+    on: On
+    relation: str
+    cost: CostClass
+    statements: tuple[StatementCost, ...]
+
+    def __str__(self) -> str:
+        return f"{self.on.value}{'' if self.on is not On.BATCH else ' '}{self.relation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """How many rows of the view an event of a relation can touch, in words; what a subscriber is told at most."""
+
+    relation: str
+    rows: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation:
+    """What it takes to keep one view.
+
+    Parameters
+    ----------
+    cost
+        The worst class among all events.
+    maps, events
+        In the order of the program.
+    reasons
+        Why something scans a whole map or is computed anew; empty if nothing does.
+    subscribed
+        For every relation whose events can change rows of the view.
+    python
+        Functions that machine code calls in Python, where it is known what those of the program are.
+    """
+
+    view: str
+    cost: CostClass
+    maps: tuple[MapUse, ...]
+    events: tuple[EventCost, ...]
+    reasons: tuple[str, ...]
+    subscribed: tuple[Subscribed, ...]
+    python: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int | None:
+        """The memory of all maps of the view in the interpreter, at most; None if a count is missing."""
+        found = [use.size.bytes for use in self.maps]
+        return None if any(size is None for size in found) else sum(size or 0 for size in found)
+
+    def relations(self) -> dict[str, dict[On, EventCost]]:
+        """Return the events by relation and kind."""
+        found: dict[str, dict[On, EventCost]] = {}
+        for event in self.events:
+            found.setdefault(event.relation, {})[event.on] = event
+        return found
+
+    def __str__(self) -> str:
+        from cumulus.explain.text import text_of
+
+        return text_of(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain data, for `--json`."""
+        from cumulus.explain.text import data_of
+
+        return data_of(self)
+
+
+def explain(
+    program: Program, view: str, statistics: Statistics | None = None, python: Set[str] = frozenset()
+) -> Explanation:
+    """Return what keeping `view` costs.
+
+    Parameters
+    ----------
+    statistics
+        Counts of the tables, from which sizes of maps are bounded; without them there are formulas only.
+    python
+        What the machine code of the program calls in Python: `cumulus.engine.engines.python_functions`.
+
+    Raises
+    ------
+    UnknownNameError
+        If the program has no such view.
+
+    Examples
+    --------
+    >>> from cumulus.compiler import compile_sql
+    >>> program = compile_sql("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
+    >>> print(explain(program, "v"))
+    view v: 1 map, O(1) an event
+    <BLANKLINE>
+    event  insert  delete  batch, per row
+    r      O(1)    O(1)    O(1)
+    <BLANKLINE>
+    maps
+      v[a](n)  ≤ distinct(r.a) entries
+        SELECT t0.a AS a, SUM(1) AS n FROM r t0 GROUP BY t0.a
+    <BLANKLINE>
+    ON +r: O(1), 1 statement
+      v[a].n += 1
+    ON -r: O(1), 1 statement
+      v[a].n += -1
+    <BLANKLINE>
+    subscribing
+      an event of r touches 1 row
+    """
+    return explain_views(program, [view], statistics, python)[0]
+
+
+def explain_views(
+    program: Program,
+    views: Iterable[str] | None = None,
+    statistics: Statistics | None = None,
+    python: Set[str] = frozenset(),
+) -> tuple[Explanation, ...]:
+    """Return what keeping each of some views costs; all views if none are named. See `explain`."""
+    costs = Costs(program)
+    known = {view.name: view for view in program.views}
+    wanted = list(known) if views is None else [known_name(name, known, "view") for name in views]
+    needed = {name: costs.needed(view) for name, view in known.items()}
+    sizes = _sizes(program, costs, statistics or Statistics())
+    found = (_explained(program, known[name], costs, needed, sizes) for name in wanted)
+    return tuple(replace(one, python=tuple(sorted(python & _functions_of(one)))) for one in found)
+
+
+def _functions_of(found: Explanation) -> set[str]:
+    """Return the functions and casts in the statements of a view, as `Explanation.python` names them."""
+    terms = [
+        node
+        for event in found.events
+        for cost in event.statements
+        for node in nodes(cost.statement.term)
+        if isinstance(node, (Apply, Cast))
+    ]
+    return {node.function if isinstance(node, Apply) else f"CAST(… AS {node.type})" for node in terms}
+
+
+def _explained(
+    program: Program,
+    view: ViewDef,
+    costs: Costs,
+    needed: dict[str, frozenset[str]],
+    sizes: dict[str, Size],
+) -> Explanation:
+    mine = needed[view.name]
+    found = costs.of_view(view)
+    events = []
+    for trigger in program.triggers:
+        statements = tuple(cost for cost in found if cost.trigger is trigger)
+        if statements:
+            worst = max(cost.cost for cost in statements)
+            events.append(EventCost(trigger.on, trigger.relation, worst, statements))
+    readers: dict[str, dict[str, None]] = {}
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            for name in sorted(maps_of(statement.term)):
+                readers.setdefault(name, {})[statement.map] = None
+    uses = tuple(
+        MapUse(
+            each,
+            tuple(name for name, others in needed.items() if name != view.name and each.name in others),
+            tuple(readers.get(each.name, ())),
+            sizes[each.name],
+        )
+        for each in program.maps
+        if each.name in mine
+    )
+    return Explanation(
+        view.name,
+        max((event.cost for event in events), default=CostClass.CONSTANT),
+        uses,
+        tuple(events),
+        tuple(dict.fromkeys(reason for cost in found for reason in reasons_of(cost))),
+        tuple(_subscribed(program, view, events)),
+    )
+
+
+def _sizes(program: Program, costs: Costs, statistics: Statistics) -> dict[str, Size]:
+    """Return the size of every map, with the indexes that statements ask for."""
+    tables = {relation.name: relation for relation in program.relations}
+    indexes: dict[str, dict[tuple[str, ...], None]] = {}
+    for trigger in program.triggers:
+        for statement in trigger.statements:
+            for read in costs.statement(trigger, statement).reads:
+                if read.free and read.bound:
+                    indexes.setdefault(read.map, {})[read.bound] = None
+    return {each.name: size_of(each, tables, statistics, tuple(indexes.get(each.name, ()))) for each in program.maps}
+
+
+def reasons_of(cost: StatementCost) -> tuple[str, ...]:
+    """Return why a statement scans whole maps or computes one anew, a sentence each."""
+    statement = cost.statement
+    if statement.op == ":=":
+        sources = ", ".join(sorted(maps_of(statement.term))) or "nothing"
+        return (f"{statement.map} is computed anew after every change, from {sources}: {_short(statement.term)}",)
+    return tuple(_reason(statement.map, read) for read in cost.reads if read.cost is CostClass.SCAN)
+
+
+def _reason(target: str, read: Read) -> str:
+    head = f"{target} scans all of {read.map}"
+    if read.nested:
+        return f"{head}: the nested term {_short(read.nested)} says which entries count"
+    if read.condition:
+        return f"{head}: only {read.condition} ties it to the event"
+    return f"{head}: nothing ties it to the event"
+
+
+def _short(term: object) -> str:
+    text = str(term)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def shown_events(events: Iterable[EventCost]) -> list[EventCost]:
+    """Return events without the batches of relations that have triggers for rows: they do the same in another form."""
+    every = list(events)
+    by_row = {event.relation for event in every if event.on is not On.BATCH}
+    return [event for event in every if event.on is not On.BATCH or event.relation not in by_row]
+
+
+def _subscribed(program: Program, view: ViewDef, events: Iterable[EventCost]) -> list[Subscribed]:
+    """Return what a subscriber has to expect of the events of each relation."""
+    found: dict[str, list[str]] = {}
+    for event in shown_events(events):
+        told = _touched(program, view, event)
+        if told:
+            found.setdefault(event.relation, []).append(told)
+    return [Subscribed(name, max(told, key=_rank)) for name, told in found.items()]
+
+
+def _rank(told: str) -> tuple[bool, bool, str]:
+    return told.startswith("all"), told.startswith("a row"), told
+
+
+def _touched(program: Program, view: ViewDef, event: EventCost) -> str:
+    """Return the rows that one event can touch, in words; "" if none."""
+    places = _places_of_keys(program, view)
+    groups: set[tuple[str, ...]] = set()
+    loops: dict[str, None] = {}
+    for cost in event.statements:
+        statement = cost.statement
+        if statement.map not in places:
+            continue
+        at = places[statement.map]
+        if at is None:
+            return "all rows: the view reads a map of other keys when it is read"
+        if statement.op == ":=":
+            return "all rows that change when it is computed anew"
+        keys = [statement.keys[place] for place in at]
+        values = _values(cost)
+        outer = [str(read) for read in cost.reads if read.cost >= CostClass.SLICE and not read.is_inside]
+        if event.on is not On.BATCH and outer and not values.keys() >= set(keys):
+            loops.update(dict.fromkeys(outer))
+        else:
+            groups.add(tuple(values.get(key, key) for key in keys))
+    if loops:
+        return f"a row for each entry of {' and '.join(loops)}"
+    if not groups:
+        return ""
+    number = f"{len(groups)} row{'' if len(groups) == 1 else 's'}"
+    return f"{number} for each row of the batch" if event.on is On.BATCH else number
+
+
+def _places_of_keys(program: Program, view: ViewDef) -> dict[str, tuple[int, ...] | None]:
+    """Return for every map that the view reads when it is read where the view's keys stand in it; None if they do not.
+
+    A change of an entry touches the one row of these keys, or, without them, any.
+    """
+    keys = [key.name for key in program.map(view.maps[0]).keys]
+    found: dict[str, tuple[int, ...] | None] = dict.fromkeys(view.maps, tuple(range(len(keys))))
+    for scalar in view.expressions:
+        for node in nodes(scalar):
+            if isinstance(node, (MapRead, MapEnd)) and node.map not in view.maps:
+                names = [key.name if isinstance(key, Var) else "" for key in node.keys]
+                known = all(key in names for key in keys) and found.get(node.map, ()) is not None
+                found[node.map] = tuple(names.index(key) for key in keys) if known else None
+    return found
+
+
+def _values(cost: StatementCost) -> dict[str, str]:
+    """Return the variables of a statement that have one value for an event, with what that is, as text."""
+    found = {name: name for name in cost.trigger.variables}
+    for node in nodes(cost.statement.term):
+        if isinstance(node, Lift) and variables_of(node.term) <= found.keys():
+            found[node.variable] = " ".join(
+                [str(node.term), *(found[name] for name in sorted(variables_of(node.term)))]
+            )
+    return found

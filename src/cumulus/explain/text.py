@@ -1,0 +1,160 @@
+"""Explanations as text and as plain data; one content for `Warehouse.explain`, the command line and `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cumulus.explain.cost import StatementCost
+from cumulus.explain.explanation import Explanation, MapUse, shown_events
+from cumulus.m3.printer import print_statement
+from cumulus.m3.program import On
+
+KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
+
+
+def text_of(found: Explanation) -> str:
+    """Return an explanation as lines of text; statements of batches are left out where those of rows are there."""
+    return "\n".join(_lines(found))
+
+
+def title_of(found: Explanation) -> str:
+    """Return one line: the view, how many maps, the worst cost, the memory."""
+    memory = "" if found.bytes is None else f", at most {size_text(found.bytes)}"
+    return f"view {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    yield title_of(found)
+    yield ""
+    yield from _aligned([["event", *KINDS.values()], *cost_rows(found)])
+    yield ""
+    yield "maps"
+    for use in found.maps:
+        yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"
+        yield f"    {use.definition.sql or 'no definition'}"
+    if found.reasons:
+        yield ""
+        yield "why it is not cheaper"
+        yield from (f"  {reason}" for reason in found.reasons)
+    if found.python:
+        yield ""
+        yield f"calls Python: {', '.join(found.python)}"
+    yield ""
+    for event in shown_events(found.events):
+        yield f"ON {event}: {event.cost}, {counted(len(event.statements), 'statement')}"
+        for cost in event.statements:
+            yield f"  {statement_text(cost)}{loops_text(cost)}"
+    if found.subscribed:
+        yield ""
+        yield "subscribing"
+        yield from (f"  an event of {each.relation} touches {each.rows}" for each in found.subscribed)
+
+
+def cost_rows(found: Explanation) -> list[list[str]]:
+    """Return for every relation its name and the classes of insertions, deletions and batches."""
+    return [
+        [relation, *(str(events[on].cost) if on in events else "-" for on in KINDS)]
+        for relation, events in found.relations().items()
+    ]
+
+
+def statement_text(cost: StatementCost) -> str:
+    """Return a statement in one line."""
+    return print_statement(cost.statement).rstrip(";")
+
+
+def loops_text(cost: StatementCost) -> str:
+    """Return what a statement loops over, as a comment behind it."""
+    return f"   -- {cost.cost}: {' and '.join(str(read) for read in cost.loops)}" if cost.loops else ""
+
+
+def entries_text(use: MapUse) -> str:
+    """Return how many entries a map has at most, and their memory where it is known."""
+    size = use.size
+    if not size.formula:
+        return ""
+    if size.entries is None or size.bytes is None:
+        return f"≤ {size.formula} entries"
+    formula = "" if size.formula == "1" else f" = {size.formula}"
+    return f"≤ {size.entries:,}{formula} {'entry' if size.entries == 1 else 'entries'}, {size_text(size.bytes)}"
+
+
+def _shared(use: MapUse) -> str:
+    told = [f"shared with {', '.join(use.views)}"] if use.views else []
+    told += [f"read by {', '.join(use.readers)}"] if len(use.readers) > 1 else []
+    return f"  ({'; '.join(told)})" if told else ""
+
+
+def size_text(number: int) -> str:
+    """Return a number of bytes for people.
+
+    Examples
+    --------
+    >>> size_text(868), size_text(1_300_000)
+    ('868 B', '1.3 MB')
+    """
+    size = float(number)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit takes all")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "map"), counted(2, "map")
+    ('1 map', '2 maps')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _aligned(rows: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def data_of(found: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain data."""
+    return {
+        "view": found.view,
+        "cost": str(found.cost),
+        "bytes": found.bytes,
+        "maps": [
+            {
+                "name": use.definition.name,
+                "keys": [key.name for key in use.definition.keys],
+                "values": [value.name for value in use.definition.values],
+                "sql": use.definition.sql,
+                "shared_with": list(use.views),
+                "read_by": list(use.readers),
+                "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
+            }
+            for use in found.maps
+        ],
+        "events": [
+            {
+                "event": str(event),
+                "relation": event.relation,
+                "cost": str(event.cost),
+                "statements": [
+                    {
+                        "statement": statement_text(cost),
+                        "cost": str(cost.cost),
+                        "lookups": cost.lookups,
+                        "loops": [str(read) for read in cost.loops],
+                    }
+                    for cost in event.statements
+                ],
+            }
+            for event in found.events
+        ],
+        "reasons": list(found.reasons),
+        "python": list(found.python),
+        "subscribing": {each.relation: each.rows for each in found.subscribed},
+    }

@@ -1,0 +1,102 @@
+"""Ctrl-C: it waits while something is done that must be done whole, and it lets a running epoch end first."""
+
+from __future__ import annotations
+
+import _signal  # what `signal` calls, without the enums that it makes, which take twenty times as long
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from signal import SIGINT
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, ClassVar
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Deferring:
+    """While entered, the first Ctrl-C waits for the end of the block, or for `deliver`; a second one comes at once.
+
+    Python raises KeyboardInterrupt between any two lines, so also between those of which each needs the other. A block
+    in another one does nothing; nor does one in another thread than the main one, where none is raised.
+    """
+
+    _outermost: ClassVar[Deferring | None] = None
+    _before: Handler
+    _told: tuple[int, FrameType | None] | None = None
+    _is_over = False
+
+    def __enter__(self) -> None:
+        if Deferring._outermost is not None or current_thread() is not main_thread():
+            return
+        before = _signal.getsignal(SIGINT)
+        if callable(before):  # else it is ignored, or ends the process
+            self._before = before
+            _signal.signal(SIGINT, self._note)
+            Deferring._outermost = self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        if Deferring._outermost is self:
+            Deferring._outermost = None
+            _signal.signal(SIGINT, self._before)
+            self._deliver()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        waiting, self._told = self._told, (number, frame)
+        if waiting is not None:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            self._before(*told)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C in at once, in a `Deferring` block: for what may take long and changes nothing, or is not ours."""
+    outermost = Deferring._outermost
+    if outermost is None or current_thread() is not main_thread():
+        yield
+        return
+    try:
+        Deferring._outermost = None
+        _signal.signal(SIGINT, outermost._before)
+        outermost._deliver()
+        yield
+    finally:
+        if not outermost._is_over:  # a generator that was left behind may end after who has called it
+            _signal.signal(SIGINT, outermost._note)
+            Deferring._outermost = outermost
+
+
+def deliver() -> None:
+    """Let a Ctrl-C in that waits: here it does no harm."""
+    outermost = Deferring._outermost
+    if outermost is not None and outermost._told is not None and current_thread() is main_thread():
+        outermost._deliver()
+
+
+class Interrupt:
+    """While entered, Ctrl-C and SIGTERM only set `wished`; the second Ctrl-C interrupts as usual."""
+
+    def __init__(self) -> None:
+        self.wished = False
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        if current_thread() is main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._wish)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, old in self._old.items():
+            signal.signal(number, old)
+        self._old.clear()
+
+    def _wish(self, number: int, frame: FrameType | None) -> None:
+        if self.wished:
+            raise KeyboardInterrupt
+        self.wished = True

@@ -1,0 +1,85 @@
+"""Floats in numbers that add up exactly: a whole number, a multiple of 2⁻⁸⁰, and a rest, which few floats have.
+
+Sums of these are quick integers, and the sum that they make lacks nothing, however much of it cancels. NaN and the
+infinities are counted in the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from cumulus.catalog.types import BIGDECIMAL, BOOLEAN, DOUBLE, HUGEINT, Kind
+from cumulus.scalars.arithmetic import float_sum, special
+from cumulus.scalars.function import EXACTS, INTEGERS, NUMBERS, Function, all_as, takes
+
+PLACES = 80
+"""How many binary digits are after the point, and before it: a float with others has a rest."""
+LIMIT = 2.0**PLACES
+_SPECIAL = 1 << 1200
+"""More than twice what the finite rests of 2**170 rows can add up to."""
+
+
+def whole(value: Any) -> int:
+    """Return the whole number in a float, cut towards zero; 0 if it has more than 80 digits.
+
+    Examples
+    --------
+    >>> whole(-2.75), fraction(-2.75) / 2**80, rest(-2.75), whole(1e300), rest(1e24) == 0, rest(1e-24) == 0
+    (-2, -0.75, Decimal('0'), 0, True, False)
+    """
+    value = float(value)
+    return int(value) if -LIMIT < value < LIMIT else 0
+
+
+def fraction(value: Any) -> int:
+    """Return how many times 2⁻⁸⁰ is in what `whole` leaves, cut towards zero."""
+    value = float(value)
+    return int(math.fmod(value, 1.0) * LIMIT) if -LIMIT < value < LIMIT else 0
+
+
+def rest(value: Any) -> Decimal:
+    """Return what `whole` and `fraction` leave of a float; if it is not finite, what `special` counts, times 2¹²⁰⁰."""
+    value = float(value)
+    if -LIMIT < value < LIMIT:
+        return Decimal(math.fmod(value * LIMIT, 1.0) / LIMIT if abs(value) < 1.0 else 0)
+    return Decimal(value) if math.isfinite(value) else Decimal(special(value) * _SPECIAL)
+
+
+def fits(value: Any) -> bool:
+    """Whether a float has no rest."""
+    value = float(value)
+    return -LIMIT < value < LIMIT and math.fmod(value, 1.0) * LIMIT % 1.0 == 0.0
+
+
+def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
+    """Return the float that is nearest to a sum, from the sums of the three numbers; infinite beyond DOUBLE.
+
+    Examples
+    --------
+    >>> total(whole(1e17) - whole(1e17), fraction(0.1), rest(0.1)), total(0, 0, rest(1.0) + rest(math.inf))
+    (0.1, inf)
+    """
+    scaled = (wholes << PLACES) + fractions
+    if not rests:
+        return scaled / (1 << PLACES)
+    left = Fraction(rests)
+    odd = round(left / _SPECIAL)
+    if odd:
+        return float_sum(0.0, odd)
+    try:
+        return float(left + Fraction(scaled, 1 << PLACES))
+    except OverflowError:
+        return math.inf if left > 0 else -math.inf
+
+
+APART_FUNCTIONS = (
+    Function("float_whole", whole, takes("float_whole", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
+    Function("float_fraction", fraction, takes("float_fraction", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
+    Function("float_rest", rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
+    Function("float_fits", fits, takes("float_fits", BOOLEAN, NUMBERS), arguments=all_as(DOUBLE)),
+    Function("float_total", total, takes("float_total", DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL})),
+)
+"""Internal functions: what a sum of DOUBLE over two tables adds up, and what makes the sum of it."""

@@ -1,0 +1,148 @@
+"""Scalar functions of regular expressions, by RE2: the library that DuckDB has inside.
+
+RE2 needs time in proportion to the text, whatever the pattern; Python's `re` has other rules for what it knows and
+others for how long it takes, and an event must not wait for a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from cumulus.catalog.types import BOOLEAN, VARCHAR, Kind
+from cumulus.errors import MissingError
+from cumulus.scalars.function import INTEGERS, TEXT, Function, failure, takes
+
+_NO_OPTIONS_HINT = "The options are c, i, l, m, n, p and s; regexp_replace has g, too."
+
+
+@lru_cache(maxsize=1024)
+def compiled(name: str, pattern: str, options: str) -> Any:
+    """Return a pattern, compiled for function `name`."""
+    try:
+        import re2
+    except ImportError:
+        raise MissingError(f"{name} needs the package google-re2", hint="pip install google-re2") from None
+    chosen = re2.Options()
+    chosen.log_errors = False
+    for option in options:
+        match option:
+            case "c" | "i":
+                chosen.case_sensitive = option == "c"
+            case "s":
+                chosen.dot_nl = True
+            case "m" | "n" | "p":
+                chosen.dot_nl = False
+            case "l":
+                chosen.literal = True
+            case " " | "\t" | "\n":
+                pass
+            case "g":
+                raise failure(name, (pattern, options), "the option g is one of regexp_replace", _NO_OPTIONS_HINT)
+            case _:
+                raise failure(name, (pattern, options), f"there is no option {option!r}", _NO_OPTIONS_HINT)
+    try:
+        return re2.compile(pattern, chosen)
+    except re2.error as problem:
+        reason = problem.args[0].decode() if isinstance(problem.args[0], bytes) else problem
+        raise failure(name, (pattern,), f"the pattern is wrong: {reason}") from None
+
+
+def matches(text: str, pattern: str, options: str = "") -> bool:
+    """Whether `pattern` is found somewhere in `text`."""
+    return compiled("regexp_matches", pattern, options).search(text) is not None
+
+
+def full_match(text: str, pattern: str, options: str = "") -> bool:
+    """Whether `pattern` is all of `text`."""
+    return compiled("regexp_full_match", pattern, options).fullmatch(text) is not None
+
+
+def extract(text: str, pattern: str, group: int = 0, options: str = "") -> str:
+    """Return what the first match has in a group; empty if there is no match or no such group."""
+    if not 0 <= group <= 9:
+        raise failure("regexp_extract", (text, pattern, group), "a group has a number from 0 to 9")
+    found = compiled("regexp_extract", pattern, options).search(text)
+    if found is None or group > found.re.groups:
+        return ""
+    return found.group(group) or ""
+
+
+def replace(text: str, pattern: str, rewrite: str, options: str = "") -> str:
+    r"""Return `text` with the first match rewritten (every one with option g); \0 to \9 are groups."""
+    regexp = compiled("regexp_replace", pattern, options.replace("g", ""))
+    pieces = _rewrite(rewrite, regexp.groups)
+    if "g" not in options:
+        found = regexp.search(text)
+        if found is None:
+            return text
+        return text[: found.start()] + _written(pieces, found) + text[found.end() :]
+    made: list[str] = []
+    copied = at = 0
+    last_end = -1
+    while at <= len(text):
+        found = regexp.search(text, at)
+        if found is None:
+            break
+        start, end = found.start(), found.end()
+        if start == end and start == last_end:  # an empty match right behind the last one does not count
+            at = start + 1
+            continue
+        made += [text[copied:start], _written(pieces, found)]
+        copied = last_end = end
+        at = end
+    return "".join([*made, text[copied:]])
+
+
+@lru_cache(maxsize=1024)
+def _rewrite(text: str, groups: int) -> tuple[str | int, ...]:
+    pieces: list[str | int] = []
+    characters = iter(text)
+    for character in characters:
+        if character != "\\":
+            pieces.append(character)
+            continue
+        following = next(characters, "")
+        if following == "\\":
+            pieces.append("\\")
+        elif following.isascii() and following.isdigit() and int(following) <= groups:
+            pieces.append(int(following))
+        else:
+            reason = f"the pattern has no group {following}" if following.isdigit() else "\\ stands before 0 to 9 or \\"
+            raise failure("regexp_replace", (text,), f"the replacement is wrong: {reason}")
+    return tuple(pieces)
+
+
+def _written(pieces: tuple[str | int, ...], found: Any) -> str:
+    return "".join([piece if isinstance(piece, str) else found.group(piece) or "" for piece in pieces])
+
+
+def escape(text: str) -> str:
+    """Return the pattern that matches `text` and nothing else."""
+    return "".join(
+        character if character == "_" or not character.isascii() or character.isalnum() else f"\\{character}"
+        for character in text
+    ).replace("\\\0", "\\x00")
+
+
+# --- types ----------------------------------------------------------------------------------------------------------
+
+
+def _boolean(name: str, implement: Callable[..., bool]) -> Function:
+    return Function(name, implement, takes(name, BOOLEAN, TEXT, TEXT, TEXT, optional=1))
+
+
+PATTERNS = frozenset(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"))
+"""Functions whose second argument is a pattern."""
+REGEXP_FUNCTIONS: tuple[Function, ...] = (
+    _boolean("regexp_matches", matches),
+    _boolean("regexp_full_match", full_match),
+    Function(
+        "regexp_extract",
+        extract,
+        takes("regexp_extract", VARCHAR, TEXT, TEXT, INTEGERS - {Kind.HUGEINT, Kind.BIGINT}, TEXT, optional=2),
+    ),
+    Function("regexp_replace", replace, takes("regexp_replace", VARCHAR, TEXT, TEXT, TEXT, TEXT, optional=1)),
+    Function("regexp_escape", escape, takes("regexp_escape", VARCHAR, TEXT)),
+)

@@ -1,0 +1,188 @@
+"""Scalar functions of text. A character is a Unicode code point, everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from cumulus.catalog.types import BIGINT, BOOLEAN, VARCHAR, Kind
+from cumulus.scalars.casts import as_text
+from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, Function, all_as, failure, takes
+
+# --- case -----------------------------------------------------------------------------------------------------------
+
+
+def _simple(change: Callable[[str], str], others: dict[str, str]) -> Callable[[str], str]:
+    """Return a mapping of text that changes each character on its own and never the length, as DuckDB's does."""
+    table: dict[int, str] = {}
+
+    class Mapping(dict[int, str]):
+        def __missing__(self, code: int) -> str:
+            character = chr(code)
+            # Where Unicode's full mapping is longer than one character, the title form may still be one.
+            candidates = (others.get(character, ""), change(character), character.title())
+            self[code] = next((changed for changed in candidates if len(changed) == 1), character)
+            return self[code]
+
+    table = Mapping()
+
+    def changed(text: str) -> str:
+        return change(text) if text.isascii() else text.translate(table)
+
+    return changed
+
+
+lower = _simple(str.lower, {"İ": "i"})
+upper = _simple(str.upper, {"ß": "ẞ"})
+
+
+# --- LIKE -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _pattern(function: str, pattern: str, escape: str) -> re.Pattern[str]:
+    if len(escape) > 1:
+        raise failure(function, (pattern, escape), "the escape must be one character or none")
+    pieces: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        # An escape that is also a wildcard escapes.
+        if character == escape:
+            literal = next(characters, None)
+            if literal is None:
+                raise failure(function, (pattern, escape), "the pattern ends with its escape character")
+            pieces.append(re.escape(literal))
+        elif character == "%":
+            if pieces[-1:] != [".*"]:
+                pieces.append(".*")
+        else:
+            pieces.append("." if character == "_" else re.escape(character))
+    return re.compile("".join(pieces), re.DOTALL)
+
+
+def like(text: str, pattern: str, escape: str = "") -> bool:
+    """Whether `text` matches `pattern`: `%` is any text, `_` any character; without `escape` nothing escapes."""
+    return _pattern("like", pattern, escape).fullmatch(text) is not None
+
+
+def ilike(text: str, pattern: str, escape: str = "") -> bool:
+    """Whether the lower-case `text` matches the lower-case `pattern`."""
+    return _pattern("ilike", lower(pattern), lower(escape)).fullmatch(lower(text)) is not None
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def substring(text: str, start: int, length: int | None = None) -> str:
+    """Return `length` characters (backwards if negative) from `start` (1-based, from the end if negative)."""
+    begin = start - 1 if start > 0 else (len(text) + start if start < 0 else -1)
+    if length is None:
+        return text[max(begin, 0) :]
+    end = begin + length
+    if length < 0:
+        begin, end = end, begin
+    return text[max(begin, 0) : max(end, 0)]
+
+
+def left(text: str, count: int) -> str:
+    """Return the first `count` characters, or all but the last -count."""
+    return text[:count]
+
+
+def right(text: str, count: int) -> str:
+    """Return the last `count` characters, or all but the first -count."""
+    return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
+
+
+def trim(text: str, characters: str = " ") -> str:
+    """Return `text` without `characters` at both ends."""
+    return text.strip(characters) if characters else text
+
+
+def trim_left(text: str, characters: str = " ") -> str:
+    """Return `text` without `characters` at its start."""
+    return text.lstrip(characters) if characters else text
+
+
+def trim_right(text: str, characters: str = " ") -> str:
+    """Return `text` without `characters` at its end."""
+    return text.rstrip(characters) if characters else text
+
+
+def replace(text: str, old: str, new: str) -> str:
+    """Return `text` with every `old` replaced by `new`; unchanged if `old` is empty."""
+    return text.replace(old, new) if old else text
+
+
+def pad_left(text: str, length: int, padding: str) -> str:
+    """Return `text` cut or padded on the left to `length` characters."""
+    return _padding("lpad", text, length, padding) + text[: max(length, 0)]
+
+
+def pad_right(text: str, length: int, padding: str) -> str:
+    """Return `text` cut or padded on the right to `length` characters."""
+    return text[: max(length, 0)] + _padding("rpad", text, length, padding)
+
+
+def _padding(name: str, text: str, length: int, padding: str) -> str:
+    missing = length - len(text)
+    if missing <= 0:
+        return ""
+    if not padding:
+        raise failure(name, (text, length, padding), "there is nothing to pad with")
+    return (padding * (missing // len(padding) + 1))[:missing]
+
+
+def position(text: str, part: str) -> int:
+    """Return the 1-based position of the first `part` in `text`, 0 if there is none."""
+    return text.find(part) + 1
+
+
+def contains(text: str, part: str) -> bool:
+    """Whether `part` is in `text`."""
+    return part in text
+
+
+def reverse(text: str) -> str:
+    """Return the characters in reverse order."""
+    return text[::-1]
+
+
+def concat(*parts: Any) -> str:
+    """Return the texts of all parts in a row."""
+    return "".join([part if type(part) is str else as_text(part) for part in parts])
+
+
+# --- types ----------------------------------------------------------------------------------------------------------
+
+_WHOLE = INTEGERS - {Kind.HUGEINT}
+_SHORT = _WHOLE - {Kind.BIGINT}
+
+
+def _text(name: str, implement: Callable[..., Any], *parameters: frozenset[Kind], optional: int = 0) -> Function:
+    return Function(name, implement, takes(name, VARCHAR, TEXT, *parameters, optional=optional))
+
+
+TEXT_FUNCTIONS: tuple[Function, ...] = (
+    Function("concat", concat, takes("concat", VARCHAR, ANYTHING, many=True), arguments=all_as(VARCHAR)),
+    Function("like", like, takes("like", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
+    Function("ilike", ilike, takes("ilike", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
+    _text("lower", lower),
+    _text("upper", upper),
+    Function("length", len, takes("length", BIGINT, TEXT)),
+    _text("substring", substring, _WHOLE, _WHOLE, optional=1),
+    _text("left", left, _WHOLE),
+    _text("right", right, _WHOLE),
+    _text("trim", trim, TEXT, optional=1),
+    _text("ltrim", trim_left, TEXT, optional=1),
+    _text("rtrim", trim_right, TEXT, optional=1),
+    _text("replace", replace, TEXT, TEXT),
+    Function("starts_with", str.startswith, takes("starts_with", BOOLEAN, TEXT, TEXT)),
+    Function("contains", contains, takes("contains", BOOLEAN, TEXT, TEXT)),
+    Function("strpos", position, takes("strpos", BIGINT, TEXT, TEXT)),
+    _text("lpad", pad_left, _SHORT, TEXT),
+    _text("rpad", pad_right, _SHORT, TEXT),
+    _text("reverse", reverse),
+)

@@ -1,0 +1,212 @@
+"""The process that holds a bucket, and serves it to the workers of its machine.
+
+Spark gives a bucket to whichever worker is free, and a worker cannot see another's memory. So the bucket lives in a
+process of its own, next to the workers: each asks it for what an epoch needs, over a socket, one after the other
+(decision 17). The process ends with the workers' parent, or when nobody has asked for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.output.publish import write_outputs
+from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.spark.errors import told
+from cumulus.spark.functions import unpack_functions
+
+if TYPE_CHECKING:
+    from cumulus.spark.handler import Work
+
+PAGE_BYTES = 4 << 20
+
+IDLE_S = 600.0
+"""After so many seconds without a request the process ends; the next epoch rebuilds the bucket."""
+_LOOK_S = 1.0
+"""How often it looks whether the workers' parent still lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A snapshot that is not all stored yet.
+
+    Parameters
+    ----------
+    epoch, bytes, pages
+        Of the snapshot.
+    next
+        The first page that nobody has asked for.
+    """
+
+    epoch: int
+    bytes: int
+    pages: int
+    next: int
+
+
+class Held:
+    """A bucket in memory, stamped, and the pages of a snapshot of it that is not all stored yet.
+
+    The stamp (epoch, nonce) says which attempt at which epoch was its last; it is None while there is no whole bucket.
+    The public methods but `rest` are the requests.
+    """
+
+    def __init__(self) -> None:
+        self._bucket: Bucket | None = None
+        self._stamp: tuple[int, str] | None = None
+        self._snapshot = b""
+        self._pending: Pending | None = None
+        self._is_due = False
+        self._problem: Exception | None = None
+
+    def stamp(self) -> tuple[int, str] | None:
+        """Return the stamp."""
+        return self._stamp
+
+    def start(self, work: bytes, index: int, snapshot: bytes, epoch: int, nonce: str) -> None:
+        """Make the bucket anew, from a snapshot if that is not empty."""
+        self._stamp, self._bucket, self._pending = None, None, None
+        self._bucket = fresh_bucket(pickle.loads(work), index)
+        if snapshot:
+            self._bucket.load(snapshot)
+        self._stamp = (epoch, nonce)
+
+    def replay(self, payload: bytes, epoch: int) -> None:
+        """Apply an epoch that the log has; `restamp` says when there are no more."""
+        self._stamp, self._pending = None, None
+        self._whole().apply(epoch, [payload])
+
+    def restamp(self, epoch: int, nonce: str) -> None:
+        """Say which attempt the replayed epochs make it the equal of."""
+        self._stamp = (epoch, nonce)
+
+    def apply(
+        self, payload: bytes, epoch: int, nonce: str, out: str, snapshots: Snapshots, final: bool
+    ) -> dict[str, Any]:
+        """Apply an epoch and write its outputs; return what `cumulus.epochs.output.sink.Written` has, the seconds of
+        each part, and the process.
+        """
+        self._stamp = None  # an exception must not leave half an epoch behind
+        bucket = self._whole()
+        started = time.perf_counter()
+        outcome = bucket.apply(epoch, [payload])
+        applied = time.perf_counter()
+        written = write_outputs(bucket, outcome, epoch, nonce, Path(out), snapshots, final=final)
+        seconds = {"engine": applied - started, "sink": time.perf_counter() - applied}
+        self._stamp = (epoch, nonce)
+        return {**asdict(written), "process": os.getpid(), "seconds": seconds}
+
+    def dump(self) -> None:
+        """Begin a snapshot of the bucket as it is now: it is made when the worker has hung up, between two epochs."""
+        self._is_due = True
+
+    def rest(self) -> None:
+        """Do what need not be done while a worker waits."""
+        if self._is_due and self._stamp is not None:
+            try:
+                self._snapshot = self._whole().dump()
+            except Exception as problem:  # noqa: BLE001  # the next worker raises it
+                self._problem = problem
+            else:
+                pages = -(-len(self._snapshot) // PAGE_BYTES)
+                self._pending = Pending(self._stamp[0], len(self._snapshot), pages, 0)
+        self._is_due = False
+
+    def pending(self) -> tuple[int, ...] | None:
+        """Return the fields of the snapshot that was made; None without one, and when all its pages are stored."""
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+        pending = self._pending  # its class has another name here, where this module is the main one
+        return None if pending is None or pending.next == pending.pages else astuple(pending)
+
+    def page(self, number: int) -> bytes:
+        """Return a page of the snapshot that was made."""
+        assert self._pending is not None
+        self._pending = replace(self._pending, next=number + 1)
+        page = self._snapshot[number * PAGE_BYTES : (number + 1) * PAGE_BYTES]
+        if self._pending.next == self._pending.pages:
+            self._snapshot = b""
+        return page
+
+    def _whole(self) -> Bucket:
+        assert self._bucket is not None, "the bucket was not started"
+        return self._bucket
+
+
+def fresh_bucket(work: Work, index: int) -> Bucket:
+    """Return the bucket before its first epoch."""
+    functions = unpack_functions(work.functions)
+    return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs, functions)
+
+
+def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
+    """Answer requests at a socket, until `owner` is gone or nobody has asked for `idle_s` seconds.
+
+    A request is the name of a method of `Held` and its arguments; the answer is whether that went well, and what it
+    returned, or the words of what it raised.
+    """
+    held = Held()
+    with socket.socket(socket.AF_UNIX) as listener:
+        aside = path.with_suffix(f".{os.getpid()}")
+        listener.bind(str(aside))
+        listener.listen()
+        aside.rename(path)  # who finds it can connect
+        print("serving", flush=True)
+        asked = time.monotonic()
+        while _lives(owner) and time.monotonic() - asked < idle_s:
+            if select.select([listener], [], [], _LOOK_S)[0]:
+                accepted, _ = listener.accept()
+                with suppress(OSError, EOFError), Connection(accepted.detach()) as client:
+                    _answer(held, client, owner)
+                held.rest()
+                asked = time.monotonic()
+        for each in (path, path.with_suffix(".lock")):
+            each.unlink(missing_ok=True)
+
+
+def _answer(held: Held, client: Connection, owner: int) -> None:
+    """Answer one worker until it hangs up."""
+    while True:
+        while not client.poll(_LOOK_S):
+            if not _lives(owner):
+                return
+        method, *arguments = client.recv()
+        try:
+            with told():
+                answer = (True, getattr(held, method)(*arguments))
+        except Exception as problem:  # noqa: BLE001  # the worker raises it: Spark must see it there
+            answer = (False, "".join(traceback.format_exception(problem)))
+        client.send(answer)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve at the path given, for the process given."""
+    serve(Path(arguments[0]), int(arguments[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,305 @@
+"""Aggregates as numbers to maintain and scalars that finish them: AVG is a ratio, SUM of nothing is NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from cumulus.algebra.terms import (
+    NULL_VALUE,
+    ONE,
+    ZERO,
+    Apply,
+    Cast,
+    Compare,
+    Const,
+    Lift,
+    Relation,
+    Scalar,
+    Term,
+    Var,
+    number,
+    product_of,
+    sum_of,
+)
+from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.scalars.python_code import NAN
+from cumulus.scalars.typing import Typed, scalar_type
+from cumulus.sql.binding.bind import Aggregate
+from cumulus.sql.binding.branches import NEVER, Within, settle, summed
+from cumulus.sql.binding.conditions import is_not_null, special, summand
+from cumulus.sql.binding.float_sums import COLUMNS, Column, apart, is_apart
+from cumulus.sql.binding.groups import Grouped, derive
+from cumulus.sql.binding.scope import Scope
+
+SPREADS = {
+    "var_pop": ("variance_of", 0),
+    "var_samp": ("variance_of", 1),
+    "stddev_pop": ("deviation_of", 0),
+    "stddev_samp": ("deviation_of", 1),
+}
+"""Aggregates of spread: the function that finishes them, and their missing degrees of freedom."""
+
+Factor = Callable[[Within], Term]
+
+
+Lifts = Callable[[Within], list[Term]]
+"""What binds the keys of one grouping set in a branch."""
+
+
+@dataclass(slots=True)
+class Sums:
+    """Collects the numbers that a query maintains per group, each once.
+
+    Parameters
+    ----------
+    scope
+        Its branches are settled.
+    keys
+        The variables of the group, which every set binds.
+    sets
+        The grouping sets; one where there is plain GROUP BY.
+    standing
+        Groups that are there even without rows, as products that bind the keys: `()` among several grouping sets. They
+        count as a row in the count of rows, and in nothing else.
+    """
+
+    scope: Scope
+    branches: list[Within]
+    keys: tuple[str, ...]
+    sets: list[Lifts]
+    standing: list[Term] = field(default_factory=list)
+    sums: list[Summed] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+    _known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _values: dict[tuple[object, ...], tuple[str, Derived]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.standing:
+            self._added("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
+        else:
+            self.column("n", BIGINT, (), lambda within: ONE)
+
+    # --- numbers ----------------------------------------------------------------------------------------------------
+
+    def rows(self, factor: Factor) -> Term:
+        """Return the rows of all branches and sets, times a factor."""
+        return summed(
+            ((within, [*lifts(within), factor(within)]) for lifts in self.sets for within in self.branches), self.keys
+        )
+
+    def column(self, hint: str, found: SqlType, identity: tuple[object, ...], factor: Factor) -> Scalar:
+        """Return the sum of a factor over the rows as a variable, adding it if it is new."""
+        if len(self.branches) == 1:
+            identity = (factor(self.branches[0]),)
+        return self._added(hint, found, identity, lambda: self.rows(factor))
+
+    def _added(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
+        name = self._known.get(identity)
+        if name is None:
+            name = self._named(hint, Typed(found, False))
+            self._known[identity] = name
+            self.sums.append(Summed(name, make(), found))
+        kept = self.scope.variables[name].type
+        return Var(name) if kept == found else Cast(Var(name), found)
+
+    def _named(self, hint: str, typed: Typed) -> str:
+        """Return a name that no variable and no other sum has."""
+        taken = set(self.scope.variables)
+        name, count = hint, 1
+        while name in taken:
+            count += 1
+            name = f"{hint}{count}"
+        self.scope.variables[name] = typed
+        return name
+
+    # --- aggregates -------------------------------------------------------------------------------------------------
+
+    def finish(self, aggregate: Aggregate) -> Scalar:
+        """Return the scalar that makes the aggregate's value of sums and ends."""
+        arg, where = aggregate.arg, aggregate.where
+
+        def only(within: Within) -> Term:
+            return ONE if where is None else within.condition(where)
+
+        if arg is None:
+            return self.column("n", BIGINT, ("count", None, where), only)
+        if isinstance(arg, Const) and arg.value is None and aggregate.kind != "count":
+            return Const(None, aggregate.type)
+
+        def present(within: Within) -> Term:
+            return product_of([only(within), is_not_null(within.scalar(arg), within.variables, expand=True)])
+
+        if aggregate.kind in ("min", "max"):
+            return self._end(aggregate, arg, present)
+        if aggregate.kind in ("bool_and", "bool_or"):
+            return self._boolean(aggregate, arg, only, present)
+        if aggregate.kind == "count_if":
+            count = self.column("n", BIGINT, ("count", arg, where), present)
+            holds = self.column("t", HUGEINT, ("true", arg, where), lambda w: product_of([only(w), w.condition(arg)]))
+            return self._finished(aggregate, arg, holds, count, present)
+        if aggregate.kind in SPREADS:
+            return self._spread(aggregate, arg, only, present)
+        if aggregate.distinct:
+            return self._distinct(aggregate, arg, present)
+        count = self.column("n", BIGINT, ("count", arg, where), present)
+        if aggregate.kind == "count":
+            return count
+        total: Scalar = self._total(aggregate, arg, only)
+        return self._finished(aggregate, arg, total, count, present)
+
+    def _finished(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
+        if aggregate.kind == "avg":
+            total = Apply("div", (total, count))
+        if self.keys and not self.standing and len(self.branches) == 1 and present(self.branches[0]) is ONE:
+            return total
+        return Apply("case", (Apply("eq", (count, number(0))), NULL_VALUE, total))
+
+    def _total(self, aggregate: Aggregate, arg: Scalar, only: Factor) -> Scalar:
+        found = scalar_type(arg, self.scope.variables)
+        identity = ("sum", arg, aggregate.where)
+
+        def number_of(within: Within) -> Term:
+            return product_of([only(within), summand(within.scalar(arg), within.variables)])
+
+        if found.is_float and any(is_apart(within, arg) for within in self.branches):
+            return self._apart(arg, identity, only)
+        if found.is_float:
+            plain = self.column("s", DOUBLE, identity, number_of)
+            return Apply("float_sum", (plain, self._odd(arg, aggregate, only)))
+        return self.column("s", _kept(aggregate, found), identity, number_of)
+
+    def _apart(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
+        """Return the sum of a difference of floats from exact sums over each side of it."""
+
+        def summed_up(column: Column) -> Scalar:
+            kept, part = column.type, column.function
+            return self.column(
+                column.hint, kept, (part, *identity), lambda w: product_of([only(w), apart(w, arg, column)])
+            )
+
+        return Apply("float_total", tuple(map(summed_up, COLUMNS)))
+
+    def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """Variance and deviation are made of the count, the sum and the sum of squares, all of them exact."""
+        found = scalar_type(arg, self.scope.variables)
+        count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        is_long = found.is_float or found.scale > MAX_PRECISION // 2
+
+        def value(within: Within) -> Term:
+            scalar = within.scalar(arg)
+            return Apply("exactly", (scalar,)) if is_long else summand(scalar, within.variables)
+
+        def square(within: Within) -> Term:
+            number_ = value(within)
+            return product_of([only(within), number_, number_])
+
+        if is_long:
+            kept = BIGDECIMAL
+            total = self.column("s", kept, ("exact", arg, aggregate.where), lambda w: product_of([only(w), value(w)]))
+        else:
+            kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+            total = self._total(replace(aggregate, kind="avg"), arg, only)
+        squares = self.column("q", kept, ("squares", arg, aggregate.where), square)
+        function, missing = SPREADS[aggregate.kind]
+        spread = Apply(function, (count, total, squares, number(missing)))
+        if not found.is_float:
+            return spread
+        # One value has no spread, whatever it is; several of which one is not finite have NaN, as in DuckDB.
+        tame = Apply("or", (Apply("eq", (self._odd(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
+        return Apply("case", (tame, spread, Const(NAN, DOUBLE)))
+
+    def _odd(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
+        """Return the count of what is not finite among floats."""
+        identity = ("odd", "sum", arg, aggregate.where)
+        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), special(w.scalar(arg))]))
+
+    def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
+        count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        true = ("true", arg, aggregate.where)
+        holds = self.column("t", BIGINT, true, lambda w: product_of([only(w), w.condition(arg)]))
+        test = Apply("eq", (holds, count)) if aggregate.kind == "bool_and" else Apply("gt", (holds, number(0)))
+        return self._finished(aggregate, arg, test, count, present)
+
+    def _end(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
+        """MIN and MAX are the ends of the group's values, which are kept with their counts."""
+        identity = (aggregate.kind, arg, aggregate.where)
+        name = self._known.get(identity)
+        if name is None:
+            found = Typed(scalar_type(arg, self.scope.variables), True)
+            value, bind = self._value(arg, found)
+            name = self._named(aggregate.kind, found)
+            self._known[identity] = name
+            term = self.rows(bound(present, bind))
+            self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
+        return Var(name)
+
+    def _value(self, arg: Scalar, typed: Typed) -> tuple[str, Factor]:
+        """Return a variable for the values of an argument, and what binds it: nothing where it is a column."""
+        if len(self.branches) == 1:
+            scalar = self.branches[0].scalar(arg)
+            if isinstance(scalar, Var) and scalar.name not in {*self.keys, *self.scope.parameters.values()}:
+                return scalar.name, lambda within: ONE
+        name = self._named("x", typed)
+        return name, lambda within: Lift(name, within.scalar(arg))
+
+    def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
+        """Add up over the different values of the group, which are a derived relation."""
+        found = scalar_type(arg, self.scope.variables)
+        identity = ("distinct", arg, aggregate.where)
+        if identity not in self._values:
+            value, bind = self._value(arg, Typed(found, False))
+            body = self.rows(bound(present, bind))
+            count = self._named("n", Typed(BIGINT, False))
+            rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
+            there = Compare(">", Var(count), number(0))
+            self._values[identity] = (value, derive(rows, (), there, lookup=False))
+        x, values = self._values[identity]
+        atom = Relation(values.name, values.parameters)
+        each = self._added("d", BIGINT, ("d", *identity), lambda: atom)
+        if aggregate.kind == "count":
+            return each
+
+        def values_of() -> Term:
+            return product_of([atom, summand(Var(x), self.scope.variables)])
+
+        if found.is_float:
+            plain = self._added("s", DOUBLE, ("s", *identity), values_of)
+            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, special(Var(x))]))
+            total: Scalar = Apply("float_sum", (plain, odd))
+        else:
+            total = self._added("s", _kept(aggregate, found), ("s", *identity), values_of)
+        if aggregate.kind == "avg":
+            total = Apply("div", (total, each))
+        return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+
+
+def bound(present: Factor, bind: Factor) -> Factor:
+    """Return the rows that are present, each with its value; where none ever is, the value is bound all the same."""
+
+    def rows(within: Within) -> Term:
+        there = present(within)
+        return product_of([NEVER if there is ZERO else there, bind(within)])
+
+    return rows
+
+
+def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
+    """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it.
+
+    Parameters
+    ----------
+    merging
+        See `settle`.
+    """
+    sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
+    return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
+
+
+def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:
+    """Return the type in which an exact total is kept."""
+    if aggregate.kind == "avg":
+        return decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+    return aggregate.type

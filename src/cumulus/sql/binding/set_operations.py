@@ -1,0 +1,142 @@
+"""Set operations: UNION ALL adds branches, the others compare how often a row stands on each side."""
+
+from __future__ import annotations
+
+from cumulus.algebra.scope import substitute
+from cumulus.algebra.terms import ONE, Apply, Const, Scalar, Term, Var, number
+from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
+from cumulus.errors import BindError
+from cumulus.m3.program import OrderItem
+from cumulus.scalars.registry import common_type
+from cumulus.scalars.typing import Typed
+from cumulus.sql.ast import ColumnRef, Literal, SetOperation
+from cumulus.sql.binding.aggregates import Sums
+from cumulus.sql.binding.bind import Binder
+from cumulus.sql.binding.branches import NEVER, Within, settle
+from cumulus.sql.binding.groups import Bag, Grouped, as_bag
+from cumulus.sql.binding.keys import Keys
+from cumulus.sql.binding.scope import Branch, Scope
+
+
+def bag_of_set(scope: Scope, query: SetOperation) -> Bag:
+    """Return a set operation as rows of `scope`, which is new."""
+    if query.op == "union" and query.all:
+        return _both(scope, query, mark="")
+    return as_bag(groups_of_set(scope.around(), query), scope)
+
+
+def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
+    """Return a set operation as groups of equal rows."""
+    from cumulus.sql.binding.queries import rows_of
+
+    side = ""
+    if query.op != "union":
+        side = scope.new_variable("side", "of", Typed(INTEGER, False))
+    bag = _both(scope, query, mark=side)
+    order_by = _order_by(scope, query, bag)
+    if query.op == "union":
+        return rows_of(bag, distinct=not query.all, order_by=order_by, limits=(query.limit, query.offset))
+    branches = settle(scope)
+    keys = Keys(scope, branches)
+    for name, scalar in bag.columns:
+        keys.add(scalar, name)
+    sums = Sums(scope, branches, keys.variables, [keys.lifts])
+
+    def on_side(which: int) -> Scalar:
+        def counted(within: Within) -> Term:
+            value = within.scalar(Var(side))
+            assert isinstance(value, Const)
+            return ONE if value.value == which else NEVER
+
+        return sums.column("n", BIGINT, ("side", which), counted)
+
+    left, right = on_side(0), on_side(1)
+    if query.op == "intersect":
+        repeat = Apply("least", (left, right)) if query.all else None
+        having: Scalar = Apply("and", (Apply("gt", (left, number(0))), Apply("gt", (right, number(0)))))
+    elif query.all:
+        repeat = Apply("sub", (left, right))
+        having = Apply("gt", (left, right))
+    else:
+        repeat = None
+        having = Apply("and", (Apply("gt", (left, number(0))), Apply("le", (right, number(0)))))
+    return Grouped(
+        scope=scope,
+        keys=keys.variables,
+        sums=sums.sums,
+        ends=sums.ends,
+        columns=bag.columns,
+        having=having,
+        repeat=repeat,
+        order_by=tuple(order_by),
+        limit=query.limit,
+        offset=query.offset,
+    )
+
+
+def _both(scope: Scope, query: SetOperation, *, mark: str) -> Bag:
+    """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
+    from cumulus.sql.binding.queries import query_bag
+
+    left = query_bag(scope.beside(), query.left)
+    right = query_bag(scope.beside(), query.right)
+    place = scope.source.place(query.at)
+    if len(left.columns) != len(right.columns):
+        raise BindError(
+            f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns",
+            hint="Select as many columns on both sides.",
+            **place,
+        )
+    columns: list[tuple[str, Scalar]] = []
+    sides: list[list[Branch]] = [left.scope.branches, right.scope.branches]
+    values: list[dict[str, Scalar]] = [{}, {}]
+    binder = Binder(scope)
+    for (name, first), (_, second) in zip(left.columns, right.columns, strict=True):
+        found = _met(binder, first, second, query)
+        nullable = binder.nullable(first) or binder.nullable(second)
+        variable = scope.new_variable(name if name.isidentifier() else "column", "of", Typed(found, nullable))
+        values[0][variable] = binder.cast(first, found, query.at)
+        values[1][variable] = binder.cast(second, found, query.at)
+        columns.append((name, Var(variable)))
+    for which in (0, 1):
+        if mark:
+            values[which][mark] = number(which)
+        for branch in sides[which]:
+            branch.values |= {name: substitute(scalar, branch.values) for name, scalar in values[which].items()}
+    scope.branches = [*sides[0], *sides[1]]
+    return Bag(scope, columns)
+
+
+def _met(binder: Binder, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
+    """Return the type in which the columns of the two sides meet."""
+    kinds = [binder.type_of(left), binder.type_of(right)]
+    solid = [found for found in kinds if found.kind is not Kind.NULL]
+    if not solid:
+        return INTEGER
+    if len({found.kind for found in solid}) > 1 and any(found.kind is Kind.VARCHAR for found in solid):
+        return VARCHAR
+    found = common_type(solid)
+    if found is None:
+        raise BindError(
+            f"the sides of {query.op.upper()} have columns of {kinds[0]} and {kinds[1]}",
+            hint="CAST one of them.",
+            **binder.scope.source.place(query.at),
+        )
+    return found
+
+
+def _order_by(scope: Scope, query: SetOperation, bag: Bag) -> list[OrderItem]:
+    items: list[OrderItem] = []
+    for item in query.order_by:
+        place = scope.source.place(item.expr.at)
+        match item.expr:
+            case Literal(int() as position, _, _) if 1 <= position <= len(bag.columns):
+                scalar = bag.columns[position - 1][1]
+            case ColumnRef(name, "", _) if name in dict(bag.columns):
+                scalar = dict(bag.columns)[name]
+            case _:
+                raise BindError(
+                    f"ORDER BY of {query.op.upper()} names its columns", hint="Use a name or a position.", **place
+                )
+        items.append(OrderItem(scalar, item.descending, item.nulls_first))
+    return items

@@ -1,0 +1,1 @@
+"""SQL text to `cumulus.sql.ast`: the only room that knows sqlglot."""

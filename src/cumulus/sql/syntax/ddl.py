@@ -1,0 +1,162 @@
+"""CREATE TABLE to a catalog relation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.syntax.advice import type_advice
+from cumulus.sql.syntax.understood import check_taken
+
+_TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"}
+
+
+def sql_type(source: Source, node: exp.DataType) -> SqlType:
+    """Return the type that a type node names; UnsupportedError if Cumulus has none."""
+    name = node.this.name if hasattr(node.this, "name") else str(node.this)
+    written = str(node.meta.get("word") or node.sql(dialect="duckdb"))
+    digits = [str(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam)]
+    is_plain = not node.args.get("nested") and all(map(str.isdecimal, digits))
+    found = type_named(_TYPE_NAMES.get(name, name), tuple(map(int, digits))) if is_plain else None
+    if found is None or found == BIGDECIMAL:
+        raise UnsupportedError(
+            f"the type {written} is not supported",
+            feature=written,
+            hint=type_advice("" if name == "USERDEFINED" else name, written),
+            **source.place(offset_of(node)),
+        )
+    return found
+
+
+def create_table(source: Source, tree: exp.Create, options: Mapping[str, tuple[str, int]]) -> Relation:
+    """Return the relation that a CREATE TABLE declares.
+
+    Parameters
+    ----------
+    options
+        The WITH clause: `static = true|false` and `keep = auto|all|none`, each with its offset.
+    """
+    at = offset_of(tree)
+    name = identifier(tree.this.this.this)
+    columns: list[Column] = []
+    key: tuple[str, ...] = ()
+    key_rely = False
+    foreign: list[ForeignKey] = []
+    for item in tree.this.expressions:
+        match item:
+            case exp.ColumnDef():
+                column = identifier(item.this)
+                not_null = False
+                for constraint in item.args.get("constraints") or ():
+                    kind = constraint.kind
+                    if isinstance(kind, exp.NotNullColumnConstraint):
+                        not_null = not kind.args.get("allow_null")
+                    elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                        key, key_rely = (column,), _relies(source, kind)
+                    elif isinstance(kind, exp.Reference):
+                        foreign.append(_reference(source, (column,), kind))
+                    else:
+                        _refuse(source, item, kind)
+                if item.args.get("kind") is None:
+                    raise BindError(
+                        f"column {column} has no type",
+                        hint="Write it behind the name.",
+                        **source.place(offset_of(item)),
+                    )
+                columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
+            case exp.PrimaryKey():
+                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(source, item)
+            case exp.ForeignKey():
+                parts = tuple(identifier(part) for part in item.expressions)
+                foreign.append(_reference(source, parts, item.args["reference"]))
+            case exp.Constraint():
+                for part in item.expressions:
+                    if isinstance(part, exp.PrimaryKey):
+                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(source, part)
+                    elif isinstance(part, exp.ForeignKey):
+                        parts = tuple(identifier(column) for column in part.expressions)
+                        foreign.append(_reference(source, parts, part.args["reference"]))
+                    else:
+                        _refuse(source, item, part)
+            case exp.Identifier():
+                raise BindError(
+                    f"column {identifier(item)} has no type",
+                    hint="Write it behind the name.",
+                    **source.place(offset_of(item)),
+                )
+            case _:
+                _refuse(source, item, item)
+    names = [column.name for column in columns]
+    for each in names:
+        if names.count(each) > 1:
+            raise BindError(f"{name} has two columns called {each}", **source.place(at))
+
+    def spelled(parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return columns as they are written where they are declared."""
+        for part in parts:
+            if part not in names:
+                hint = f"Its columns are {', '.join(names)}."
+                raise BindError(f"{name} has no column {part}", hint=hint, **source.place(at))
+        return tuple(str(names[names.index(part)]) for part in parts)
+
+    keyed = tuple(Column(str(c.name), c.type, c.not_null or c.name in key) for c in columns)
+    references = (replace(each, columns=spelled(each.columns)) for each in foreign)
+    static, keep = _options(source, options)
+    return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), static, keep)
+
+
+def _relies(source: Source, node: exp.Expression) -> bool:
+    """Whether a key is trusted; UnsupportedError for any other promise or action than RELY."""
+    check_taken(source, node)
+    words = {str(option).upper() for option in node.args.get("options") or ()}
+    for word in sorted(words - {"RELY", "NORELY", "NOT ENFORCED", "ENFORCED"}):
+        at = offset_of(node)
+        if at < 0 and isinstance(node.parent, exp.Expression):
+            at = offset_of(node.parent)
+        raise UnsupportedError(
+            f"{word} is not supported on a key",
+            feature=word,
+            hint="A key takes RELY; delete children before their parent.",
+            **source.place(at),
+        )
+    return "RELY" in words
+
+
+def _reference(source: Source, columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
+    target, rely = node.this, _relies(source, node)
+    if isinstance(target, exp.Schema):
+        parent = identifier(target.this.this)
+        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), rely)
+    return ForeignKey(columns, identifier(target.this), (), rely)
+
+
+def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:
+    written = kind.sql(dialect="duckdb")
+    raise UnsupportedError(
+        f"{written!r} in CREATE TABLE is not supported",
+        feature=written,
+        hint="A column takes NOT NULL, PRIMARY KEY and REFERENCES.",
+        **source.place(offset_of(node)),
+    )
+
+
+def _options(source: Source, options: Mapping[str, tuple[str, int]]) -> tuple[bool, str]:
+    static, keep = False, "auto"
+    for name, (value, at) in options.items():
+        if name == "static" and value in ("true", "false"):
+            static = value == "true"
+        elif name == "keep" and value in ("auto", "all", "none"):
+            keep = value
+        else:
+            raise BindError(
+                f"unknown table option {name} = {value}",
+                hint="The options are static = true|false and keep = auto|all|none.",
+                **source.place(at),
+            )
+    return static, keep

@@ -1,0 +1,165 @@
+"""Function calls by name: what DuckDB's names mean in `cumulus.scalars.registry`.
+
+Most functions have the same name there and take their arguments as they stand. Here are the others: second names, and
+those that are short for something that exists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.ast import Call, CastTo, Expr, Literal
+from cumulus.sql.source import Source
+
+Args: TypeAlias = tuple[Expr, ...]
+
+SECOND_NAMES = {
+    "substr": "substring", "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower",
+    "ucase": "upper", "prefix": "starts_with", "instr": "strpos", "position": "strpos", "pow": "power",
+    "ceiling": "ceil", "datediff": "date_diff", "datetrunc": "date_trunc", "datepart": "date_part",
+    "weekday": "dayofweek", "weekofyear": "week", "dayofmonth": "day", "multiply": "mul", "subtract": "sub",
+    "divide": "intdiv", "greatest_common_divisor": "gcd", "least_common_multiple": "lcm", "suffix": "ends_with",
+    "ord": "unicode", "to_hex": "hex", "to_binary": "bin", "editdist3": "levenshtein", "mismatches": "hamming",
+    "datesub": "date_sub", "mean": "avg",
+}  # fmt: skip
+_OWN_NAMES = frozenset(("add", "sub", "mul", "div", "intdiv", "neg", "eq", "ne", "lt", "le", "gt", "ge"))
+"""Names that `cumulus.scalars.registry` has and SQL does not: there they are written with signs."""
+_SPELT = frozenset(("coalesce", "row", "try"))
+"""Names that an unnamed column shows otherwise than as a call."""
+_CHANGING = frozenset(
+    (
+        "now", "today", "current_date", "current_timestamp", "current_time", "get_current_timestamp", "random", "uuid",
+        "transaction_timestamp", "current_localtimestamp", "current_localtime", "gen_random_uuid", "setseed", "uuidv4",
+        "uuidv7", "nextval", "currval", "localtime", "localtimestamp",
+    )
+)  # fmt: skip
+
+
+def call_of(source: Source, name: str, args: Args, at: int) -> Expr:
+    """Return the call of the function that SQL calls `name`.
+
+    Parameters
+    ----------
+    name
+        In lower case.
+    args
+        In the order of the text.
+
+    Raises
+    ------
+    BindError
+        If a function that is short for something has the wrong number of arguments.
+    UnsupportedError
+        If the function gives another value each time.
+    """
+    if name in source.functions:
+        return Call(name, args, at)
+    if name in _CHANGING:
+        raise UnsupportedError(
+            f"{name} is not the same each time, and a view is a function of its tables",
+            feature=name,
+            hint="Write the value as a row of a table or as a literal, or compare with it in query().",
+            **source.place(at),
+        )
+    if name in _OWN_NAMES and name not in _SHORT:
+        raise UnsupportedError(f"there is no function {name}", feature=name, hint="Write the sign.", **source.place(at))
+    if name in ("date_part", "datepart") and len(args) == 2:
+        return _part(source, name, args, at)
+    short = _SHORT.get(name)
+    if short is not None:
+        least, most, make = short
+        if not least <= len(args) <= most:
+            count = f"{least}" if least == most else f"{least} to {most}" if most < _MANY else f"{least} or more"
+            raise BindError(f"{name} takes {count} arguments, not {len(args)}", **source.place(at))
+        made = make(args, at)
+        return replace(made, shown=(f"{name}(", args)) if isinstance(made, Call) and name != "ifnull" else made
+    return Call(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
+
+
+def part_of(source: Source, part: str, time: Expr, at: int, shown: tuple[str, Args] | None = None) -> Expr:
+    """Return EXTRACT(part FROM time), which an unnamed column shows as `date_part`."""
+    known = PARTS.get(part.lower())
+    if known is None:
+        raise BindError(f"there is no date part {part!r}", hint=f"There are {', '.join(_parts())}.", **source.place(at))
+    if shown is None:
+        shown = ("date_part(", (Literal(part.lower(), VARCHAR, at), time))
+    return Call(known, (time,), at, shown=shown)
+
+
+def _part(source: Source, name: str, args: Args, at: int) -> Expr:
+    part = args[0]
+    if isinstance(part, Literal) and isinstance(part.value, str):
+        return part_of(source, part.value, args[1], at, shown=(f"{name}(", args))
+    return Call("date_part", args, at)
+
+
+def _parts() -> list[str]:
+    return sorted(set(PARTS.values()))
+
+
+def _concat(args: Args, at: int) -> Expr:
+    """CONCAT takes NULL for the empty string; `||` does not."""
+    empty = Literal("", VARCHAR, at)
+    joined: Expr = Call("coalesce", (CastTo(args[0], VARCHAR, at), empty), at)
+    for arg in args[1:]:
+        joined = Call("concat", (joined, Call("coalesce", (CastTo(arg, VARCHAR, at), empty), at)), at)
+    return joined
+
+
+def _if_null(args: Args, at: int) -> Expr:
+    return Call("coalesce", args, at)
+
+
+def _if(args: Args, at: int) -> Expr:
+    return Call("case", args, at)
+
+
+def _log(args: Args, at: int) -> Expr:
+    return Call("log10" if len(args) == 1 else "log", args, at)
+
+
+def _pi(args: Args, at: int) -> Expr:
+    return Literal(math.pi, DOUBLE, at)
+
+
+def _floor_of_quotient(args: Args, at: int) -> Expr:
+    return Call("floor", (Call("div", args, at),), at)
+
+
+def _rest_of_floor(args: Args, at: int) -> Expr:
+    return Call("sub", (args[0], Call("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
+
+
+def _moved(args: Args, at: int) -> Expr:
+    return Call("add", args, at)
+
+
+def _days_in_month(args: Args, at: int) -> Expr:
+    return Call("day", (Call("last_day", args, at),), at)
+
+
+def _date(args: Args, at: int) -> Expr:
+    return CastTo(args[0], DATE, at)
+
+
+_MANY = 1 << 30
+_SHORT: dict[str, tuple[int, int, Callable[[Args, int], Expr]]] = {
+    "concat": (1, _MANY, _concat),
+    "ifnull": (2, 2, _if_null),
+    "if": (3, 3, _if),
+    "log": (1, 2, _log),
+    "pi": (0, 0, _pi),
+    "fdiv": (2, 2, _floor_of_quotient),
+    "fmod": (2, 2, _rest_of_floor),
+    "date_add": (2, 2, _moved),
+    "add": (2, 2, _moved),
+    "days_in_month": (1, 1, _days_in_month),
+    "date": (1, 1, _date),
+}
+"""Name → least and greatest number of arguments, and what it is short for."""

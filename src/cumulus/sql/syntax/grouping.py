@@ -1,0 +1,87 @@
+"""GROUP BY of sqlglot's tree: CUBE, ROLLUP and GROUPING SETS spelled out as sets of expressions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from sqlglot import exp
+
+from cumulus.errors import UnsupportedError
+from cumulus.sql.ast import Expr
+from cumulus.sql.source import Source, offset_of
+from cumulus.sql.syntax.expressions import expression_of
+from cumulus.sql.syntax.understood import check_taken
+
+MAX_SETS = 4096
+"""How many grouping sets a view may have; a CUBE of n columns has 2ⁿ."""
+
+Sets = list[tuple[Expr, ...]]
+
+
+def group_by(source: Source, group: exp.Expression) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, ...], ...] | None]:
+    """Return the expressions of GROUP BY, and its grouping sets if it has any but the one of plain GROUP BY."""
+    check_taken(source, group)
+    items = list(group.expressions)
+    _check_words(source, group, items)
+    sets: Sets = [()]
+    plain = True
+    for item in items:
+        plain = plain and not isinstance(item, (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple))
+        more = _sets(source, item)
+        if len(sets) * len(more) > MAX_SETS:
+            raise UnsupportedError(
+                f"GROUP BY makes more than {MAX_SETS} grouping sets",
+                feature="wide CUBE",
+                hint="Name the sets that are needed with GROUPING SETS.",
+                **source.place(offset_of(group)),
+            )
+        sets = [tuple(dict.fromkeys((*one, *other))) for one in sets for other in more]
+    every = tuple(dict.fromkeys(expr for one in sets for expr in one))
+    return every, None if plain else tuple(sets)
+
+
+def _check_words(source: Source, group: exp.Expression, items: list[exp.Expression]) -> None:
+    """Refuse what other systems write here and DuckDB does not, such as WITH ROLLUP: sqlglot reads it all."""
+    found = ""
+    if group.args.get("all") and items:
+        found = "ALL beside other expressions"
+    elif group.args.get("all") is False:
+        found = "DISTINCT"
+    elif any(group.args.get(clause) for clause in ("cube", "rollup", "grouping_sets")):
+        found = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
+    elif any(isinstance(item, (exp.Cube, exp.Rollup)) and not item.expressions for item in items):
+        found = "CUBE or ROLLUP without expressions"
+    if found:
+        at = offset_of(group)
+        raise UnsupportedError(
+            f"{found} in GROUP BY is not supported",
+            feature=f"{found} in GROUP BY",
+            hint="Write ROLLUP (a, b), CUBE (a, b) or GROUPING SETS, or the expressions alone.",
+            **source.place(offset_of(group.parent) if at < 0 and isinstance(group.parent, exp.Expression) else at),
+        )
+
+
+def _sets(source: Source, item: exp.Expression) -> Sets:
+    match item:
+        case exp.Cube():
+            parts = [_one(source, part) for part in item.expressions]
+            return [
+                tuple(expr for part in chosen for expr in part)
+                for size in range(len(parts), -1, -1)
+                for chosen in combinations(parts, size)
+            ]
+        case exp.Rollup():
+            parts = [_one(source, part) for part in item.expressions]
+            return [tuple(expr for part in parts[:size] for expr in part) for size in range(len(parts), -1, -1)]
+        case exp.GroupingSets():
+            return [one for part in item.expressions for one in _sets(source, part)]
+        case _:
+            return [_one(source, item)]
+
+
+def _one(source: Source, item: exp.Expression) -> tuple[Expr, ...]:
+    if isinstance(item, exp.Tuple):
+        return tuple(expression_of(source, part) for part in item.expressions)
+    if isinstance(item, exp.Paren):
+        return _one(source, item.this)
+    return (expression_of(source, item),)

@@ -1,0 +1,253 @@
+"""The first words of a statement: what it declares, how, and which of its clauses are ours or nobody's.
+
+`WITH (…)` behind CREATE TABLE and VIEW, and `STRICT`, are additions to DuckDB's SQL: they are read here and taken out
+before sqlglot sees the words.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+
+from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.sql.source import Source
+from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS
+from cumulus.sql.syntax.words import RESERVED, is_name, reserved
+
+Options = Mapping[str, tuple[str, int]]
+"""Options of WITH: name → value, and where the name stands."""
+_CONSTRAINTS = frozenset(("primary", "foreign", "unique", "check", "constraint"))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a statement is.
+
+    Parameters
+    ----------
+    kind
+        "CREATE TABLE", "CREATE VIEW" or "DROP VIEW".
+    tokens
+        The statement's words for sqlglot, without clauses of our own.
+    at
+        Where the name stands.
+    """
+
+    kind: str
+    tokens: tuple[Token, ...]
+    at: int
+    is_strict: bool = False
+    replaces: bool = False
+    unless_there: bool = False
+    options: Options = field(default_factory=dict)
+
+
+def head_of(source: Source, words: Sequence[Token]) -> Head:
+    """Return what a statement is.
+
+    Raises
+    ------
+    UnsupportedError
+        For a statement or a clause that has no place in a script.
+    SqlSyntaxError
+        If it is no statement at all.
+    """
+    first = words[0].text.upper()
+    if first == "DROP":
+        return _drop(source, words)
+    if first == "CREATE":
+        return _create(source, words)
+    told = " ".join(source.text[words[0].start : words[-1].end + 1].split()[:3])
+    if first in STATEMENTS or words[0].token_type is TokenType.L_PAREN:
+        raise _no_declaration(source, words, told, STATEMENTS.get(first, STATEMENTS["SELECT"]))
+    close = difflib.get_close_matches(first, [*STATEMENTS, "CREATE", "DROP"], n=1)
+    raise SqlSyntaxError(
+        f"no statement begins with {words[0].text}",
+        hint=f"Did you mean {close[0]}?" if close else "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
+        **source.place(words[0].start),
+    )
+
+
+def _no_declaration(source: Source, words: Sequence[Token], told: str, hint: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"a script declares tables and views; this is {told!r}",
+        feature=told,
+        hint=hint,
+        **source.place(words[0].start),
+    )
+
+
+def _drop(source: Source, words: Sequence[Token]) -> Head:
+    kind = 2 if len(words) > 2 and words[1].text.upper() == "MATERIALIZED" else 1
+    if len(words) <= kind or words[kind].text.upper() != "VIEW":
+        told = " ".join(word.text for word in words[:3])
+        raise _no_declaration(
+            source, words, told, "Only views are dropped: DROP VIEW name. A table stays as long as its warehouse."
+        )
+    name = kind + 1 + 2 * (_texts(words[kind + 1 : kind + 3]) == ["IF", "EXISTS"])
+    if len(words) <= name:
+        raise SqlSyntaxError("the name of a view is missing", hint="DROP VIEW name.", **source.place(words[kind].start))
+    if any(word.token_type is TokenType.COMMA for word in words[name:]):
+        raise UnsupportedError(
+            "DROP VIEW of several views",
+            feature="DROP VIEW a, b",
+            hint="One statement drops one view.",
+            **source.place(words[0].start),
+        )
+    _check_schema(source, words[name:], "view")
+    return Head("DROP VIEW", tuple(words), words[name].start)
+
+
+def _texts(words: Sequence[Token]) -> list[str]:
+    return [word.text.upper() for word in words]
+
+
+def _create(source: Source, words: Sequence[Token]) -> Head:
+    at, replaces, is_strict, before = 1, False, False, []
+    if _texts(words[1:3]) == ["OR", "REPLACE"]:
+        at, replaces = 3, True
+    while at < len(words) and words[at].text.upper() in (*MODIFIERS, "STRICT", "MATERIALIZED"):
+        before.append(words[at])
+        at += 1
+    kind = words[at].text.upper() if at < len(words) else ""
+    if kind not in ("TABLE", "VIEW"):
+        raise _unknown_kind(source, words, at)
+    for word in before:
+        text = word.text.upper()
+        if text in MODIFIERS or kind == "TABLE":
+            raise UnsupportedError(
+                f"{text} is not supported in CREATE {text} {kind}",
+                feature=f"{text} {kind}",
+                hint=MODIFIERS.get(text, f"{text} belongs to views: leave it out."),
+                **source.place(word.start),
+            )
+        is_strict = is_strict or text == "STRICT"
+    rest = list(words[at + 1 :])
+    unless_there = _texts(rest[:3]) == ["IF", "NOT", "EXISTS"]
+    rest = rest[3:] if unless_there else rest
+    if unless_there and replaces:
+        raise UnsupportedError(
+            "OR REPLACE and IF NOT EXISTS in one statement",
+            feature="OR REPLACE … IF NOT EXISTS",
+            hint="Write one of them.",
+            **source.place(words[1].start),
+        )
+    _check_name(source, kind, words[at], rest)
+    end = len(rest) if kind == "TABLE" else _as_of(rest)
+    begin, end, options = _with_clause(source, rest[:end])
+    rest = [*rest[:begin], *rest[end:]]
+    _check_columns(source, kind, rest)
+    head = [word for word in words[: len(words) - len(words[at + 1 :])] if word.text.upper() != "STRICT"]
+    tokens = (*head, *(words[at + 1 : at + 4] if unless_there else ()), *rest)
+    return Head(f"CREATE {kind}", tokens, rest[0].start, is_strict, replaces, unless_there, options)
+
+
+def _unknown_kind(source: Source, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
+    """Return the error of a CREATE of what is neither a table nor a view."""
+    told = words[at].text if at < len(words) else ""
+    known = next((hint for name, hint in KINDS.items() if told.upper() == name), None)
+    if known is not None:
+        return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), known)
+    close = difflib.get_close_matches(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS], n=1)
+    return SqlSyntaxError(
+        f"CREATE {told}".rstrip() + " is no statement",
+        hint=f"Did you mean {close[0]}?" if close else "A script takes CREATE TABLE and CREATE VIEW.",
+        **source.place(words[min(at, len(words) - 1)].start),
+    )
+
+
+def _check_name(source: Source, kind: str, word: Token, rest: Sequence[Token]) -> None:
+    """Refuse a declaration without a name, with a reserved one, or with one that has a schema."""
+    nameless = not rest or rest[0].token_type in (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING)
+    if nameless or (rest[0].text.upper() == "AS" and len(rest) > 1 and rest[1].text.upper() in _QUERIES):
+        raise SqlSyntaxError(
+            f"the name of the {kind.lower()} is missing", hint=f"CREATE {kind} name …", **source.place(word.start)
+        )
+    if is_name(rest[0]) and rest[0].text.lower() in RESERVED:
+        raise reserved(source, rest[0])
+    _check_schema(source, rest, kind.lower())
+
+
+def _check_schema(source: Source, rest: Sequence[Token], what: str) -> None:
+    if len(rest) > 2 and rest[1].token_type is TokenType.DOT:
+        raise UnsupportedError(
+            f"a schema in front of the name of a {what} is not supported",
+            feature=f"{rest[0].text}.{rest[2].text}",
+            hint=f"There are no schemas: write {rest[2].text}.",
+            **source.place(rest[0].start),
+        )
+
+
+def _check_columns(source: Source, kind: str, rest: Sequence[Token]) -> None:
+    """Refuse what does not follow a name: no columns, no AS; and reserved words as names of columns.
+
+    sqlglot takes some of these words as names. DuckDB takes none.
+    """
+    following = rest[1] if len(rest) > 1 else None
+    opens = following is not None and following.token_type is TokenType.L_PAREN
+    inner = rest[2].text.upper() if opens and len(rest) > 2 else ""
+    if kind == "TABLE" and (following is None or inner == ")"):
+        raise SqlSyntaxError(
+            f"{rest[0].text} has no columns",
+            hint="List them with their types: CREATE TABLE t (a INTEGER, …).",
+            **source.place(rest[0].start),
+        )
+    if kind == "VIEW" and (following is None or following.text.upper() in _QUERIES or inner in _QUERIES):
+        raise SqlSyntaxError(
+            f"AS is missing behind {rest[0].text}", hint="CREATE VIEW name AS SELECT …", **source.place(rest[0].start)
+        )
+    depth = 0
+    for before, token in pairwise(rest):
+        if depth == 1 and before.token_type in (TokenType.L_PAREN, TokenType.COMMA) and is_name(token):
+            word = token.text.lower()
+            if word in RESERVED and not (kind == "TABLE" and word in _CONSTRAINTS):
+                raise reserved(source, token)
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            return
+
+
+_QUERIES = frozenset(("SELECT", "FROM", "WITH", "VALUES"))
+
+
+def _as_of(words: Sequence[Token]) -> int:
+    """Return the number of the AS of a CREATE VIEW, outside all brackets; of the words in all if there is none."""
+    depth = 0
+    for index, token in enumerate(words):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.text.upper() == "AS":
+            return index
+    return len(words)
+
+
+def _with_clause(source: Source, words: Sequence[Token]) -> tuple[int, int, Options]:
+    """Return which words are a WITH (…) behind the name or the columns, and its options."""
+    depth = 0
+    for index, token in enumerate(words):
+        if token.token_type is TokenType.L_PAREN:
+            depth += 1
+        elif token.token_type is TokenType.R_PAREN:
+            depth -= 1
+        elif depth == 0 and token.text.upper() == "WITH" and index:
+            break
+    else:
+        return 0, 0, {}
+    begin = index
+    inside = words[begin + 1 :]
+    is_whole = len(inside) > 1 and inside[0].token_type is TokenType.L_PAREN
+    if not is_whole or inside[-1].token_type is not TokenType.R_PAREN:
+        raise SqlSyntaxError("WITH must be followed by (option = value, …)", **source.place(words[begin].start))
+    values: dict[str, tuple[str, int]] = {}
+    rest = inside[1:-1]
+    while rest:
+        if len(rest) < 3 or rest[1].text != "=":
+            raise SqlSyntaxError("an option is written name = value", **source.place(rest[0].start))
+        values[rest[0].text.lower()] = (rest[2].text.lower(), rest[0].start)
+        if len(rest) > 3 and rest[3].token_type is not TokenType.COMMA:
+            raise SqlSyntaxError("options are separated by commas", **source.place(rest[3].start))
+        rest = rest[4:]
+    return begin, len(words), values

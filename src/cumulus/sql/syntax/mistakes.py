@@ -1,0 +1,212 @@
+"""A statement's words to sqlglot's tree; where it cannot be read, to an error that says what is likely wrong.
+
+sqlglot tells the word that it stopped at. The mistake is often before it: a keyword with two letters swapped was taken
+for a name. So words are changed one by one, and the change with which the statement can be read further is the advice.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+
+from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.sql.source import Source
+from cumulus.sql.syntax.advice import QUERIES
+from cumulus.sql.syntax.dialect import CumulusSql
+from cumulus.sql.syntax.words import RESERVED, is_name, reserved, too_deep
+
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
+    "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "NATURAL", "USING", "ON", "AS", "DISTINCT", "BETWEEN",
+    "CASE", "WHEN", "THEN", "ELSE", "END", "AND", "OR", "NOT", "NULL", "LIKE", "ILIKE", "EXISTS", "FILTER", "INTERVAL",
+    "PRIMARY", "KEY", "REFERENCES", "FOREIGN", "CONSTRAINT", "RELY", "CASCADE", "RESTRICT", "ALL", "ASC", "DESC",
+    "NULLS", "FIRST", "LAST",
+)  # fmt: skip
+_TRIES = 24
+"""How many changes of a statement are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What became of a statement: its tree, or the offset of the word where reading stopped, and what sqlglot says."""
+
+    tree: exp.Expression | None
+    at: int = -1
+    told: str = ""
+
+
+def tree_of(source: Source, words: Sequence[Token]) -> exp.Expression:
+    """Return the tree of a statement.
+
+    Raises
+    ------
+    SqlSyntaxError
+        With the likely mistake.
+    UnsupportedError
+        If it is nested too deeply, or is SQL that only DuckDB reads.
+    """
+    try:
+        attempt = _attempt(source.text, words)
+        if attempt.tree is not None:
+            return attempt.tree
+        raise _mistake(source, words, attempt)
+    except RecursionError:
+        raise too_deep(**source.place(-1)) from None
+
+
+def _attempt(text: str, words: Sequence[Token]) -> Attempt:
+    # sqlglot warns on its own log about a statement that it gives up on; here that becomes an error instead.
+    warnings = sqlglot.parser.logger
+    silent, warnings.disabled = warnings.disabled, True
+    try:
+        (parsed,) = CumulusSql().parser().parse(list(words), text)
+        tree = cast("exp.Expression | None", parsed)
+    except ParseError as problem:
+        first = problem.errors[0]
+        line, column = int(first["line"] or 0), int(first["col"] or 0)
+        stopped = next((word for word in words if (word.line, word.col) == (line, column)), None)
+        at = words[-1].end + 1 if stopped is None else stopped.start
+        return Attempt(None, at, str(first["description"]))
+    finally:
+        warnings.disabled = silent
+    return _given_up(text, words) if tree is None or isinstance(tree, exp.Command) else Attempt(tree)
+
+
+def _given_up(text: str, words: Sequence[Token]) -> Attempt:
+    """Return where a statement stops that sqlglot gave up on as a whole: it reads what is inside once more."""
+    depth = 0
+    is_view = any(word.text.upper() == "VIEW" for word in words[:6])
+    for index, word in enumerate(words):
+        depth += (word.token_type is TokenType.L_PAREN) - (word.token_type is TokenType.R_PAREN)
+        if depth:
+            continue
+        if is_view and word.text.upper() == "AS" and index + 1 < len(words):
+            if words[index + 1].text.upper() in QUERIES:
+                return Attempt(None, words[index + 1].start)
+            inside = _attempt(text, words[index + 1 :])
+            return Attempt(None, words[index + 1].start) if inside.tree is not None else inside
+        if not is_view and word.token_type is TokenType.R_PAREN and index + 1 < len(words):
+            return Attempt(None, words[index + 1].start)
+    return Attempt(None, words[-1].end + 1)
+
+
+def _mistake(source: Source, words: Sequence[Token], attempt: Attempt) -> SqlSyntaxError | UnsupportedError:
+    """Return the error of a statement that cannot be read."""
+    stopped = next((index for index, word in enumerate(words) if word.start >= attempt.at), len(words))
+    if stopped < len(words) and words[stopped].text.upper() in QUERIES:
+        word = words[stopped].text.upper()
+        return UnsupportedError(
+            f"{word} is not supported in a view", feature=word, hint=QUERIES[word], **source.place(attempt.at)
+        )
+    bracket = _open_bracket(words)
+    change = _helpful_change(source.text, words, stopped, attempt.at)
+    if change is not None:
+        wrong, better = change
+        if better.startswith('"'):
+            return reserved(source, wrong)
+        return SqlSyntaxError(
+            f"not valid SQL near {wrong.text!r}", hint=f"Did you mean {better}?", **source.place(wrong.start)
+        )
+    before = words[stopped - 1].text.upper() if stopped else ""
+    if before in ("GROUP", "ORDER"):
+        return SqlSyntaxError(
+            f"BY is missing behind {before}", hint=f"Write {before} BY.", **source.place(words[stopped - 1].start)
+        )
+    if bracket is not None:
+        return SqlSyntaxError(
+            "this bracket is not closed" if bracket.token_type is TokenType.L_PAREN else "this bracket closes nothing",
+            hint="Each ( has its ).",
+            **source.place(bracket.start),
+        )
+    return _unexpected(source, words, stopped, attempt.told)
+
+
+def _unexpected(source: Source, words: Sequence[Token], stopped: int, told: str) -> SqlSyntaxError:
+    """Return the error of a word that cannot follow those before it."""
+    last = words[min(stopped, len(words) - 1)]
+    if stopped >= len(words) or told.startswith("Required keyword"):
+        return SqlSyntaxError(
+            f"not valid SQL: something is missing behind {last.text}",
+            hint="Complete it, or leave the clause out.",
+            **source.place(last.start),
+        )
+    if last.text == "`":
+        return SqlSyntaxError(
+            "backticks mean nothing here", hint='A name is quoted with ".', **source.place(last.start)
+        )
+    before = f" behind {words[stopped - 1].text}" if stopped else ""
+    expected = told.removeprefix("Expecting ") if told.startswith("Expecting ") and len(told) < 20 else ""
+    hint = f"Expected is {expected}." if expected else f"Look at what stands before {last.text}: is a word missing?"
+    return SqlSyntaxError(
+        f"not valid SQL: {last.text!r} cannot stand here{before}", hint=hint, **source.place(last.start)
+    )
+
+
+def _open_bracket(words: Sequence[Token]) -> Token | None:
+    """Return the innermost bracket without its other half, None if there is none."""
+    opened: list[Token] = []
+    for word in words:
+        if word.token_type is TokenType.L_PAREN:
+            opened.append(word)
+        elif word.token_type is TokenType.R_PAREN:
+            if not opened:
+                return word
+            opened.pop()
+    return opened[-1] if opened else None
+
+
+def _helpful_change(text: str, words: Sequence[Token], stopped: int, at: int) -> tuple[Token, str] | None:
+    """Return the word, and what to write in its place, with which a statement can be read further."""
+    whole = _blanked(text, words)
+    best: tuple[int, Token, str] | None = None
+    for word, better in _changes(words, stopped):
+        changed = f"{whole[: word.start]}{better}{whole[word.end + 1 :]}"
+        try:
+            attempt = _attempt(changed, sqlglot.tokenize(changed, read=CumulusSql))
+        except TokenError:
+            continue
+        if attempt.tree is not None:
+            return word, better
+        reached = attempt.at - (len(better) - (word.end + 1 - word.start))
+        if reached > max(at, best[0] if best else 0, word.end + 1):
+            best = (reached, word, better)
+    return best[1:] if best else None
+
+
+def _blanked(text: str, words: Sequence[Token]) -> str:
+    """Return a text of which only some words are left, each where it was."""
+    kept = [char if char == "\n" else " " for char in text[: words[-1].end + 1]]
+    for word in words:
+        kept[word.start : word.end + 1] = text[word.start : word.end + 1]
+    return "".join(kept)
+
+
+def _changes(words: Sequence[Token], stopped: int) -> Iterator[tuple[Token, str]]:
+    """Give changes to try: words before the place in question, the nearest first."""
+    count = 0
+    for index in range(min(stopped + 1, len(words) - 1), -1, -1):
+        word, before = words[index], words[index - 1].text.upper() if index else ""
+        if not is_name(word):
+            continue
+        if word.text.lower() in RESERVED:
+            if before in _BEFORE_NAMES:
+                yield word, f'"{word.text}"'
+                count += 1
+            continue
+        if len(word.text) < 2 or word.text.upper() in _KEYWORDS:
+            continue
+        for close in difflib.get_close_matches(word.text.upper(), _KEYWORDS, n=2, cutoff=0.66):
+            yield word, close
+            count += 1
+        if count > _TRIES:
+            return
+
+
+_BEFORE_NAMES = frozenset(("SELECT", "DISTINCT", ",", ".", "(", "AS", "BY", "FROM", "JOIN"))

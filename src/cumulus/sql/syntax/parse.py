@@ -1,0 +1,186 @@
+"""SQL text to `cumulus.sql.ast`, with sqlglot: the statements of a script.
+
+sqlglot reads DuckDB's dialect, statement by statement; this module takes its tree apart, names every construct that has
+no place here, and keeps the place of everything. What is wrong with one statement does not keep the others from being
+read: a script tells the errors of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.tokens import Token  # type: ignore[attr-defined]  # public, though not re-exported
+
+from cumulus.catalog.functions import Signature
+from cumulus.catalog.names import Name
+from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError, UsageError
+from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
+from cumulus.sql.source import Source, Words, identifier
+from cumulus.sql.syntax.ddl import create_table
+from cumulus.sql.syntax.dialect import TAKEN
+from cumulus.sql.syntax.heads import Head, Options, head_of
+from cumulus.sql.syntax.mistakes import tree_of
+from cumulus.sql.syntax.queries import query_of
+from cumulus.sql.syntax.words import check_nesting, statements_of, words_of
+
+
+def parse_script(text: str, name: str = "", functions: Sequence[Signature] = (), begin: int = 0) -> Script:
+    """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
+
+    Parameters
+    ----------
+    text
+        Statements separated by semicolons.
+    name
+        What errors call the text, usually its file name.
+    functions
+        The user's functions that it may call, in any case.
+    begin
+        Where the text starts that the user gives now: places are told from there on.
+
+    Raises
+    ------
+    UsageError
+        A function has a name that SQL uses for something else.
+    SqlSyntaxError
+        The text cannot be split into statements.
+
+    Returns
+    -------
+    Script
+        With the errors of the statements that are no SQL, or that Cumulus does not take: see `Script.check`.
+
+    Examples
+    --------
+    >>> script = parse_script("CREATE TABLE r (a INT NOT NULL); CREATE VIEW v AS SELECT a FROM r")
+    >>> [type(statement).__name__ for statement in script.statements]
+    ['CreateTable', 'CreateView']
+    """
+    for signature in functions:
+        if signature.name.lower() in TAKEN:
+            raise UsageError(f"{signature.name} means something else in SQL", hint="Give the function another name.")
+    own = {signature.name.lower(): signature for signature in functions}
+    source = Source(text, name, functions=own, begin=begin)
+    tokens = words_of(source)
+    source = replace(source, words=Words(tokens))
+    statements: list[Statement] = []
+    errors: list[SqlError] = []
+    broken: set[str] = set()
+    for words in statements_of(tokens):
+        for piece in _pieces(source, words, errors):
+            try:
+                statements.append(_statement(replace(source, first=piece[0].start), piece))
+            except SqlError as problem:
+                errors.append(problem)
+                broken |= _declared(piece)
+    return Script(tuple(statements), source, tuple(errors), frozenset(broken))
+
+
+def _pieces(source: Source, words: list[Token], errors: list[SqlError]) -> list[list[Token]]:
+    """Return the statements between two semicolons: more than one is an error, and each is read all the same."""
+    begins = [
+        index
+        for index, (word, after) in enumerate(pairwise(words))
+        if (index and word.text.upper() == "CREATE" and after.text.upper() in _AFTER_CREATE)
+    ]
+    for begin in begins:
+        errors.append(
+            SqlSyntaxError(
+                f"a semicolon is missing before {words[begin].text}",
+                hint="Statements are separated by semicolons.",
+                **source.place(words[begin].start),
+            )
+        )
+    return [words[begin:end] for begin, end in zip([0, *begins], [*begins, len(words)], strict=True)]
+
+
+_AFTER_CREATE = frozenset(("TABLE", "VIEW", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
+
+
+def _declared(words: Sequence[Token]) -> set[str]:
+    """Return the names that a statement may have been meant to declare."""
+    end = next((index for index, word in enumerate(words) if word.text.upper() in ("(", "AS")), len(words))
+    return {Name(word.text) for word in words[1:end]}
+
+
+def _statement(source: Source, words: Sequence[Token]) -> Statement:
+    check_nesting(source, words)
+    head = head_of(source, words)
+    tree = tree_of(source, head.tokens)
+    if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE" and isinstance(tree.this, exp.Schema):
+        _check_properties(source, tree)
+        relation = create_table(source, tree, head.options)
+        return CreateTable(relation, head.replaces, head.unless_there, head.at)
+    if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE":
+        raise UnsupportedError(
+            "CREATE TABLE … AS is not a declaration of a base table",
+            feature="CREATE TABLE AS",
+            hint="List the columns with their types; fill the table with insert().",
+            **source.place(head.at),
+        )
+    if isinstance(tree, exp.Create):
+        _check_properties(source, tree)
+        return _create_view(source, tree, head)
+    assert isinstance(tree, exp.Drop), tree
+    (name,) = tree.args["tables"]
+    for word in ("constraints", "purge", "concurrently", "sync", "force"):
+        if tree.args.get(word):
+            raise _refuse(source, f"{word.upper()} in DROP VIEW", "DROP VIEW takes IF EXISTS, CASCADE and RESTRICT.")
+    return DropView(identifier(name.this), bool(tree.args.get("exists")), bool(tree.args.get("cascade")), head.at)
+
+
+def _check_properties(source: Source, tree: exp.Create) -> None:
+    """Refuse clauses of CREATE that mean nothing here."""
+    properties = tree.args.get("properties")
+    for each in properties.expressions if properties is not None else ():
+        if not isinstance(each, exp.MaterializedProperty):
+            raise _refuse(source, each.sql(dialect="duckdb"), "Leave it out: docs/sql.md lists the clauses.")
+    for clause in ("clone", "indexes", "no_schema_binding", "refresh", "concurrently", "clustered", "unique", "with_"):
+        if tree.args.get(clause):
+            raise _refuse(source, clause.strip("_").upper(), "Leave it out: docs/sql.md lists the clauses.")
+
+
+def _refuse(source: Source, what: str, hint: str) -> UnsupportedError:
+    return UnsupportedError(f"{what} is not supported", feature=what, hint=hint, **source.place(-1))
+
+
+def _create_view(source: Source, tree: exp.Create, head: Head) -> CreateView:
+    target = tree.this
+    columns: tuple[str, ...] = ()
+    if isinstance(target, exp.Schema):
+        columns = tuple(
+            identifier(column.this if isinstance(column, exp.ColumnDef) else column) for column in target.expressions
+        )
+        target = target.this
+    start = source.after_as(head.at)
+    if tree.expression is None:
+        raise SqlSyntaxError(
+            "something is missing behind AS", hint="CREATE VIEW name AS SELECT …", **source.place(max(start - 2, 0))
+        )
+    end = source.statement_end(start)
+    return CreateView(
+        name=identifier(target.this),
+        query=query_of(source, tree.expression),
+        text=source.text[start:end].strip(),
+        columns=columns,
+        strict=head.is_strict,
+        replace=head.replaces,
+        unless_there=head.unless_there,
+        order=_order(source, head.options),
+        at=head.at,
+    )
+
+
+def _order(source: Source, options: Options) -> str:
+    """Return the order of materialisation that a view asks for, "" if none."""
+    for name, (value, at) in options.items():
+        if name != "order" or value not in ("0", "1", "full"):
+            raise BindError(
+                f"unknown view option {name} = {value}",
+                hint="The option is order = 0 (evaluate again), 1 (from stored rows) or full.",
+                **source.place(at),
+            )
+    return options["order"][0] if options else ""

@@ -1,0 +1,263 @@
+"""SELECTs of sqlglot's tree to `cumulus.sql.ast`; expressions are in `expressions.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
+from cumulus.sql.ast import (
+    Derived,
+    FromItem,
+    Join,
+    Literal,
+    NamedQuery,
+    OrderBy,
+    Query,
+    Select,
+    SelectItem,
+    SetOperation,
+    TableRef,
+)
+from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.syntax.advice import QUERIES
+from cumulus.sql.syntax.expressions import expression_of
+from cumulus.sql.syntax.grouping import group_by
+from cumulus.sql.syntax.names import default_name
+from cumulus.sql.syntax.understood import check_name, check_taken
+
+# Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
+_TAKEN = {
+    "kind", "hint", "distinct", "expressions", "limit", "operation_modifiers", "from_", "joins", "where", "group",
+    "having", "order", "offset", "with_", "laterals", "pivots",
+}  # fmt: skip
+
+
+def query_of(source: Source, tree: exp.Expression) -> Query:
+    """Return the query that `tree` is; UnsupportedError names a clause that has no place here."""
+    match tree:
+        case exp.Subquery():
+            check_taken(source, tree)
+            inner = query_of(source, tree.this)
+            if any(tree.args.get(clause) for clause in ("order", "limit", "offset", "joins")):
+                raise _refuse(source, tree, "ORDER BY or LIMIT on a parenthesised query")
+            return inner
+        case exp.Select():
+            return _select(source, tree)
+        case exp.SetOperation():
+            check_taken(source, tree)
+            names = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
+            limit, offset = _limits(source, tree)
+            return SetOperation(
+                op=names[type(tree)],
+                all=not tree.args.get("distinct"),
+                left=query_of(source, tree.this),
+                right=query_of(source, tree.expression),
+                order_by=_order_by(source, tree),
+                limit=limit,
+                offset=offset,
+                ctes=_ctes(source, tree),
+                limit_at=_limit_at(tree),
+                at=offset_of(tree),
+            )
+        case _:
+            raise _refuse(source, tree, type(tree).__name__.upper())
+
+
+def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} is not supported in a view",
+        feature=what,
+        hint=QUERIES.get(what, "docs/sql.md says what to write instead."),
+        **source.place(offset_of(tree)),
+    )
+
+
+def _select(source: Source, tree: exp.Select) -> Select:
+    for clause, value in tree.args.items():
+        if value and clause not in _TAKEN:
+            raise _refuse(source, tree, clause.rstrip("_").upper())
+    for clause in ("laterals", "pivots", "operation_modifiers"):
+        if tree.args.get(clause):
+            raise _refuse(source, tree, clause.upper())
+    distinct = tree.args.get("distinct")
+    if distinct is not None and distinct.args.get("on"):
+        raise _refuse(source, tree, "DISTINCT ON")
+    sources: list[FromItem] = []
+    if tree.args.get("from_") is not None:
+        sources.append(_from_item(source, tree.args["from_"].this))
+    for join in tree.args.get("joins") or ():
+        _join(source, sources, join)
+    where = tree.args.get("where")
+    having = tree.args.get("having")
+    group = tree.args.get("group")
+    group_all = group is not None and bool(group.args.get("all"))
+    grouped, sets = (None, None) if group is None else group_by(source, group)
+    order = tree.args.get("order")
+    order_all = order is not None and _is_all(order)
+    limit, offset = _limits(source, tree)
+    return Select(
+        items=tuple(_item(source, item) for item in tree.expressions),
+        sources=tuple(sources),
+        where=None if where is None else expression_of(source, where.this),
+        group_by=grouped,
+        grouping_sets=sets,
+        having=None if having is None else expression_of(source, having.this),
+        order_by=() if order_all else _order_by(source, tree),
+        limit=limit,
+        offset=offset,
+        distinct=distinct is not None,
+        ctes=_ctes(source, tree),
+        group_all=group_all,
+        order_all=order_all,
+        limit_at=_limit_at(tree),
+        at=offset_of(tree),
+    )
+
+
+def _item(source: Source, item: exp.Expression) -> SelectItem:
+    if isinstance(item, exp.Alias):
+        return SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
+    expr = expression_of(source, item)
+    return SelectItem(expr, default_name(expr))
+
+
+def _from_item(source: Source, tree: exp.Expression) -> FromItem:
+    if isinstance(tree, (exp.Table, exp.Subquery)):
+        check_taken(source, tree)
+    match tree:
+        case exp.Table():
+            if tree.args.get("db") or tree.args.get("catalog"):
+                raise _refuse(source, tree, "a schema in front of a table's name")
+            if not isinstance(tree.this, exp.Identifier):
+                raise _refuse(source, tree, "a function in FROM")
+            if tree.args.get("alias") and tree.args["alias"].columns:
+                raise _refuse(source, tree, "column names in the alias of a table")
+            check_name(source, tree.this)
+            name = identifier(tree.this)
+            item: FromItem = TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
+        case exp.Subquery(this=exp.Table()) if not tree.args.get("alias"):
+            item = _from_item(source, tree.this)
+        case exp.Subquery():
+            columns = tree.args["alias"].columns if tree.args.get("alias") else []
+            item = Derived(
+                query_of(source, tree.this),
+                _alias(tree) if tree.args.get("alias") else "",
+                tuple(identifier(column) for column in columns),
+                offset_of(tree),
+            )
+        case exp.Paren():
+            item = _from_item(source, tree.this)
+        case exp.Select() | exp.SetOperation():
+            raise SqlSyntaxError(
+                "not valid SQL: a query in FROM without brackets",
+                hint="Write FROM (SELECT …) AS name, or one FROM only.",
+                **source.place(offset_of(tree)),
+            )
+        case _:
+            raise _refuse(source, tree, f"{type(tree).__name__} in FROM")
+    items: list[FromItem] = [item]
+    for join in tree.args.get("joins") or ():
+        _join(source, items, join)
+    if len(items) == 1:
+        return items[0]
+    joined = items[0]
+    for other in items[1:]:
+        joined = Join(joined, other, kind="cross", at=offset_of(tree))
+    return joined
+
+
+def _alias(tree: exp.Expression) -> str:
+    return identifier(tree.args["alias"].this)
+
+
+def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
+    """Add one join to `sources`: a comma starts a new item, JOIN extends the last one."""
+    check_taken(source, tree)
+    right = _from_item(source, tree.this)
+    side = str(tree.args.get("side") or "").lower()
+    kind = str(tree.args.get("kind") or "").lower()
+    method = str(tree.args.get("method") or "").lower()
+    on = tree.args.get("on")
+    using = tuple(identifier(column) for column in tree.args.get("using") or ())
+    if kind in ("semi", "anti", "straight_join", "positional") or method in ("asof", "positional"):
+        raise _refuse(source, tree, f"{(method or kind).upper()} JOIN")
+    if not (side or kind or method or on is not None or using):
+        sources.append(right)
+        return
+    if not sources:
+        raise SqlSyntaxError("FROM is missing", hint="Write FROM t JOIN u …", **source.place(offset_of(tree)))
+    left = sources.pop()
+    sources.append(
+        Join(
+            left,
+            right,
+            kind=side or ("cross" if kind == "cross" else "inner"),
+            on=None if on is None else expression_of(source, on),
+            using=using,
+            natural=method == "natural",
+            at=offset_of(tree),
+        )
+    )
+
+
+def _is_all(order: exp.Expression) -> bool:
+    """Whether ORDER BY is ORDER BY ALL, upwards."""
+    items = order.expressions
+    return (
+        len(items) == 1
+        and isinstance(items[0].this, exp.Var)
+        and str(items[0].this.this).upper() == "ALL"
+        and not items[0].args.get("desc")
+        and not items[0].args.get("nulls_first")
+    )
+
+
+def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
+    order = tree.args.get("order")
+    if order is None:
+        return ()
+    items: list[OrderBy] = []
+    for item in order.expressions:
+        check_taken(source, item)
+        # DuckDB puts NULLs last unless told otherwise, in both directions, and so does its dialect in sqlglot.
+        flags = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+        items.append(OrderBy(expression_of(source, item.this), *flags))
+    return tuple(items)
+
+
+def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
+    numbers: list[Any] = []
+    for clause in ("limit", "offset"):
+        node = tree.args.get(clause)
+        if node is None:
+            numbers.append(None if clause == "limit" else 0)
+            continue
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise _refuse(source, tree, "LIMIT with PERCENT or WITH TIES")
+        given = node.args["count"] if isinstance(node, exp.Fetch) else node.expression
+        value = expression_of(source, given)
+        if not isinstance(value, Literal) or not isinstance(value.value, int) or value.value < 0:
+            raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
+        numbers.append(value.value)
+    return numbers[0], numbers[1]
+
+
+def _limit_at(tree: exp.Expression) -> int:
+    """Return the offset of the number behind LIMIT, or behind OFFSET where that stands alone."""
+    places = [offset_of(node) for node in (tree.args.get("limit"), tree.args.get("offset")) if node is not None]
+    return next((at for at in places if at >= 0), offset_of(tree))
+
+
+def _ctes(source: Source, tree: exp.Expression) -> tuple[NamedQuery, ...]:
+    clause = tree.args.get("with_")
+    if clause is None:
+        return ()
+    if clause.args.get("recursive"):
+        raise _refuse(source, tree, "WITH RECURSIVE")
+    return tuple(
+        NamedQuery(_alias(cte), query_of(source, cte.this), tuple(identifier(c) for c in cte.args["alias"].columns))
+        for cte in clause.expressions
+    )

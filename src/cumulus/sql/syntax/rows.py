@@ -1,0 +1,96 @@
+"""Row values: `(a, b) = (c, d)` and `(a, b) IN ((1, 2), …)`, taken apart into comparisons of their parts.
+
+DuckDB compares rows part by part from the left, and NULL is a part like any other: equal to itself, greater than
+all else. So a comparison of rows is never NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cumulus.catalog.types import BOOLEAN
+from cumulus.errors import BindError, UnsupportedError
+from cumulus.sql.ast import Call, Expr, Literal
+from cumulus.sql.source import Source
+from cumulus.sql.syntax.chains import chained
+
+_ORDERS = {"lt": ("lt", False), "le": ("lt", True), "gt": ("gt", False), "ge": ("gt", True)}
+
+
+def is_row(expr: Expr) -> bool:
+    """Whether an expression is `(a, b, …)` or `row(a, …)`."""
+    return isinstance(expr, Call) and expr.name == "row"
+
+
+def rows_compared(source: Source, name: str, args: tuple[Expr, ...], at: int) -> Call:
+    """Return the comparison of two rows by an operator of `cumulus.scalars.registry`.
+
+    Raises
+    ------
+    BindError
+        If only one side is a row, or they have different lengths.
+    UnsupportedError
+        If the operator is no comparison.
+    """
+    return _shown(_compared(source, name, args, at), name, args)
+
+
+def _shown(found: Call, name: str, args: tuple[Expr, ...]) -> Call:
+    return replace(found, shown=(name, args))
+
+
+def _compared(source: Source, name: str, args: tuple[Expr, ...], at: int) -> Call:
+    left, right = _parts(source, args[0], args[1], at)
+    if name == "eq":
+        return _equal(left, right, at)
+    if name in ("ne", "is_distinct"):
+        return Call("not", (_equal(left, right, at),), at)
+    if name not in _ORDERS:
+        raise UnsupportedError("rows are compared, nothing else", feature="row value", **source.place(at))
+    order, equal = _ORDERS[name]
+    ways: list[Call] = []
+    for place in range(len(left)):
+        before = [_same(mine, yours, at) for mine, yours in zip(left[:place], right[:place], strict=True)]
+        ways.append(_all([*before, _ordered(order, left[place], right[place], at)], at))
+    if equal:
+        ways.append(_equal(left, right, at))
+    return chained(ways, lambda first, second: Call("or", (first, second), at))
+
+
+def row_in(source: Source, wanted: Expr, choices: Sequence[Expr], at: int) -> Call:
+    """Return `row IN (row, …)`."""
+    tests = [_equal(*_parts(source, wanted, choice, at), at) for choice in choices]
+    return _shown(chained(tests, lambda first, second: Call("or", (first, second), at)), "in", (wanted, *choices))
+
+
+def _parts(source: Source, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    if not (isinstance(left, Call) and isinstance(right, Call) and is_row(left) and is_row(right)):
+        raise BindError(
+            "a row compares with a row", hint="Write as many parts in brackets on both sides.", **source.place(at)
+        )
+    if len(left.args) != len(right.args):
+        raise BindError(
+            f"a row of {len(left.args)} parts does not compare with one of {len(right.args)}", **source.place(at)
+        )
+    return left.args, right.args
+
+
+def _same(left: Expr, right: Expr, at: int) -> Call:
+    return Call("not", (Call("is_distinct", (left, right), at),), at)
+
+
+def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> Call:
+    return _all([_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
+
+
+def _all(parts: list[Call], at: int) -> Call:
+    return chained(parts, lambda first, second: Call("and", (first, second), at))
+
+
+def _ordered(order: str, left: Expr, right: Expr, at: int) -> Call:
+    """Return `left < right` (or >) of two parts, never NULL: NULL is the greatest."""
+    least, greatest = (left, right) if order == "lt" else (right, left)
+    both = Call("coalesce", (Call(order, (left, right), at), Literal(False, BOOLEAN, at)), at)
+    up_to_null = Call("and", (Call("not", (Call("is_null", (least,), at),), at), Call("is_null", (greatest,), at)), at)
+    return Call("or", (both, up_to_null), at)

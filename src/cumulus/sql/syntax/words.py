@@ -1,0 +1,165 @@
+"""SQL text to words: where statements begin and end, what never closes, and which words no name can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlglot
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+
+from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.sql.source import Source
+from cumulus.sql.syntax.dialect import CumulusSql
+
+MAX_NESTING = 32
+"""How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
+RESERVED = frozenset(
+    (
+        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
+        "collate", "column", "constraint", "create", "default", "deferrable", "desc", "describe", "distinct", "do",
+        "else", "end", "except", "false", "fetch", "for", "foreign", "from", "group", "having", "in", "initially",
+        "intersect", "into", "lambda", "lateral", "leading", "limit", "not", "null", "offset", "on", "only", "or",
+        "order", "pivot", "pivot_longer", "pivot_wider", "placing", "primary", "qualify", "references", "returning",
+        "select", "show", "some", "summarize", "symmetric", "table", "then", "to", "trailing", "true", "union",
+        "unique", "unpivot", "using", "variadic", "when", "where", "window", "with",
+    )
+)  # fmt: skip
+"""DuckDB's reserved words, in lower case: as a name each stands in double quotes."""
+
+
+def words_of(source: Source) -> list[Token]:
+    """Return the words of a text.
+
+    Raises
+    ------
+    SqlSyntaxError
+        If a quote or a comment does not end, or the text holds half a character.
+    """
+    text = source.text
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise SqlSyntaxError(
+            f"{text[problem.start]!r} is half a character (a lone surrogate)",
+            hint="Decode the text as a whole: bytes.decode(), not piece by piece.",
+            **source.place(problem.start),
+        ) from None
+    try:
+        return list(sqlglot.tokenize(text, read=CumulusSql))
+    except TokenError:
+        what, at = unterminated(text)
+        if at >= 0:
+            raise SqlSyntaxError(
+                f"this {what} does not end", hint=f"Close it with {_CLOSED_BY[what]}.", **source.place(at)
+            ) from None
+        # What sqlglot splits otherwise than `unterminated` is a dollar sign inside a name.
+        raise SqlSyntaxError(
+            "cannot split the text into words",
+            hint="Look for a quote that is not closed.",
+            **source.place(max(text.find("$", source.begin), source.begin)),
+        ) from None
+
+
+_CLOSED_BY = {
+    "string": "'",
+    "quoted name": '"',
+    "comment": "*/",
+    "dollar-quoted string": "the dollar signs it opens with",
+}
+
+
+def unterminated(text: str) -> tuple[str, int]:
+    """Return what opens and never closes, and where; ("", -1) if nothing does.
+
+    Examples
+    --------
+    >>> unterminated("SELECT 'it''s' -- isn't\\n/* here"), unterminated("SELECT 'a")
+    (('comment', 24), ('string', 7))
+    """
+    at, end = 0, len(text)
+    while at < end:
+        char, opened = text[at], at
+        if char in "'\"":
+            at = text.find(char, at + 1)
+            what = "string" if char == "'" else "quoted name"
+        elif text.startswith("--", at):
+            at = text.find("\n", at)
+            if at < 0:
+                break
+            what = ""
+        elif text.startswith("/*", at):
+            what, at = "comment", _comment_end(text, at)
+        elif char == "$" and (mark := _dollar_quote(text, at)):
+            at = text.find(mark, at + len(mark))
+            what = "dollar-quoted string"
+            at += len(mark) - 1 if at >= 0 else 0
+        else:
+            what = ""
+        if at < 0:
+            return what, opened
+        at += 1
+    return "", -1
+
+
+def _comment_end(text: str, at: int) -> int:
+    """Return where the last character of a comment is, -1 if it never ends; comments nest."""
+    depth, at = 1, at + 2
+    while depth:
+        close, again = text.find("*/", at), text.find("/*", at)
+        if close < 0:
+            return -1
+        depth, at = (depth + 1, again + 2) if 0 <= again < close else (depth - 1, close + 2)
+    return at - 1
+
+
+def _dollar_quote(text: str, at: int) -> str:
+    end = text.find("$", at + 1)
+    tag = text[at + 1 : end] if end >= 0 else "1"
+    return text[at : end + 1] if not tag or tag.isidentifier() else ""
+
+
+def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return the words of each statement that has any."""
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def check_nesting(source: Source, statement: Sequence[Token]) -> None:
+    """Refuse what is nested more deeply than anything here can read."""
+    depth = 0
+    for token in statement:
+        if token.token_type in (TokenType.L_PAREN, TokenType.CASE):
+            depth += 1
+        elif token.token_type in (TokenType.R_PAREN, TokenType.END):
+            depth -= 1
+        if depth > MAX_NESTING:
+            raise too_deep(**source.place(token.start))
+
+
+def too_deep(**place: Any) -> UnsupportedError:
+    """Return the error of an expression that is nested more deeply than anything here can read."""
+    return UnsupportedError(
+        "this is nested too deeply",
+        feature="deep nesting",
+        hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other; compute a part in a view.",
+        **place,
+    )
+
+
+def is_name(token: Token) -> bool:
+    """Whether a word is written as a name without quotes."""
+    return token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING) and token.text.isidentifier()
+
+
+def reserved(source: Source, token: Token) -> SqlSyntaxError:
+    """Return the error of a reserved word where a name is wanted."""
+    return SqlSyntaxError(
+        f"{token.text} is a reserved word", hint=f'As a name it is quoted: "{token.text}".', **source.place(token.start)
+    )

@@ -1,0 +1,138 @@
+"""SQL over the views: DuckDB, which reads of a view no more than a query wants."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+from cumulus.algebra.terms import Var
+from cumulus.engine.protocol import Engine
+from cumulus.errors import UsageError
+from cumulus.m3.program import Program, ViewDef
+from cumulus.scalars.user import Given
+from cumulus.views import Finisher, MapViewReader
+from cumulus.views.datasets import ViewDataset
+from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_selects import Parameters, select
+
+
+class Desk:
+    """A DuckDB connection that knows the views of an engine, and the tables whose rows are kept.
+
+    Parameters
+    ----------
+    engine
+        Whose maps the views are made from.
+    finishers
+        The views by name.
+    functions
+        The user's, which queries may call.
+    """
+
+    def __init__(self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given]) -> None:
+        self._process = os.getpid()
+        self._opened: list[str] = []
+        self._views = tuple(finishers)
+        kept = dict(engine.program.kept)
+        self._not_kept = {each.name.lower() for each in engine.program.relations if each.name not in kept}
+        self._connection = duckdb.connect(config={"python_enable_replacements": "false"})
+        # What is open when the interpreter ends would be told of.
+        self._close = weakref.finalize(self, _close, self._connection, self._process)
+        _DESKS.add(self)
+        try:
+            set_utc(self._connection)
+            create_functions(self._connection, functions)
+        except duckdb.Error as problem:
+            raise UsageError(str(problem), hint="DuckDB does not take a function of yours.") from None
+        self._datasets: list[ViewDataset] = []
+        readers = [MapViewReader(each, engine) for each in finishers.values()]
+        for name in kept:
+            view = _kept_rows(engine.program, name)
+            if view is not None and name not in finishers:
+                readers.append(MapViewReader(Finisher(engine.program, view, functions), engine))
+        for reader in readers:
+            dataset = ViewDataset(reader, self._opened.append)
+            self._connection.register(reader.name, dataset)
+            self._datasets.append(dataset)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it may be used: its threads stay behind when a process forks."""
+        return self._process == os.getpid()
+
+    def ask(self, sql: str, parameters: Parameters = None) -> tuple[pa.Table, set[str]]:
+        """Return the result of a SELECT, and the names of the views and tables that it has read.
+
+        Raises
+        ------
+        UsageError
+            For anything but one SELECT that DuckDB takes.
+        EvaluationError
+            If a view that it reads cannot be computed.
+        """
+        self._opened.clear()
+        for dataset in self._datasets:
+            dataset.problem = None
+        try:
+            table = select(self._connection, sql, parameters)
+        except duckdb.Error as problem:
+            for dataset in self._datasets:
+                if dataset.problem is not None:
+                    raise dataset.problem from None
+            raise self._refusal(sql, problem) from None
+        return table, set(self._opened)
+
+    def _refusal(self, sql: str, problem: duckdb.Error) -> UsageError:
+        if isinstance(problem, duckdb.CatalogException):
+            try:
+                missing = {name.lower() for name in self._connection.get_table_names(sql)} & self._not_kept
+            except duckdb.Error:
+                missing = set()
+            for name in sorted(missing):
+                return UsageError(
+                    f"the rows of {name} are not kept, so they cannot be read",
+                    hint=f"Create the warehouse with keep='all', or {name} WITH (keep = all); or read a view: "
+                    f"{', '.join(self._views) or 'there is none'}.",
+                )
+        return UsageError(str(problem), hint=f"Views: {', '.join(self._views) or 'none'}.")
+
+    def leave(self) -> None:
+        """Never close the connection."""
+        self._close.detach()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+
+_DESKS: weakref.WeakSet[Desk] = weakref.WeakSet()
+
+
+def _close(connection: duckdb.DuckDBPyConnection, process: int) -> None:
+    if process == os.getpid():
+        connection.close()
+
+
+def _leave() -> None:
+    """Keep the connections of the process that has forked for ever: without its threads they cannot be closed here."""
+    for desk in _DESKS:
+        desk.leave()
+
+
+os.register_at_fork(after_in_child=_leave)
+
+
+def _kept_rows(program: Program, name: str) -> ViewDef | None:
+    """Return the view of all kept rows of a table; None if they have other columns than it."""
+    relation, definition = program.relation(name), program.map(dict(program.kept)[name])
+    if len(definition.keys) != len(relation.columns):
+        return None
+    return ViewDef(
+        name,
+        relation.columns,
+        (definition.name,),
+        tuple(Var(key.name) for key in definition.keys),
+        repeat=Var(f"{definition.name}.{definition.values[0].name}"),
+    )

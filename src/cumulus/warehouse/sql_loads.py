@@ -1,0 +1,166 @@
+"""Maps computed by their definition SQL: by DuckDB, over Arrow tables."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.algebra.printing import quoted
+from cumulus.catalog.arrow import values_of
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import SqlType, coerce
+from cumulus.engine.protocol import Engine
+from cumulus.errors import EvaluationError, UsageError
+from cumulus.m3.access import Pattern, accesses
+from cumulus.m3.program import MapDef, Program
+from cumulus.scalars.user import Given
+from cumulus.views.duckdb_functions import create_functions, set_utc
+
+
+class Computer:
+    """One connection of DuckDB for all maps, which closes when the block ends.
+
+    Parameters
+    ----------
+    program
+        Whose maps they are.
+    tables
+        The rows of its tables, in columns of the types that these declare, or of the same family.
+    functions
+        The user's, which definitions may call.
+    """
+
+    def __init__(self, program: Program, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
+        self._groups = _groups(program)
+        self._closing = Lock()
+        self._is_closed = False
+        relations = {relation.name: relation for relation in program.relations}
+        # What has no room in memory must not go to the folder where the user works, which is the default.
+        spill = os.path.join(tempfile.gettempdir(), f"cumulus-{os.getpid()}.duckdb")
+        self._connection = duckdb.connect(config={"python_enable_replacements": "false", "temp_directory": spill})
+        set_utc(self._connection)
+        create_functions(self._connection, functions)
+        for name, rows in tables.items():
+            self._register(relations.get(name), name, rows)
+
+    def __enter__(self) -> Computer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._closing:
+            self._is_closed = True
+            self._connection.close()
+
+    def _register(self, relation: Relation | None, name: str, rows: pa.Table) -> None:
+        """Make rows known under the table's name, with the types that arithmetic in its columns has."""
+        types = {} if relation is None else {column.name: column.type for column in relation.columns}
+        self._connection.register(f"the rows of {name}", rows)
+        shown = [
+            quoted(each) if types.get(each) is None else f"CAST({quoted(each)} AS {types[each]}) AS {quoted(each)}"
+            for each in rows.column_names
+        ]
+        source = quoted(f"the rows of {name}")
+        self._connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {', '.join(shown) or '1'} FROM {source}")
+
+    def leave_a_core(self) -> None:
+        """Use one thread less than the machine has: somebody else computes beside us."""
+        self._connection.execute(f"SET threads = {max(1, (os.cpu_count() or 1) - 1)}")
+
+    def ask(self, sql: str) -> pa.Table:
+        """Return the result of a SELECT over the tables; duckdb.Error if it has none."""
+        return self._connection.sql(sql).to_arrow_table()
+
+    def stop(self) -> None:
+        """Let what is asked now fail, if anything is; may be called by another thread, at any time."""
+        with self._closing:
+            if not self._is_closed:
+                self._connection.interrupt()
+
+    def compute(self, definition: MapDef) -> pa.Table:
+        """Return what a map holds, keys and values.
+
+        Raises
+        ------
+        UsageError
+            If the map has no SQL.
+        EvaluationError
+            If DuckDB cannot compute it.
+        """
+        if not definition.sql:
+            raise UsageError(
+                f"map {definition.name} cannot be computed from rows: its definition has no SQL",
+                hint="Create the warehouse with the view from the start.",
+            )
+        try:
+            return self.ask(definition.sql + self._order(definition))
+        except duckdb.Error as problem:
+            raise EvaluationError(f"map {definition.name}: {problem}", view=definition.name) from None
+
+    def _order(self, definition: MapDef) -> str:
+        """Return an ORDER BY that brings the rows of a slice together: machine code links them twice as fast then."""
+        places = self._groups.get(definition.name, ())
+        if not places:
+            return ""
+        return f" ORDER BY {', '.join(str(place + 1) for place in places)}"
+
+
+def _groups(program: Program) -> dict[str, tuple[int, ...]]:
+    """Return map → the keys that are known where a slice of it is read first."""
+    found: dict[str, tuple[int, ...]] = {}
+    for statement in accesses(program):
+        for read in statement.reads:
+            places = tuple(place for place, pattern in enumerate(read.patterns) if pattern is Pattern.BOUND)
+            if 0 < len(places) < len(read.patterns):
+                found.setdefault(read.map, places)
+    return found
+
+
+def put(engine: Engine, definition: MapDef, found: pa.Table) -> None:
+    """Make what SQL has computed the contents of a map."""
+    columns = _columns(definition, found)
+    if columns is not None and engine.restore_columns(definition.name, columns):
+        return
+    keys = [_values(found.column(place), key.type) for place, key in enumerate(definition.keys)]
+    numbers = [
+        [0 if value is None else value for value in _values(found.column(len(definition.keys) + place), column.type)]
+        for place, column in enumerate(definition.values)
+    ]
+    rows_of_keys: Iterable[tuple[Any, ...]] = zip(*keys, strict=True) if keys else [()] * found.num_rows
+    engine.load(definition.name, zip(rows_of_keys, zip(*numbers, strict=True), strict=True))
+
+
+def _columns(definition: MapDef, found: pa.Table) -> list[pa.ChunkedArray] | None:
+    """Return what SQL has computed as a map keeps it: see `Engine.restore_columns`."""
+    width = len(definition.keys)
+    columns: list[pa.ChunkedArray] = found.columns[:width]
+    for value, column in zip(found.columns[width:], definition.values, strict=True):
+        if pa.types.is_null(value.type):
+            return None
+        value = pc.fill_null(value, pa.scalar(0).cast(value.type))
+        if column.type is None or not column.type.is_float:
+            columns.append(value)
+            continue
+        value = value.cast(pa.float64())
+        if not pc.all(pc.is_finite(value)).as_py():
+            return None  # who loads it one by one says what is wrong
+        columns += [value, pa.chunked_array([np.zeros(len(value))]), pc.abs(value)]
+    return columns
+
+
+def _values(column: pa.ChunkedArray, sql_type: SqlType | None) -> list[Any]:
+    values = values_of(column, sql_type)
+    if values is not None:
+        return values
+    assert sql_type is not None, "without a type any value is right"
+    return [coerce(value, sql_type) for value in column.to_pylist()]  # a SUM is wider than the column that it fills

@@ -1,0 +1,289 @@
+"""Subscriptions: what a transaction changed in the rows of a view, told to whom it may concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from cumulus.engine.protocol import Changes, Engine
+from cumulus.errors import UsageError
+from cumulus.views import Finisher
+from cumulus.views.differences import Differences, differences_of
+from cumulus.views.row_changes import Change
+from cumulus.warehouse.change_streams import ChangeStream, Log
+from cumulus.warehouse.facts import Describing
+
+Callback: TypeAlias = Callable[[list[Change]], Any]
+
+
+class Receiver(Protocol):
+    """Who is told how the rows of a view change."""
+
+    view: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it need not be told any more."""
+        ...
+
+    def take(self, number: int, rows: Sequence[Change]) -> None:
+        """Take the changes of the transaction with a number; there are some."""
+        ...
+
+    def fail(self, number: int, problem: BaseException) -> None:
+        """Take note that the changes of a transaction cannot be told."""
+        ...
+
+
+class Subscription:
+    """A callback on one view; `cancel` ends it."""
+
+    def __init__(self, view: str, callback: Callback) -> None:
+        self.view = view
+        self.callback = callback
+        self.is_over = False
+
+    def cancel(self) -> None:
+        """Call back no more; may be done in the callback itself, and more than once."""
+        self.is_over = True
+
+    def take(self, number: int, rows: Sequence[Change]) -> None:
+        """Call back."""
+        self.callback(list(rows))
+
+    def fail(self, number: int, problem: BaseException) -> None:
+        """Let who made the change know."""
+        raise problem
+
+
+class Subscriptions:
+    """Who is told what of the views of a warehouse; used by who has the turn."""
+
+    def __init__(self) -> None:
+        self._receivers: list[Receiver] = []
+        self._logs: dict[str, Log] = {}
+        self._differences: dict[str, Differences] = {}
+        self._finishers: Mapping[str, Finisher] = {}
+        self._engine: Engine | None = None
+        self.is_telling = False
+
+    def open(self, engine: Engine, finishers: Mapping[str, Finisher]) -> None:
+        """Go on with an engine that has the same rows of the views that are subscribed to."""
+        self._engine, self._finishers = engine, finishers
+        for view, differences in self._differences.items():
+            differences.move(finishers[view], engine)
+        self._watch()
+
+    def close(self) -> None:
+        """End everything: nobody is told anything any more."""
+        for log in self._logs.values():
+            log.close()
+        for receiver in self._receivers:
+            if isinstance(receiver, Subscription):
+                receiver.cancel()
+        self._receivers, self._logs, self._differences = [], {}, {}
+        self._finishers, self._engine = {}, None
+
+    def add(self, view: str, callback: Callback) -> Subscription:
+        """Call back when rows of a view change."""
+        subscription = Subscription(view, callback)
+        self._add(subscription)
+        return subscription
+
+    def log(self, view: str, number: int) -> Log:
+        """Return the log of a view, which begins after the transaction with a number if there is none."""
+        self.prune()
+        if view not in self._logs:
+            log = Log(view, self._finishers[view].view.columns, number)
+            self._add(log)
+            self._logs[view] = log
+        return self._logs[view]
+
+    @property
+    def views(self) -> set[str]:
+        """The views that somebody is told about."""
+        self.prune()
+        return set(self._differences)
+
+    @property
+    def maps(self) -> set[str]:
+        """The maps that these depend on."""
+        return {name for view in self.views for name in self._finishers[view].touched.maps}
+
+    def _add(self, receiver: Receiver) -> None:
+        assert self._engine is not None, "a warehouse is opened before anybody subscribes"
+        if receiver.view not in self._differences:
+            self._differences[receiver.view] = differences_of(self._finishers[receiver.view], self._engine)
+        # Streams before callbacks: these may raise what ends everything at once.
+        self._receivers = sorted([*self._receivers, receiver], key=lambda each: isinstance(each, Subscription))
+        self._watch()
+
+    def _watch(self) -> None:
+        assert self._engine is not None, "a warehouse is opened before anybody subscribes"
+        wanted = {name: None for view in self._differences for name in self._finishers[view].touched.maps}
+        for name in wanted:
+            self._engine.watch(name)
+        for definition in self._engine.program.maps:
+            if definition.name not in wanted:
+                self._engine.unwatch(definition.name)
+
+    def prune(self) -> None:
+        """Forget whom nobody needs to tell any more, so that events are as quick as without them."""
+        is_over = False
+        for receiver in self._receivers:
+            is_over |= receiver.is_over
+        if is_over:
+            self._receivers = [receiver for receiver in self._receivers if not receiver.is_over]
+            left = {receiver.view for receiver in self._receivers}
+            self._logs = {view: log for view, log in self._logs.items() if not log.is_over}
+            self._differences = {view: each for view, each in self._differences.items() if view in left}
+            self._watch()
+
+    def tell(self, changes: Changes, number: int) -> None:
+        """Tell everybody what a transaction changed.
+
+        Raises
+        ------
+        BaseException
+            The first one that was raised for a subscription, after all have been told.
+        """
+        self.prune()
+        if not changes:
+            return
+        first: Exception | None = None
+        rows: dict[str, list[Change] | Exception] = {}
+        self.is_telling = True
+        receivers = tuple(self._receivers)
+        try:
+            for receiver in receivers:
+                try:
+                    self._tell(receiver, changes, number, rows)
+                except Exception as problem:  # noqa: BLE001  # a callback may raise anything
+                    first = first or problem
+        except BaseException as problem:  # a second Ctrl-C
+            for receiver in receivers:
+                if isinstance(receiver, Log) and receiver.number < number:
+                    receiver.fail(number, problem)
+            raise
+        finally:
+            self.is_telling = False
+        if first is not None:
+            first.add_note("raised for a subscription; the transaction was committed")
+            raise first
+
+    def _tell(
+        self, receiver: Receiver, changes: Changes, number: int, rows: dict[str, list[Change] | Exception]
+    ) -> None:
+        if receiver.is_over:
+            return
+        found = rows.get(receiver.view)
+        if found is None:
+            try:
+                found = self._differences[receiver.view].of(changes)
+            except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+                found = problem
+            rows[receiver.view] = found
+        if isinstance(found, Exception):
+            receiver.fail(number, found)
+        elif found:
+            receiver.take(number, found)
+
+
+class Telling(Describing):
+    """The part of a `Warehouse` that tells who has subscribed."""
+
+    _subscriptions: Subscriptions
+
+    @property
+    def transaction_number(self) -> int:
+        """How many transactions were committed; an event of `trigger` or of ``apply(…, per="event")`` is one."""
+        with self._use():
+            return self._applier.transaction_count
+
+    def subscribe(self, view: str, callback: Callback) -> Subscription:
+        """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
+
+        These are the rows that the view shows: where it has LIMIT or OFFSET, the changes of what it shows, and all
+        changes added up are what it shows in the end. The transaction is committed when the callback runs, in the
+        thread that made the change. If it raises, the others are still called and the state is whole; then the
+        exception goes on to who made the change. The callback may read the warehouse, but not change it, and must not
+        wait for another thread that uses it.
+
+        Returns
+        -------
+        Subscription
+            Its `cancel()` ends it.
+        """
+        with self._use():
+            return self._subscriptions.add(self._finisher(view).view.name, callback)
+
+    def changes(
+        self, view: str, *, snapshot: bool = False, since: int | None = None, timeout: float | None = None
+    ) -> ChangeStream:
+        """Return the changes of a view's rows from now on, one transaction after another, to be iterated over.
+
+        Each is a `ViewChanges`: its `number` is that of the transaction, its `rows` are `Change(old, new)`, its
+        `arrow()` has the form of `Epoch.changes`. All of them added up are what the view shows. Use it by ``for`` or by
+        ``async for``, in any thread; close it, or leave its ``with``, and nothing is noted any more.
+
+        As long as a view has an open stream, its last 100,000 changed rows are kept one transaction after another. Who
+        reads more slowly gets the sum of older ones as one: nothing is lost, and what waits for a reader never is more
+        than the rows that the view had and those that it has.
+
+        Parameters
+        ----------
+        snapshot
+            Begin with all rows that the view has now, as insertions.
+        since
+            Begin with what came after the transaction of this number instead, such as the last one that was read. If
+            that is not kept any more and `snapshot` is given, begin with the snapshot: its `is_snapshot` tells.
+        timeout
+            How many seconds iterating waits for the next change before it ends; None waits as long as it takes, and 0
+            takes what is there.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such view.
+        HistoryError
+            If what came after `since` is not kept any more.
+        UsageError
+            If there has been no transaction `since`.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
+        >>> with wh.changes("v", timeout=0) as changes:
+        ...     for rows in ([(1, 10)], [(1, 5), (2, 1)]):
+        ...         n = wh.insert("r", rows)
+        ...     for change in changes:
+        ...         print(change.number, change.rows)
+        1 [Change(old=None, new=(1, 10))]
+        2 [Change(old=(1, 10), new=(1, 15)), Change(old=None, new=(2, 1))]
+        """
+        with self._use():
+            name = self._finisher(view).view.name
+            number = self._applier.transaction_count
+            if since is not None and not (type(since) is int and 0 <= since <= number):
+                raise UsageError(
+                    f"since={since!r}: the last transaction is number {number}",
+                    hint="since is the number of a transaction: transaction_number, or that of a change.",
+                )
+            log = self._subscriptions.log(name, number)
+            stream = ChangeStream(log, self._turn, timeout)
+            stream.begin(number, since, self._reader(name).rows if snapshot else None)
+            return stream
+
+    def _tell(self, changes: Changes) -> None:
+        """Tell who subscribed what the last transaction changed."""
+        self._subscriptions.tell(changes, self._applier.transaction_count)
+
+    def _check_quiet(self) -> None:
+        if self._subscriptions.is_telling:
+            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
+        if self._turn.is_reading:
+            raise UsageError(
+                "a function that a query or a view calls must not change the warehouse",
+                hint="Note what to do, and do it afterwards.",
+            )

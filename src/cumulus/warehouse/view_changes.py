@@ -1,0 +1,201 @@
+"""CREATE VIEW and DROP VIEW on a live warehouse: compile all again, carry over what is the same, load what is new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from cumulus.algebra.scope import rename
+from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
+from cumulus.catalog.arrow import table_of
+from cumulus.catalog.schema import Relation as Table
+from cumulus.engine.batches import Columns, Rows, rows_of
+from cumulus.engine.engines import make_engine
+from cumulus.engine.failures import ErrorLog
+from cumulus.engine.protocol import Engine
+from cumulus.errors import EvaluationError, UsageError
+from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
+from cumulus.m3.program import MapDef
+from cumulus.scalars.python_code import may_raise
+from cumulus.scalars.user import Given
+from cumulus.warehouse.applier import Applier, exactly
+from cumulus.warehouse.sql_equivalence import unlike
+from cumulus.warehouse.sql_loads import Computer, put
+
+Form: TypeAlias = tuple[Any, ...]
+
+
+def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> None:
+    """Fill the maps of `new` with what they stand for, from the state of `old`.
+
+    A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
+
+    Parameters
+    ----------
+    functions
+        The user's, which that SQL may call.
+
+    Raises
+    ------
+    UsageError
+        If a new map needs rows that were not kept; `old` is unchanged.
+    EvaluationError
+        If a new map cannot be computed.
+    """
+    same = {canonical_form(each): each.name for each in old.program.maps if each.definitions}
+    missing: list[MapDef] = []
+    for definition in new.program.maps:
+        name = same.get(canonical_form(definition)) if definition.definitions else None
+        if name is not None:
+            _take_over(old.engine, name, new.engine, definition.name)
+        else:
+            missing.append(definition)
+    needed = {name for each in missing for name in bases_of(each)}
+    errors = compute(new, missing, {name: _rows(old, new.relations[name]) for name in sorted(needed)}, functions)
+    new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
+    new.stepped_count = old.stepped_count
+    new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
+    new.settle()
+    new.transaction_count = old.transaction_count
+    computed = {each.name for each in missing}
+    views = {view.name for view in new.program.views}
+    carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
+    new.errors = old.errors.only(carried)
+    new.errors.extend(errors.only(views - carried), new.transaction_count)
+
+
+def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
+    """Give a map the contents of one in another engine."""
+    columns = old.stored_columns(name)
+    if columns is None or not new.restore_columns(new_name, [pa.chunked_array([column]) for column in columns]):
+        new.restore(new_name, old.stored(name))
+
+
+def compute(
+    new: Applier, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
+) -> ErrorLog:
+    """Fill maps of `new` with what they are by definition; return what views could not take in.
+
+    Parameters
+    ----------
+    tables
+        The rows of all tables that the definitions name.
+    functions
+        The user's, which they may call.
+
+    Raises
+    ------
+    UsageError, EvaluationError
+        A map that cannot be computed.
+    """
+    wanted = [each for each in maps if any(tables[name].num_rows for name in bases_of(each))]
+    fallible: list[str] = []
+    with Computer(new.program, tables, functions) as computer:
+        for definition in wanted:
+            may_fail = any(map(may_raise, definition.definitions))
+            if may_fail and unlike(definition, new.relations):
+                fallible.append(definition.name)
+                continue
+            try:
+                found = computer.compute(definition)
+            except EvaluationError:
+                if not may_fail:
+                    raise
+                fallible.append(definition.name)
+            else:
+                put(new.engine, definition, found)
+    return _replay(new, fallible, tables) if fallible else ErrorLog()
+
+
+def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
+    """Compute maps that DuckDB and we would not fail in alike, by inserting the rows once more; return what failed."""
+    engine = make_engine(new.engine.name, new.program, new.functions)
+    with exactly():
+        engine.begin()
+        for relation in parents_first(new.program):
+            if relation.name in tables:
+                _fire(engine, rows_of(1, relation, tables[relation.name], new.checkers[relation.name]))
+        engine.commit()
+    for name in names:
+        _take_over(engine, name, new.engine, name)
+    return engine.take_errors()
+
+
+def _fire(engine: Engine, bulk: Rows | Columns) -> None:
+    """Insert rows in the open transaction: by code as far as it takes them, or as one batch."""
+    run = engine.runner(bulk, each=False)
+    if run is None:
+        for name in bulk.names:
+            engine.on_batch(name, Counter(row for _, _, row in bulk))
+        return
+    at = 0
+    while (reached := run(at)) < len(bulk):
+        engine.on_event(*bulk.event(reached))
+        at = reached + 1
+
+
+def _rows(old: Applier, table: Table) -> pa.Table:
+    """Return the rows of a table as they are now; none of a new one."""
+    name = table.name
+    kept = dict(old.program.kept).get(name)
+    if name not in old.relations or (kept is None and not old.has_events(name)):
+        return _as_table(table, [])
+    if kept is None:
+        raise UsageError(
+            f"the view needs the rows that {name} has now, and they were not kept",
+            hint=f"Create the warehouse with keep='all' or {name} WITH (keep = all), or with the view in it.",
+        )
+    columns = old.engine.stored_columns(kept)
+    if columns is None or len(columns) != len(table.columns) + 1:
+        rows = [row for row, (count,) in old.engine.items(kept) for _ in range(int(count))]
+        return _as_table(table, rows)
+    counts = columns[-1].to_numpy().clip(0)
+    places = pa.array(np.repeat(np.arange(len(counts)), counts))
+    schema = _as_table(table, []).schema
+    return pa.table([column.take(places) for column in columns[:-1]], names=schema.names).cast(schema)
+
+
+def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:
+    return table_of(table.columns, rows)
+
+
+def canonical_form(definition: MapDef) -> Form:
+    """Return what two maps share if they are the same but for names: equal forms, equal contents.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import AggSum
+    >>> from cumulus.catalog.schema import Column
+    >>> def made(name, key, hidden):
+    ...     term = AggSum((key,), Relation("r", (key, hidden)))
+    ...     return MapDef(name, (Column(key),), (Column("v"),), definitions=(term,))
+    >>> canonical_form(made("m", "a", "b")) == canonical_form(made("n", "x", "y"))
+    True
+    """
+    keys = {key.name: f"key {place}" for place, key in enumerate(definition.keys)}
+    terms = []
+    for term in definition.definitions:
+        names = dict(keys)
+        for name in _in_order(term):
+            names.setdefault(name, f"variable {len(names)}")
+        terms.append(rename(term, names))
+    count = definition.column_index(definition.count) if definition.count else None
+    types = tuple(str(column.type) for column in (*definition.keys, *definition.values))
+    return (count, types, *terms)
+
+
+def _in_order(term: Term | Range) -> list[str]:
+    """Return the variables of a term in the order of their first appearance."""
+    match term:
+        case Var(name):
+            return [name]
+        case Relation(_, variables):
+            return list(variables)
+        case Lift(variable, inner):
+            return [*_in_order(inner), variable]
+        case _:
+            return [name for child in children(term) for name in _in_order(child)]
