@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BIGINT, EXACT, INTEGER, SqlType, type_named
 from cumulus.errors import EvaluationError, MissingFunctionError, UsageError
 from cumulus.scalars.user import UserFunction, fits, function, given_functions, runnable
@@ -130,7 +130,7 @@ def test_users_may_round_although_hosts_never_do() -> None:
 
 
 def test_a_program_gets_the_functions_that_it_declares_and_no_others() -> None:
-    declared = [Signature("f", (INTEGER,), BIGINT), Signature("g", (), INTEGER)]
+    declared = [FunctionSignature("f", (INTEGER,), BIGINT), FunctionSignature("g", (), INTEGER)]
     with pytest.raises(MissingFunctionError, match=r"calls f\(INTEGER\) BIGINT, g\(\) INTEGER: not given") as caught:
         runnable(declared, {})
     assert caught.value.names == ("f", "g")

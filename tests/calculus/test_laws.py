@@ -5,8 +5,8 @@ from decimal import localcontext
 from hypothesis import given, settings
 
 from cumulus.algebra.scope import inputs, outputs
-from cumulus.algebra.terms import AggSum, Lift, Relation, Var, product_of
-from cumulus.calculus.delta import Change, delta
+from cumulus.algebra.terms import AggSum, Atom, Lift, Var, product_of
+from cumulus.calculus.delta import RelationChange, delta
 from cumulus.calculus.evaluate import apply_event, evaluate
 from cumulus.calculus.simplify import PASSES, simplify
 from cumulus.catalog.types import EXACT
@@ -30,7 +30,7 @@ def copy(database):
 def test_the_delta_is_the_change_of_the_value(term, database, event):
     """value(Δ) = value(after) − value(before), self-joins, nesting and deletes included (compiler.md §1)."""
     variables = tuple(f"e{index}" for index in range(ARITIES[event.relation]))
-    change = Change(event.relation, event.sign, variables)
+    change = RelationChange(event.relation, event.sign, variables)
     after = copy(database)
     apply_event(after, event)
     with localcontext(EXACT):
@@ -48,7 +48,7 @@ def test_the_delta_of_a_batch_is_the_change_of_the_value(term, database, batch):
         after["r"][row] = after["r"].get(row, 0) + count
     with localcontext(EXACT):
         expected = difference(evaluate(term, after), evaluate(term, database))
-        found = evaluate(delta(term, Change("r", 0)), database, batch={"r": net})
+        found = evaluate(delta(term, RelationChange("r", 0)), database, batch={"r": net})
     assert found == expected
 
 
@@ -56,7 +56,7 @@ def test_the_delta_of_a_batch_is_the_change_of_the_value(term, database, batch):
 @given(products(), databases, events)
 def test_every_pass_keeps_the_value_of_the_aggregate_around_it(term, database, event):
     variables = tuple(f"e{index}" for index in range(ARITIES[event.relation]))
-    changed = delta(term, Change(event.relation, event.sign, variables))
+    changed = delta(term, RelationChange(event.relation, event.sign, variables))
     keys = frozenset(outputs(term)[:1])
     bound = dict(zip(variables, event.row, strict=True))
     with localcontext(EXACT):
@@ -76,13 +76,13 @@ def test_terms_of_the_generator_are_closed(term):
 
 def test_a_deletion_is_not_a_negated_insertion_under_a_self_join():
     """compiler.md §2: insert and delete triggers are compiled separately."""
-    square = AggSum((), product_of([Relation("t", ("x",)), Relation("t", ("x",))]))
+    square = AggSum((), product_of([Atom("t", ("x",)), Atom("t", ("x",))]))
     database = {"t": {(1,): 3}}
-    inserted = evaluate(delta(square, Change("t", +1, ("e",))), database, {"e": 1})
-    deleted = evaluate(delta(square, Change("t", -1, ("e",))), database, {"e": 1})
+    inserted = evaluate(delta(square, RelationChange("t", +1, ("e",))), database, {"e": 1})
+    deleted = evaluate(delta(square, RelationChange("t", -1, ("e",))), database, {"e": 1})
     assert (inserted, deleted) == ({(): 7}, {(): -5})
 
 
 def test_a_lifted_key_keeps_its_lift():
-    term = product_of([Lift("x", Var("e")), Relation("t", ("x",))])
+    term = product_of([Lift("x", Var("e")), Atom("t", ("x",))])
     assert str(simplify(term, frozenset("x"), frozenset("e"))) == "(x := e) * t(e)"

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus.cli.shell.prompt import Names
+from cumulus.cli.shell.prompt import WordCompleter
 from cumulus.cli.shell.targets import open_target
 from cumulus.errors import CumulusError
 from cumulus.terminal.tables import print_rows
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_told_and_nothing_is_done(script: Path, given: str, wor
 
 
 def test_names_complete(script: Path) -> None:
-    names = Names(open_target(script))
+    names = WordCompleter(open_target(script))
 
     def completed(text: str) -> list[str]:
         return [each.text for each in names.get_completions(Document(text), CompleteEvent())]

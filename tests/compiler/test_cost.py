@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.explain.cost import CostClass, Read, cost_classes, statement_cost, worst_costs
+from cumulus.explain.cost import CostClass, CostedRead, cost_classes, statement_cost, worst_costs
 from cumulus.m3 import parse
 
 
-def reads(statement: str, declarations: str = "") -> tuple[CostClass, tuple[Read, ...]]:
+def reads(statement: str, declarations: str = "") -> tuple[CostClass, tuple[CostedRead, ...]]:
     """The class and the reads of the one statement of a trigger on R(e, f)."""
     program = parse(f"{declarations} ON +R(e, f) {{ {statement} }}")
     found = statement_cost(program, program.triggers[0], program.triggers[0].statements[0])

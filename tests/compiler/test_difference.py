@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.difference import Difference, compare
+from cumulus.compiler.difference import ProgramDifference, compare
 from cumulus.m3 import parse
 
 TABLES = """
@@ -13,7 +13,7 @@ CREATE TABLE o (oid INT NOT NULL, cid INT NOT NULL, x INT NOT NULL);
 REVENUE = "CREATE VIEW revenue AS SELECT nation, SUM(x) AS s FROM c, o WHERE c.cid = o.cid GROUP BY nation;"
 
 
-def difference(old: str, new: str) -> Difference:
+def difference(old: str, new: str) -> ProgramDifference:
     return compare(compile_sql(TABLES + old), compile_sql(TABLES + new))
 
 

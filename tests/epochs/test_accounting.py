@@ -23,7 +23,7 @@ from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed, read_manifest
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError
 from support.engines import engine_of
@@ -41,7 +41,7 @@ PROGRAM = compile_sql(
     """,
     rely=False,
 )
-PLANS = [Plan(), Plan(2, {"parents": "id", "children": "parent"}), Plan(3)]
+PLANS = [BucketPlan(), BucketPlan(2, {"parents": "id", "children": "parent"}), BucketPlan(3)]
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 IDS = st.integers(0, 2)
@@ -163,7 +163,7 @@ def records_in(kind: str, data: bytes, reading: Reading) -> int:
 @settings(max_examples=30, deadline=None, suppress_health_check=CHECKS)
 @given(files=epochs(), plan=st.sampled_from(PLANS))
 def test_each_row_has_one_fate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: Plan
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: BucketPlan
 ) -> None:
     check_fates(tmp_path, monkeypatch, files, plan)
 
@@ -172,12 +172,12 @@ def test_each_row_has_one_fate(
 @settings(max_examples=600, deadline=None, suppress_health_check=CHECKS)
 @given(files=epochs(), plan=st.sampled_from(PLANS))
 def test_each_of_many_rows_has_one_fate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: Plan
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: BucketPlan
 ) -> None:
     check_fates(tmp_path, monkeypatch, files, plan)
 
 
-def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: Plan) -> None:
+def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence[Any], plan: BucketPlan) -> None:
     monkeypatch.setattr(lines, "_FEW", 2)
     buckets = [Bucket(PROGRAM, plan, at, partial(make_engine, "interpreter"), 2) for at in range(plan.buckets)]
     totals = Outcome()

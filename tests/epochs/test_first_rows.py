@@ -19,7 +19,7 @@ from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.publish import merges, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from support.tiers import examples
 
@@ -39,7 +39,7 @@ VIEWS = {
 PROGRAM = compile_sql(
     TABLES + "".join(f"CREATE VIEW {name} AS {select};" for name, select in VIEWS.items()), rely=False
 )
-SHARED = Plan(3, {"sales": "shop"})
+SHARED = BucketPlan(3, {"sales": "shop"})
 SCHEMA = pa.schema(
     [("op", pa.string()), ("shop", pa.int32()), ("kind", pa.int32()), ("x", pa.int32()), ("f", pa.float64())]
 )
@@ -58,7 +58,9 @@ def rows_of_epoch(draw: random.Random, there: list[dict[str, Any]]) -> list[dict
     return rows
 
 
-def written(plan: Plan, buckets: list[Bucket], epoch: int, payloads: list[bytes], out: Path) -> list[dict[str, str]]:
+def written(
+    plan: BucketPlan, buckets: list[Bucket], epoch: int, payloads: list[bytes], out: Path
+) -> list[dict[str, str]]:
     """Apply an epoch; return the files of each bucket."""
     found = []
     for bucket, payload in zip(buckets, payloads, strict=True):
@@ -72,7 +74,7 @@ def written(plan: Plan, buckets: list[Bucket], epoch: int, payloads: list[bytes]
 
 def compare(seed: int, out: Path) -> None:
     draw, there = random.Random(seed), list[dict[str, Any]]()
-    single = Plan()
+    single = BucketPlan()
     whole = [Bucket(PROGRAM, single, 0, Interpreter)]
     parts = [Bucket(PROGRAM, SHARED, index, NativeEngine) for index in range(SHARED.buckets)]
     merge = merges(SHARED, PROGRAM, out)

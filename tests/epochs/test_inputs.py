@@ -18,7 +18,7 @@ from cumulus.epochs.intake import reading
 from cumulus.epochs.intake.packing import pack, unpack
 from cumulus.epochs.intake.reading import parts_of, read_file
 from cumulus.epochs.output.query import query
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError, LockedError, MismatchError, StoreError, UsageError
 from support.engines import engine_of
@@ -201,7 +201,7 @@ def test_a_large_file_may_be_read_in_parts(tmp_path: Path, monkeypatch: pytest.M
         read = [read_file(source, relation, path, "items/1.parquet", part) for part in parts]
         assert pa.concat_tables(each.rows for each in read) == whole.rows
         assert tuple(row for each in read for row in each.rejected) == whole.rejected
-        packed = [payload for each in reversed(read) for payload in pack([each], Plan())]
+        packed = [payload for each in reversed(read) for payload in pack([each], BucketPlan())]
         chunks = [chunk for chunk in unpack(packed) if chunk.rows.num_rows]
         assert pa.concat_tables(chunk.rows for chunk in chunks) == whole.rows
     assert parts_of(source, str(tmp_path / "1.csv"), 4) == [None]

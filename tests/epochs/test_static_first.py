@@ -15,7 +15,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.views import finish
 
@@ -99,7 +99,7 @@ def shown(bucket: Bucket, view: str) -> dict[Any, list[int]]:
 def test_rows_of_the_first_epoch_find_static_ones(engine: Any) -> None:
     for seed in range(40):
         streams = Streams(random.Random(seed))
-        bucket = Bucket(PROGRAM, Plan(), 0, engine)
+        bucket = Bucket(PROGRAM, BucketPlan(), 0, engine)
         for epoch in (1, 2, 3):
             given = {**(streams.static() if epoch == 1 else {}), **streams.rows()}
             readings = [
@@ -111,6 +111,6 @@ def test_rows_of_the_first_epoch_find_static_ones(engine: Any) -> None:
                 )
                 for name, rows in given.items()
             ]
-            bucket.apply(epoch, pack(readings, Plan()))
+            bucket.apply(epoch, pack(readings, BucketPlan()))
             assert shown(bucket, "sold") == streams.sold(), (seed, epoch)
             assert shown(bucket, "zoned") == streams.zoned(), (seed, epoch)

@@ -15,7 +15,7 @@ from cumulus.epochs.bucket.bucket import Bucket, Outcome
 from cumulus.epochs.bucket.fast_path import rounds
 from cumulus.epochs.intake.packing import Chunk, pack
 from cumulus.epochs.intake.reading import Reading, read_table
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from support.tiers import WHOLE, examples
 
@@ -123,7 +123,7 @@ class Counting(Bucket):
         return done
 
 
-PLANS = (Plan(), Plan(2, {"sales": "id", "notes": "id"}))
+PLANS = (BucketPlan(), BucketPlan(2, {"sales": "id", "notes": "id"}))
 
 
 def compare(seed: int) -> list[Counting]:
@@ -189,12 +189,12 @@ def test_the_rows_of_a_key_go_in_their_order() -> None:
 
 def test_a_deletion_that_has_only_the_key_finds_its_row() -> None:
     program = compile_sql("CREATE TABLE t (k INT PRIMARY KEY, x INT NOT NULL); CREATE VIEW v AS SELECT SUM(x) FROM t")
-    bucket = Bucket(program, Plan(), 0, NativeEngine)
+    bucket = Bucket(program, BucketPlan(), 0, NativeEngine)
     table = pa.table({"op": ["i", "i"], "k": [1, 2], "x": [5, 6]})
     gone = pa.table({"op": ["d"], "k": [1], "x": pa.nulls(1, pa.int64())})
     for epoch, each in enumerate((table, gone), 1):
         outcome = bucket.apply(
-            epoch, pack([read_table(FolderSource("t", ""), program.relation("t"), each, "t")], Plan())
+            epoch, pack([read_table(FolderSource("t", ""), program.relation("t"), each, "t")], BucketPlan())
         )
         assert not outcome.quarantine
     assert [values[-1] for _, values in bucket.engine.items(program.views[0].maps[0])] == [6]

@@ -21,7 +21,7 @@ from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.layouts import choose_plan, sound
 from cumulus.epochs.output.publish import merge_of, merges, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UnsupportedError
 from cumulus.layout.one_round import Merge
@@ -101,7 +101,7 @@ def compiled(given: Epochs, oracle: Oracle) -> Program | None:
     return None
 
 
-def compare(seed: int, out: Path) -> Plan | None:
+def compare(seed: int, out: Path) -> BucketPlan | None:
     """Compare all views of a script after each epoch; return the plan, None if nothing of it compiles."""
     draw = random.Random(seed)
     given = made(draw, case_of(script_of(seed)))
@@ -113,7 +113,7 @@ def compare(seed: int, out: Path) -> Plan | None:
         oracle.database.close()
 
 
-def _compare(draw: random.Random, given: Epochs, program: Program, oracle: Oracle, out: Path) -> Plan:
+def _compare(draw: random.Random, given: Epochs, program: Program, oracle: Oracle, out: Path) -> BucketPlan:
     buckets = draw.choice((1, 2, 3))
     plan = choose_plan(program, "auto" if buckets > 1 else "one-bucket", buckets)
     held = [Bucket(program, plan, index, NativeEngine) for index in range(plan.buckets)]
@@ -148,7 +148,9 @@ def _readings(program: Program, events: list[Event], epoch: int) -> list[Reading
     return found
 
 
-def _rows(plan: Plan, program: Program, view: str, epoch: int, files: list[str], out: Path) -> list[tuple[Any, ...]]:
+def _rows(
+    plan: BucketPlan, program: Program, view: str, epoch: int, files: list[str], out: Path
+) -> list[tuple[Any, ...]]:
     """Return the rows of a view from what the buckets have written."""
     if merge_of(plan, program, program.view(view)) is Merge.ADD:
         files = [str(out / merges(plan, program, out)[view](epoch, files))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import DOUBLE, INTEGER, decimal
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import M3SyntaxError, MissingFunctionError, ValidationError
@@ -26,8 +26,8 @@ ON +r(a, b) {
 def test_declarations_are_read_and_printed() -> None:
     program = read(TEXT)
     assert program.functions == (
-        Signature("score", (DOUBLE, DOUBLE), DOUBLE),
-        Signature("price", (INTEGER,), decimal(9, 2), True),
+        FunctionSignature("score", (DOUBLE, DOUBLE), DOUBLE),
+        FunctionSignature("price", (INTEGER,), decimal(9, 2), True),
     )
     assert str(program) == TEXT
     assert parse(str(program)) == program

@@ -11,6 +11,7 @@ from cumulus.algebra.printing import COMPARISONS, INFIX, print_scalar, print_ter
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -21,7 +22,6 @@ from cumulus.algebra.terms import (
     MapEnd,
     MapRead,
     Range,
-    Relation,
     Var,
     number,
     product_of,
@@ -169,7 +169,7 @@ def terms(draw, depth, functions=True):
         case 11:
             return End(draw(ends), draw(names), inner())
         case 12:
-            kind = draw(st.sampled_from([Relation, Batch]))
+            kind = draw(st.sampled_from([Atom, Batch]))
             return kind(draw(st.sampled_from(RELATIONS)), draw(variables))
         case _:
             return draw(st.one_of(literals, names.map(Var)))

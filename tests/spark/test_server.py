@@ -24,7 +24,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
@@ -37,7 +37,7 @@ PROGRAM = compile_sql(
     "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",
     rely=False,
 )
-PLAN = Plan()
+PLAN = BucketPlan()
 ALWAYS = Snapshots()
 
 

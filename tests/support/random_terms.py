@@ -11,11 +11,11 @@ from cumulus.algebra.terms import (
     NULL_VALUE,
     AggSum,
     Apply,
+    Atom,
     Compare,
     End,
     Exists,
     Lift,
-    Relation,
     Term,
     Var,
     number,
@@ -37,7 +37,7 @@ events = st.sampled_from(sorted(ARITIES)).flatmap(
 )
 
 atoms = st.sampled_from(sorted(ARITIES)).flatmap(
-    lambda name: st.tuples(*[st.sampled_from(VARIABLES)] * ARITIES[name]).map(lambda v: Relation(name, v))
+    lambda name: st.tuples(*[st.sampled_from(VARIABLES)] * ARITIES[name]).map(lambda v: Atom(name, v))
 )
 numbers = st.one_of(st.integers(-3, 3), st.sampled_from([Decimal("0.5"), Decimal("-1.25")])).map(number)
 

@@ -282,7 +282,7 @@ def test_who_loads_while_another_saves_gets_one_of_both(tmp_path, monkeypatch) -
     saving_driver.warehouse(1).save(tmp_path)
     real, newer = saved_folder._open_data, saving_driver.warehouse(2)
 
-    def overtaken(root: Path, manifest: dict[str, Any]) -> saved_folder.Saved:
+    def overtaken(root: Path, manifest: dict[str, Any]) -> saved_folder.SavedState:
         monkeypatch.setattr(saved_folder, "_open_data", real)
         newer.save(root)
         return real(root, manifest)

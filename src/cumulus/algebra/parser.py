@@ -20,6 +20,7 @@ from cumulus.algebra.terms import (
     TRUE,
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -30,7 +31,6 @@ from cumulus.algebra.terms import (
     MapEnd,
     MapRead,
     Range,
-    Relation,
     Scalar,
     Term,
     Var,
@@ -56,7 +56,7 @@ def parse_term(text: str, relations: Collection[str] | None = None, *, name: str
     text
         As `cumulus.algebra.printing.print_term` writes it, or freer.
     relations
-        The names that are relations: ``r(x, y)`` is a `Relation` of them and a function call of all others. None: every
+        The names that are relations: ``r(x, y)`` is a `Atom` of them and a function call of all others. None: every
         call on nothing but variables is a relation.
     name
         What to call the text in errors.
@@ -105,7 +105,7 @@ class TermReader(NameReader):
     tokens
         Shared with whoever reads what stands around the terms.
     is_relation
-        Whether a name is a relation: in value context a call of it on variables is a `Relation`.
+        Whether a name is a relation: in value context a call of it on variables is a `Atom`.
     """
 
     def __init__(self, tokens: TokenStream, is_relation: Callable[[str], bool]) -> None:
@@ -160,7 +160,7 @@ class TermReader(NameReader):
     def _call_in_value(self, name: Token) -> Term:
         args = self._arguments()
         if self.is_relation(name.text) and all(isinstance(arg, Var) for arg in args):
-            return Relation(name.text, tuple(arg.name for arg in args if isinstance(arg, Var)))
+            return Atom(name.text, tuple(arg.name for arg in args if isinstance(arg, Var)))
         return Apply(name.text, args)
 
     # ---------------------------------------------------------------- scalar context

@@ -18,6 +18,7 @@ from cumulus.algebra.terms import (
     TRUE,
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -30,7 +31,6 @@ from cumulus.algebra.terms import (
     Node,
     Product,
     Range,
-    Relation,
     Scalar,
     Sum,
     Term,
@@ -133,7 +133,7 @@ def print_term(term: Term) -> str:
     >>> price, rest = Var("price"), MapRead("m1", "", (Var("oid"), Var("nation")))
     >>> print_term(product_of([number(-1), rest, price, Compare("<", price, number(10))]))
     '-m1[oid, nation] * price * {price < 10}'
-    >>> print_term(AggSum(("x",), sum_of([Relation("r", ("x", "y")), negate(Lift("x", Apply("add", (price, ONE))))])))
+    >>> print_term(AggSum(("x",), sum_of([Atom("r", ("x", "y")), negate(Lift("x", Apply("add", (price, ONE))))])))
     'SUM[x](r(x, y) - (x := add(price, 1)))'
     """
     return _value(term, 0)
@@ -210,7 +210,7 @@ def _scalar(term: Scalar, level: int) -> str:
             return _case(args)
         case Apply(name, args):
             return f"{print_call_name(name)}({_listed(args)})"
-        case Sum() | Product() | Relation() | Batch():
+        case Sum() | Product() | Atom() | Batch():
             return f"VALUE({_value(term, 0)})"
         case Const(value, _) if is_number(term) and value < 0:
             own, text = _UNARY, _literal(term)
@@ -250,7 +250,7 @@ def _closed(term: Term) -> str:
             return f"CAST({f'({text})' if plain else text} AS {target})"
         case Compare():
             return f"{{{_condition(term)}}}"
-        case Relation(name, variables):
+        case Atom(name, variables):
             return f"{print_call_name(name)}({print_names(variables)})"
         case Batch(name, variables):
             return f"BATCH {print_call_name(name)}({print_names(variables)})"

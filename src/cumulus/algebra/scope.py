@@ -8,6 +8,7 @@ from typing import assert_never
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -19,7 +20,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Scalar,
     Sum,
     Term,
@@ -42,13 +42,13 @@ def outputs(term: Term) -> tuple[str, ...]:
     Examples
     --------
     >>> from cumulus.algebra.terms import *
-    >>> outputs(product_of([Relation("r", ("x", "y")), Lift("z", Var("x"))]))
+    >>> outputs(product_of([Atom("r", ("x", "y")), Lift("z", Var("x"))]))
     ('x', 'y', 'z')
     """
     match term:
         case Const() | Var() | Apply() | Cast() | Compare() | MapEnd() | End():
             return ()
-        case Relation(_, variables) | Batch(_, variables):
+        case Atom(_, variables) | Batch(_, variables):
             return ordered(variables)
         case MapRead(_, _, keys):
             return ordered(key.name for key in keys if isinstance(key, Var))
@@ -76,11 +76,11 @@ def inputs(term: Term) -> frozenset[str]:
     Examples
     --------
     >>> from cumulus.algebra.terms import *
-    >>> sorted(inputs(product_of([Relation("r", ("x",)), Compare("<", Var("x"), Var("y"))])))
+    >>> sorted(inputs(product_of([Atom("r", ("x",)), Compare("<", Var("x"), Var("y"))])))
     ['y']
     """
     match term:
-        case Const() | Relation() | Batch():
+        case Const() | Atom() | Batch():
             return frozenset()
         case Var(name):
             return frozenset((name,))
@@ -138,7 +138,7 @@ def _own_variables(term: Term | Range) -> tuple[str, ...]:
     match term:
         case Var(name):
             return (name,)
-        case Relation(_, variables) | Batch(_, variables):
+        case Atom(_, variables) | Batch(_, variables):
             return variables
         case Lift(variable, _) | End(_, variable, _):
             return (variable,)
@@ -151,7 +151,7 @@ def _own_variables(term: Term | Range) -> tuple[str, ...]:
 @memoised
 def relations_of(term: Term | Range) -> frozenset[str]:
     """Return the names of the base relations in `term`."""
-    own = {term.name} if isinstance(term, Relation) else set()
+    own = {term.name} if isinstance(term, Atom) else set()
     return frozenset(own).union(*(relations_of(child) for child in children(term)))
 
 
@@ -193,8 +193,8 @@ def rename(term: Term, names: Mapping[str, str]) -> Term:
     match term:
         case Var(name):
             return Var(names.get(name, name))
-        case Relation(relation, variables):
-            return Relation(relation, tuple(names.get(name, name) for name in variables))
+        case Atom(relation, variables):
+            return Atom(relation, tuple(names.get(name, name) for name in variables))
         case Batch(relation, variables):
             return Batch(relation, tuple(names.get(name, name) for name in variables))
         case Lift(variable, inner):
@@ -239,7 +239,7 @@ def _rename_child(child: Term | Range, names: Mapping[str, str]) -> Term | Range
 def in_text_order(part: Term) -> tuple[str, ...]:
     """Return the variables of a term in the order in which its text names them, repetitions included."""
     match part:
-        case Relation(_, variables) | Batch(_, variables):
+        case Atom(_, variables) | Batch(_, variables):
             return variables
         case Var(name):
             return (name,)

@@ -106,7 +106,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relation(Node):
+class Atom(Node):
     """The multiplicity of a tuple in a base table; equal names join.
 
     In a statement of an `ON BATCH r` trigger, the multiplicity in the batch's net change.
@@ -118,7 +118,7 @@ class Relation(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch(Node):
-    """The net change of a relation in a block: what the calculus calls the delta of `Relation`."""
+    """The net change of a relation in a block: what the calculus calls the delta of `Atom`."""
 
     name: str
     variables: tuple[str, ...]
@@ -223,7 +223,7 @@ Term: TypeAlias = (
     | Apply
     | Cast
     | Compare
-    | Relation
+    | Atom
     | Batch
     | Lift
     | Exists

@@ -26,12 +26,12 @@ from cumulus.engine.native.kernel.language import (
     Assign,
     Break,
     Call,
-    Checked,
-    Const,
+    CheckedArithmetic,
     Continue,
     Expr,
     Function,
     If,
+    Immediate,
     InMemory,
     Load,
     Local,
@@ -42,7 +42,7 @@ from cumulus.engine.native.kernel.language import (
     Return,
     Signature,
     Statement,
-    Store,
+    StoreWord,
     Type,
 )
 from cumulus.errors import MissingError
@@ -181,9 +181,9 @@ class _Writer:
                 yield f"{self._target(target)} = {self._value(value)};"
             case Load(target, cell, address, offset):
                 yield f"{self._target(target)} = {self._cell(cell, address, offset)};"
-            case Store(cell, address, offset, value):
+            case StoreWord(cell, address, offset, value):
                 yield f"{self._cell(cell, address, offset)} = {self._value(value)};"
-            case Checked(op, target, overflow, left, right):
+            case CheckedArithmetic(op, target, overflow, left, right):
                 operands = f"{self._value(left)}, {self._value(right)}, &{self._target(target)}"
                 yield f"{self._target(overflow)} = __builtin_{op}_overflow({operands});"
             case Call(target, callee, args, address):
@@ -228,7 +228,7 @@ class _Writer:
 
     def _value(self, expr: Expr) -> str:
         match expr:
-            case Const(type_, number):
+            case Immediate(type_, number):
                 return _literal(type_, number)
             case Local():
                 return self._target(expr)
@@ -275,7 +275,7 @@ _ALL = (1 << 64) - 1
 
 
 class CompiledC:
-    """Modules compiled by the C compiler and loaded: as `cumulus.engine.native.kernel.machine.Code`.
+    """Modules compiled by the C compiler and loaded: as `cumulus.engine.native.kernel.machine.MachineCode`.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from cumulus.algebra.terms import (
     ZERO,
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -24,7 +25,6 @@ from cumulus.algebra.terms import (
     MapEnd,
     MapRead,
     Product,
-    Relation,
     Sum,
     Term,
     Var,
@@ -37,7 +37,7 @@ from cumulus.errors import ArityError
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelationChange:
     """A change of one relation: a single event with bound variables, or a batch.
 
     Parameters
@@ -70,12 +70,12 @@ AFTER = "'"
 """Marks a derived relation that is read after the change."""
 
 
-def after(atom: Relation) -> Relation:
+def after(atom: Atom) -> Atom:
     """Return the atom of a derived relation as it is after the change."""
-    return Relation(atom.name + AFTER, atom.variables)
+    return Atom(atom.name + AFTER, atom.variables)
 
 
-def delta(term: Term, change: Change) -> Term:
+def delta(term: Term, change: RelationChange) -> Term:
     """Return the change in `term` caused by `change`.
 
     Parameters
@@ -101,16 +101,16 @@ def delta(term: Term, change: Change) -> Term:
 
     Examples
     --------
-    >>> orders = Relation("orders", ("cid", "oid"))
-    >>> str(delta(orders, Change("orders", -1, ("c", "o"))))
+    >>> orders = Atom("orders", ("cid", "oid"))
+    >>> str(delta(orders, RelationChange("orders", -1, ("c", "o"))))
     '-(cid := c) * (oid := o)'
-    >>> str(delta(orders, Change("customers", +1, ("c",))))
+    >>> str(delta(orders, RelationChange("customers", +1, ("c",))))
     '0'
     """
     if not change.touches(term):
         return ZERO
     match term:
-        case Relation(name, variables):
+        case Atom(name, variables):
             return _of_relation(name, variables, change)
         case Sum(parts):
             return sum_of(delta(part, change) for part in parts)
@@ -119,7 +119,7 @@ def delta(term: Term, change: Change) -> Term:
         case Product(parts):
             head, tail = parts[0], product_of(parts[1:])
             d_head, d_tail = delta(head, change), delta(tail, change)
-            if isinstance(head, Relation) and head.name in change.lookups:
+            if isinstance(head, Atom) and head.name in change.lookups:
                 return sum_of([product_of([d_head, tail]), product_of([after(head), d_tail])])
             # The third product is what makes self-joins right.
             return sum_of([product_of([d_head, tail]), product_of([head, d_tail]), product_of([d_head, d_tail])])
@@ -137,7 +137,7 @@ def delta(term: Term, change: Change) -> Term:
             assert_never(term)
 
 
-def _of_relation(name: str, variables: tuple[str, ...], change: Change) -> Term:
+def _of_relation(name: str, variables: tuple[str, ...], change: RelationChange) -> Term:
     if change.sign == 0 or name in change.derived:
         return Batch(name, variables)
     if len(variables) != len(change.variables):
@@ -146,7 +146,7 @@ def _of_relation(name: str, variables: tuple[str, ...], change: Change) -> Term:
     return product_of([number(change.sign), *bindings])
 
 
-def _of_lift(variable: str, inner: Term, change: Change) -> Term:
+def _of_lift(variable: str, inner: Term, change: RelationChange) -> Term:
     d_inner = delta(inner, change)
     where, what = domain(outputs(inner), d_inner)
     return product_of([where, sum_of([Lift(variable, sum_of([inner, what])), negate(Lift(variable, inner))])])
@@ -176,7 +176,7 @@ def aggregate(group: tuple[str, ...], term: Term) -> Term:
 
     Examples
     --------
-    >>> str(aggregate(("x",), Relation("r", ("x",))))
+    >>> str(aggregate(("x",), Atom("r", ("x",))))
     'r(x)'
     """
     if term is ZERO:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import in_text_order, relations_of, rename, variables_of
-from cumulus.algebra.terms import Relation, Scalar, Term
+from cumulus.algebra.terms import Atom, Scalar, Term
 from cumulus.calculus.delta import AFTER
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
@@ -41,7 +41,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedRelation:
     """A derived relation.
 
     Parameters
@@ -63,10 +63,10 @@ class Derived:
     --------
     >>> from cumulus.algebra.terms import ONE, Var
     >>> from cumulus.catalog.types import BIGINT
-    >>> count = Summed("n", Relation("r", ("a", "b")), BIGINT)
+    >>> count = Summed("n", Atom("r", ("a", "b")), BIGINT)
     >>> known = {name: Typed(BIGINT, False) for name in ("a", "b", "n", "x")}
-    >>> query = Derived("q", ("a",), (), (count,), (), ONE, (("x", Var("n")),), known)
-    >>> query.parameters, query.split(Relation("q", ("k", "v")))
+    >>> query = DerivedRelation("q", ("a",), (), (count,), (), ONE, (("x", Var("n")),), known)
+    >>> query.parameters, query.split(Atom("q", ("k", "v")))
     (('a', 'x'), (frozenset({'k'}), frozenset(), frozenset({'v'})))
     """
 
@@ -109,7 +109,7 @@ class Derived:
         )
         return Table(called or self.name, tuple(columns))
 
-    def split(self, atom: Relation) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    def split(self, atom: Atom) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
         """Return the variables of an atom of this relation: keys, inputs, columns."""
         keys, inputs = len(self.keys), len(self.keys) + len(self.inputs)
         names = atom.variables
@@ -119,12 +119,12 @@ class Derived:
 class Registry:
     """The derived relations of a script, by name."""
 
-    def __init__(self, derived: Iterable[Derived] = ()) -> None:
+    def __init__(self, derived: Iterable[DerivedRelation] = ()) -> None:
         self._derived = {each.name: each for each in derived}
         self._bases: dict[str, frozenset[str]] = {}
         self._names: dict[tuple[str, ...], str] = {}
 
-    def add(self, make: Callable[[str], Derived]) -> Derived:
+    def add(self, make: Callable[[str], DerivedRelation]) -> DerivedRelation:
         """Add a relation, given what makes it of a name, and return it; one that is there already gives its name."""
         derived = make(f"#{len(self._derived) + 1}")
         form = _form(derived)
@@ -134,19 +134,19 @@ class Registry:
         self._derived[derived.name] = derived
         return derived
 
-    def __iter__(self) -> Iterator[Derived]:
+    def __iter__(self) -> Iterator[DerivedRelation]:
         return iter(self._derived.values())
 
     def __len__(self) -> int:
         return len(self._derived)
 
-    def get(self, name: str) -> Derived | None:
+    def get(self, name: str) -> DerivedRelation | None:
         """Return the relation called `name`, before or after a change; None for a base table."""
         return self._derived.get(name.removesuffix(AFTER))
 
-    def of(self, factor: Term) -> Derived | None:
+    def of(self, factor: Term) -> DerivedRelation | None:
         """Return the relation that a factor is an atom of, None if it is none."""
-        return self.get(factor.name) if isinstance(factor, Relation) else None
+        return self.get(factor.name) if isinstance(factor, Atom) else None
 
     def bases(self, term: Term) -> frozenset[str]:
         """Return the base tables that a term depends on."""
@@ -171,14 +171,14 @@ class Registry:
         """Return the names of the relations that have a row for every key."""
         return frozenset(each.name for each in self._derived.values() if each.is_lookup)
 
-    def locals_of(self, derived: Derived) -> frozenset[str]:
+    def locals_of(self, derived: DerivedRelation) -> frozenset[str]:
         """Return the variables that only the inside of a relation has."""
         inside = frozenset[str]().union(*(variables_of(body) for body in derived.bodies))
         made = {each.name for each in derived.numbers} | {each.variable for each in derived.ends}
         return (inside | made) - set(derived.parameters)
 
 
-def _form(derived: Derived) -> tuple[str, ...]:
+def _form(derived: DerivedRelation) -> tuple[str, ...]:
     """Return what is the same of two relations that differ in names only."""
     terms = [*derived.bodies, derived.where, *(scalar for _, scalar in derived.columns)]
     order: dict[str, None] = dict.fromkeys(derived.parameters)

@@ -15,6 +15,7 @@ from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -27,7 +28,6 @@ from cumulus.algebra.terms import (
     Number,
     Product,
     Range,
-    Relation,
     Scalar,
     Sum,
     Term,
@@ -80,8 +80,8 @@ def evaluate(
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import AggSum, Relation
-    >>> evaluate(AggSum(("a",), Relation("r", ("a", "b"))), {"r": {(1, 2): 1, (1, 3): 2}})
+    >>> from cumulus.algebra.terms import AggSum, Atom
+    >>> evaluate(AggSum(("a",), Atom("r", ("a", "b"))), {"r": {(1, 2): 1, (1, 3): 2}})
     {(('a', 1),): 3}
     """
     return _Evaluator(database, batch or {}, failures_are_zero).value(term, dict(bound or {}))
@@ -128,7 +128,7 @@ class _Evaluator:
             case Compare(op, left, right):
                 holds = compare(op, self.scalar(left, bound), self.scalar(right, bound))
                 return {(): 1} if holds else {}
-            case Relation(name, variables):
+            case Atom(name, variables):
                 return self._atom(self.database.get(name, {}), variables, bound)
             case Batch(name, variables):
                 return self._atom(self.batch.get(name, {}), variables, bound)

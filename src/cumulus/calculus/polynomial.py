@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
+    Atom,
     Batch,
     Lift,
     MapRead,
     Number,
     Product,
-    Relation,
     Sum,
     Term,
     factors_of,
@@ -47,7 +47,7 @@ def monomials(term: Term) -> list[Monomial]:
     Examples
     --------
     >>> from cumulus.algebra.terms import Var, number, sum_of
-    >>> r, s = Relation("r", ("x",)), Relation("s", ("x",))
+    >>> r, s = Atom("r", ("x",)), Atom("s", ("x",))
     >>> scalar = sum_of([number(1), Var("x")])
     >>> [str(m.term()) for m in monomials(product_of([sum_of([r, s]), scalar]))]
     ['r(x) * (1 + x)', 's(x) * (1 + x)']
@@ -88,7 +88,7 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
     Examples
     --------
     >>> from cumulus.algebra.terms import Var
-    >>> r, s = Relation("r", ("x",)), Relation("s", ("y",))
+    >>> r, s = Atom("r", ("x",)), Atom("s", ("y",))
     >>> both = Monomial(1, (r, s, sum_of([Var("x"), Var("y")])))
     >>> [str(m.term()) for m in split_scalars(both, ())]
     ['r(x) * s(y) * x', 'r(x) * s(y) * y']
@@ -116,11 +116,11 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
 
 def is_atom(factor: Term) -> bool:
     """Whether a factor binds variables from data: a relation, a batch, a map, or an aggregate of them."""
-    return isinstance(factor, (Relation, Batch, MapRead, AggSum)) and bool(outputs(factor) or _has_data(factor))
+    return isinstance(factor, (Atom, Batch, MapRead, AggSum)) and bool(outputs(factor) or _has_data(factor))
 
 
 def _has_data(factor: Term) -> bool:
-    return isinstance(factor, (Relation, Batch, MapRead)) or (
+    return isinstance(factor, (Atom, Batch, MapRead)) or (
         isinstance(factor, AggSum) and any(is_atom(part) for part in factors_of(factor.term))
     )
 
@@ -131,7 +131,7 @@ def _is_scalar(term: Sum) -> bool:
 
 
 def _binds(term: Term) -> bool:
-    return any(isinstance(part, (Relation, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in factors_of(term))
+    return any(isinstance(part, (Atom, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in factors_of(term))
 
 
 def _nested(part: Term) -> bool:
@@ -143,7 +143,7 @@ def components(factors: Iterable[Term], bound: Iterable[str]) -> list[list[Term]
 
     Examples
     --------
-    >>> r, s, t = Relation("r", ("e", "x")), Relation("s", ("x",)), Relation("t", ("e", "y"))
+    >>> r, s, t = Atom("r", ("e", "x")), Atom("s", ("x",)), Atom("t", ("e", "y"))
     >>> [[str(f) for f in group] for group in components([r, t, s], ["e"])]
     [['r(e, x)', 's(x)'], ['t(e, y)']]
     """

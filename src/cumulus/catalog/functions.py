@@ -8,7 +8,7 @@ from cumulus.catalog.types import SqlType
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FunctionSignature:
     """The declaration of a scalar function that is not built in; a program carries one for each that it calls.
 
     Parameters
@@ -25,7 +25,7 @@ class Signature:
     Examples
     --------
     >>> from cumulus.catalog.types import DOUBLE
-    >>> print(Signature("score", (DOUBLE, DOUBLE), DOUBLE))
+    >>> print(FunctionSignature("score", (DOUBLE, DOUBLE), DOUBLE))
     score(DOUBLE, DOUBLE) DOUBLE
     """
 

@@ -14,7 +14,7 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """How a program is printed."""
 
     M3 = "m3"
@@ -39,7 +39,7 @@ def _tell(line: str) -> None:
 
 def compile_command(
     file: File,
-    format: Annotated[Format, typer.Option(help="What to print.")] = Format.M3,
+    format: Annotated[OutputFormat, typer.Option(help="What to print.")] = OutputFormat.M3,
     form: Annotated[Form, typer.Option(help="paper: without what the papers' programs do not have.")] = Form.FULL,
     rely: Annotated[bool, typer.Option(help="Use FOREIGN KEY … RELY.")] = True,
     keep: Annotated[str, typer.Option(help="Whose rows are kept: auto, all or none.")] = "auto",
@@ -69,11 +69,11 @@ def compile_command(
         trace=_tell if trace else None,
     )
     match format:
-        case Format.M3:
+        case OutputFormat.M3:
             print(str(program), end="")
-        case Format.DOT:
+        case OutputFormat.DOT:
             print(to_dot(program))
-        case Format.MERMAID:
+        case OutputFormat.MERMAID:
             print(to_mermaid(program))
-        case Format.JSON:
+        case OutputFormat.JSON:
             print(json.dumps(to_json(program), indent=2, ensure_ascii=False))

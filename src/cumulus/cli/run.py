@@ -15,7 +15,7 @@ from cumulus.errors import UsageError
 from cumulus.terminal.progress_lines import Teller
 
 if TYPE_CHECKING:
-    from cumulus.epochs.plan import Plan
+    from cumulus.epochs.plan import BucketPlan
     from cumulus.m3.program import Program
 
 
@@ -78,7 +78,7 @@ def run(
         teller.finish(str(out), time.perf_counter() - started)
 
 
-def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: Plan) -> None:
+def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: BucketPlan) -> None:
     """Note in OUT where its views come from, for `cumulus recheck`."""
     from cumulus.epochs.output.origin import Origin, absolute, write_origin
 
@@ -96,7 +96,7 @@ def _on_spark(
     checkpoint: Path | None,
     settings: dict[str, Any],
     teller: Teller,
-    note: Callable[[Plan], None],
+    note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.epochs.sources import sources_from
     from cumulus.spark.java import find_java
@@ -121,7 +121,7 @@ def _embedded(
     checkpoint: Path | None,
     settings: dict[str, Any],
     teller: Teller,
-    note: Callable[[Plan], None],
+    note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.epochs.embedded import EmbeddedRun
     from cumulus.epochs.sources import sources_from

@@ -10,7 +10,7 @@ from cumulus.catalog.names import Name, find_name
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, SqlError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement, tables_read
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Declarations:
         Names that are missing, or mean something else, because of these errors: whatever reads one says nothing new.
     """
 
-    source: Source
+    source: SqlText
     tables: dict[str, Table] = field(default_factory=dict)
     views: dict[str, CreateView] = field(default_factory=dict)
     errors: list[SqlError] = field(default_factory=list)

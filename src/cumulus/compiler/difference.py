@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ProgramDifference:
     """The difference of two programs.
 
     Parameters
@@ -105,7 +105,7 @@ def _counts(part: Part) -> str:
     return ", ".join([*told, f"{len(part.kept)} kept"])
 
 
-def compare(old: Program, new: Program) -> Difference:
+def compare(old: Program, new: Program) -> ProgramDifference:
     """Return what `new` adds to `old`, drops from it and keeps.
 
     Examples
@@ -132,7 +132,7 @@ def compare(old: Program, new: Program) -> Difference:
         {view.name: after.view(view) for view in new.views},
         "its definition",
     )
-    return Difference(relations, views, maps, _statements(before, after), texts)
+    return ProgramDifference(relations, views, maps, _statements(before, after), texts)
 
 
 def _named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:

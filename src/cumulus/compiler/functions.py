@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, rebuild
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program, Statement
 
 
-def declare_functions(program: Program, functions: Sequence[Signature]) -> Program:
+def declare_functions(program: Program, functions: Sequence[FunctionSignature]) -> Program:
     """Return `program` with the signatures of the functions that it calls.
 
     The binder writes ``score(a, b)`` as ``CAST(score(a, b) AS DOUBLE)``, so that the compiler sees the type of the
@@ -28,7 +28,7 @@ def declare_functions(program: Program, functions: Sequence[Signature]) -> Progr
     >>> from cumulus.catalog.types import DOUBLE
     >>> from cumulus.m3 import parse
     >>> program = parse("RELATION r(a DOUBLE); MAP q[](v DOUBLE); ON +r(a) { q[] += CAST(score(a) AS DOUBLE) }")
-    >>> declared = declare_functions(program, [Signature("score", (DOUBLE,), DOUBLE)])
+    >>> declared = declare_functions(program, [FunctionSignature("score", (DOUBLE,), DOUBLE)])
     >>> print(declared.functions[0], "|", declared.triggers[0].statements[0].term)
     score(DOUBLE) DOUBLE | score(a)
     """

@@ -11,7 +11,7 @@ import decimal
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from cumulus.algebra.terms import Apply, Batch, Number, Relation, Term, sum_of
+from cumulus.algebra.terms import Apply, Atom, Batch, Number, Term, sum_of
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.evaluate import evaluate
 from cumulus.calculus.polynomial import monomials
@@ -31,7 +31,7 @@ def starts_empty(factor: Term, derived: Registry, loaded: Collection[str] = ()) 
     loaded
         Tables that may have rows by then.
     """
-    if not isinstance(factor, (Relation, Batch)):
+    if not isinstance(factor, (Atom, Batch)):
         return False
     what = derived.get(factor.name)
     if what is None:

@@ -7,16 +7,24 @@ from dataclasses import replace
 from itertools import chain
 
 from cumulus.algebra.scope import rename, substitute, variables_of
+from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, number, product_of, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Relation, Term, Var, number, product_of, rebuild, sum_of
 from cumulus.calculus.derived import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
-from cumulus.compiler.maps.columns import Column, Group, Rule, is_count, nice_names, row_counts, variable_types
-from cumulus.compiler.options import Options
+from cumulus.compiler.maps.columns import (
+    ColumnGroup,
+    MaintainedNumber,
+    MapRule,
+    is_count,
+    nice_names,
+    row_counts,
+    variable_types,
+)
+from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import Spelled, closed
 from cumulus.m3.infer import nodes
@@ -30,12 +38,12 @@ _DEEP = "Compile the views in several scripts, or nest fewer aggregated queries.
 
 def lower(
     tables: Mapping[str, Table],
-    groups: list[Group],
-    rules: list[Rule],
+    groups: list[ColumnGroup],
+    rules: list[MapRule],
     views: tuple[ViewDef, ...],
-    kept: Mapping[str, Group],
+    kept: Mapping[str, ColumnGroup],
     derived: Registry,
-    options: Options,
+    options: CompilerOptions,
 ) -> Program:
     """Return the program that groups of columns and their rules make.
 
@@ -96,13 +104,13 @@ def _order(each: MapDef, axes: set[int]) -> str:
     return each.keys[next(iter(axes))].name if len(axes) == 1 else ""
 
 
-def name_columns(group: Group) -> None:
+def name_columns(group: ColumnGroup) -> None:
     """Give the columns of a group names that differ from each other and from its keys.
 
     Examples
     --------
-    >>> group = Group(1, "")
-    >>> for body in ((Relation("r", ("a", "n")),), (Relation("r", ("a", "n")), Var("n"))):
+    >>> group = ColumnGroup(1, "")
+    >>> for body in ((Atom("r", ("a", "n")),), (Atom("r", ("a", "n")), Var("n"))):
     ...     group.columns.append(Column(("n",), [Monomial(1, body)], BIGINT, "", group))
     >>> name_columns(group)
     >>> [column.hint for column in group.columns]
@@ -118,7 +126,7 @@ def name_columns(group: Group) -> None:
         column.hint = name
 
 
-def _bodies(group: Group) -> list[list[Monomial]]:
+def _bodies(group: ColumnGroup) -> list[list[Monomial]]:
     """Return the definitions of a group's columns, over the key names of the first."""
     bodies = []
     for column in group.columns:
@@ -127,7 +135,7 @@ def _bodies(group: Group) -> list[list[Monomial]]:
     return bodies
 
 
-def _map(group: Group, tables: Mapping[str, Table], derived: Registry) -> MapDef:
+def _map(group: ColumnGroup, tables: Mapping[str, Table], derived: Registry) -> MapDef:
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
@@ -164,7 +172,7 @@ def _definition(keys: tuple[str, ...], term: Term) -> Term:
     return rename(term, nice_names([*keys, *sorted(variables_of(term))], ()))
 
 
-def _onto(column: Column, first: Column) -> dict[str, str]:
+def _onto(column: MaintainedNumber, first: MaintainedNumber) -> dict[str, str]:
     """Return a renaming that gives a column the key names of another, keeping its other variables apart."""
     names = dict(zip(column.keys, first.keys, strict=True))
     inner = {n for m in column.body for f in m.factors for n in variables_of(f)} - set(column.keys)
@@ -177,14 +185,14 @@ def _onto(column: Column, first: Column) -> dict[str, str]:
     return {old: new for old, new in names.items() if old != new}
 
 
-def _depths(rules: list[Rule]) -> dict[Column, int]:
+def _depths(rules: list[MapRule]) -> dict[MaintainedNumber, int]:
     """Return how far each column is from the base tables: who reads deeper is written first, so that all read old."""
-    reads: dict[Column, dict[Column, None]] = {}
+    reads: dict[MaintainedNumber, dict[MaintainedNumber, None]] = {}
     for rule in rules:
         reads.setdefault(rule.target, {}).update((source, None) for _, source in rule.reads)
-    depth: dict[Column, int] = {}
+    depth: dict[MaintainedNumber, int] = {}
 
-    def of(column: Column) -> int:
+    def of(column: MaintainedNumber) -> int:
         if column not in depth:
             depth[column] = 0
             depth[column] = 1 + max((of(source) for source in reads.get(column, ())), default=-1)
@@ -195,7 +203,7 @@ def _depths(rules: list[Rule]) -> dict[Column, int]:
     return depth
 
 
-def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
+def _statement(rule: MapRule, at: Mapping[MaintainedNumber, tuple[str, str]]) -> Statement:
     sources = dict(rule.reads)
 
     def placed(term: Term) -> Term:
@@ -204,7 +212,7 @@ def _statement(rule: Rule, at: Mapping[Column, tuple[str, str]]) -> Statement:
                 name, column = at[sources[token]]
                 return MapRead(name, "" if state == "CHANGED" else column, keys, state)
             case BatchAtom(name, variables):
-                return Relation(name, variables)
+                return Atom(name, variables)
             case _:
                 changed: Term = rebuild(term, placed)
                 return changed

@@ -12,9 +12,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
-from cumulus.algebra.terms import Compare, Relation, Term, sum_of
-from cumulus.calculus.delta import AFTER, Change, aggregate, delta
-from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.algebra.terms import Atom, Compare, Term, sum_of
+from cumulus.calculus.delta import AFTER, RelationChange, aggregate, delta
+from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.names import folded
@@ -22,9 +22,9 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
 from cumulus.compiler.maps.canonical import Canonical, canonical, is_value, without_guards
-from cumulus.compiler.maps.columns import HIDDEN, Column, Group, Rule, nice_names, variable_types
+from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
-from cumulus.compiler.options import Options
+from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.statements.builder import evaluation, rules_of
 from cumulus.compiler.statements.factors import known
 from cumulus.compiler.tracing import traced
@@ -44,20 +44,20 @@ class Materializer:
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Relation
-    >>> from cumulus.catalog.schema import Column as Named
+    >>> from cumulus.algebra.terms import Atom
+    >>> from cumulus.catalog.schema import MaintainedNumber as Named
     >>> from cumulus.catalog.types import INTEGER
     >>> from cumulus.compiler.options import PAPER
     >>> tables = {name: Table(name, (Named("a", INTEGER), Named("b", INTEGER))) for name in "rs"}
     >>> made = Materializer(tables, PAPER)
-    >>> join = Monomial(1, (Relation("r", ("x", "y")), Relation("s", ("y", "z"))))
+    >>> join = Monomial(1, (Atom("r", ("x", "y")), Atom("s", ("y", "z"))))
     >>> column, keys = made.add(("x",), [join])
     >>> made.run()
     >>> [[str(factor) for factor in column.body[0].factors] for column in made.columns]
     [['r(x, y)', 's(y, z)'], ['s(b, z)'], ['r(x, a)']]
     """
 
-    def __init__(self, tables: Mapping[str, Table], options: Options, derived: Registry | None = None) -> None:
+    def __init__(self, tables: Mapping[str, Table], options: CompilerOptions, derived: Registry | None = None) -> None:
         self.derived = derived or Registry()
         self.tables = {
             **tables,
@@ -65,16 +65,16 @@ class Materializer:
         }
         self._static = frozenset(name for name, table in tables.items() if table.static)
         self.options = options
-        self.groups: list[Group] = []
-        self.columns: list[Column] = []
-        self.rules: list[Rule] = []
-        self._by_form: dict[tuple[tuple[str, str], int | None], tuple[Column, tuple[str, ...]]] = {}
-        self._by_skeleton: dict[tuple[str, int | None], Group] = {}
+        self.groups: list[ColumnGroup] = []
+        self.columns: list[MaintainedNumber] = []
+        self.rules: list[MapRule] = []
+        self._by_form: dict[tuple[tuple[str, str], int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
+        self._by_skeleton: dict[tuple[str, int | None], ColumnGroup] = {}
         self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
-        self._numbers: dict[tuple[str, str, int | None], tuple[Column, tuple[str, ...]]] = {}
-        self._homes: dict[tuple[str, int | None], tuple[Group, tuple[str, ...]]] = {}
-        self._changes: dict[str, list[Change]] = {}
-        self._todo: deque[Column] = deque()
+        self._numbers: dict[tuple[str, str, int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
+        self._homes: dict[tuple[str, int | None], tuple[ColumnGroup, tuple[str, ...]]] = {}
+        self._changes: dict[str, list[RelationChange]] = {}
+        self._todo: deque[MaintainedNumber] = deque()
         self._rows = 0
 
     def add(
@@ -82,12 +82,12 @@ class Materializer:
         keys: Iterable[str],
         body: list[Monomial],
         *,
-        home: tuple[Group, tuple[str, ...]] | None = None,
-        near: tuple[Group, tuple[str, ...]] | None = None,
+        home: tuple[ColumnGroup, tuple[str, ...]] | None = None,
+        near: tuple[ColumnGroup, tuple[str, ...]] | None = None,
         order: int | None = None,
         hint: str = "",
         guest: bool = False,
-    ) -> tuple[Column, tuple[str, ...]]:
+    ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys.
 
         Parameters
@@ -123,7 +123,7 @@ class Materializer:
             group, key_order = home
         else:
             known = self._by_skeleton.get((skeleton, order)) if self.options.payloads else None
-            group, key_order = near if near and not known else (known or Group(len(listed), skeleton), listed)
+            group, key_order = near if near and not known else (known or ColumnGroup(len(listed), skeleton), listed)
             if not (known or near):
                 self.groups.append(group)
                 self._by_skeleton.setdefault((skeleton, order), group)
@@ -132,7 +132,9 @@ class Materializer:
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         if len(self.columns) >= MAX_COLUMNS:
             self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._way_out())
-        column = Column(tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order)
+        column = MaintainedNumber(
+            tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order
+        )
         group.columns.append(column)
         self.columns.append(column)
         self._todo.append(column)
@@ -147,7 +149,7 @@ class Materializer:
 
     def _host(
         self, keys: tuple[str, ...], body: list[Monomial], order: int | None
-    ) -> tuple[Group, tuple[str, ...]] | None:
+    ) -> tuple[ColumnGroup, tuple[str, ...]] | None:
         """Return the group of the same join without guards, and the keys in its order; None if there is none.
 
         A number that leaves rows with a NULL out is one more column beside the numbers of all rows.
@@ -170,8 +172,8 @@ class Materializer:
         )
 
     def add_number(
-        self, what: Derived, each: Summed | Ended, names: Mapping[str, str], order: int | None
-    ) -> tuple[Column, tuple[str, ...]]:
+        self, what: DerivedRelation, each: Summed | Ended, names: Mapping[str, str], order: int | None
+    ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a number of a derived relation without inputs, and what its keys are called.
 
         The sums of a relation live in the map of its count, but for those that are in another already.
@@ -240,7 +242,7 @@ class Materializer:
             factor.name
             for column in self.columns
             for factor in column.body[0].factors
-            if isinstance(factor, Relation) and self.derived.of(factor) is None and not self.tables[factor.name].static
+            if isinstance(factor, Atom) and self.derived.of(factor) is None and not self.tables[factor.name].static
         )
         often = [name for name, _ in names.most_common(4)]
         if len(often) < 2:
@@ -259,7 +261,7 @@ class Materializer:
         Insertions come first, for all columns: deletions and batches need the same maps, so that a program that is too
         large is refused before they are looked at.
         """
-        later: deque[tuple[Column, Change]] = deque()
+        later: deque[tuple[MaintainedNumber, RelationChange]] = deque()
         while self._todo or later:
             if not self._todo:
                 self._keep(*later.popleft())
@@ -273,24 +275,26 @@ class Materializer:
                 self._keep(column, insertion)
                 later += ((column, change) for change in others)
 
-    def _keep(self, column: Column, change: Change) -> None:
+    def _keep(self, column: MaintainedNumber, change: RelationChange) -> None:
         """Add the rules that keep a column while a table changes."""
         if column.order == 0:
             self.rules.append(evaluation(self, column, change))
         else:
             self._derive(column, change)
 
-    def _changes_of(self, relation: str) -> list[Change]:
+    def _changes_of(self, relation: str) -> list[RelationChange]:
         """Return the changes of a base table that maps must follow."""
         table, derived = self.tables[relation], self.derived.touched(relation)
         signs = (+1,) if table.static else (+1, -1)
         lookups = self.derived.lookups() & derived
-        changes = [Change(relation, sign, tuple(map(folded, table.column_names)), derived, lookups) for sign in signs]
+        changes = [
+            RelationChange(relation, sign, tuple(map(folded, table.column_names)), derived, lookups) for sign in signs
+        ]
         if self.options.batches and not table.static:
-            changes.append(Change(relation, 0, (), derived, lookups))
+            changes.append(RelationChange(relation, 0, (), derived, lookups))
         return changes
 
-    def _derive(self, column: Column, change: Change) -> None:
+    def _derive(self, column: MaintainedNumber, change: RelationChange) -> None:
         """Add the rules of one column for one change."""
         names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
         keys = tuple(names.get(key, key) for key in column.keys)
@@ -300,7 +304,7 @@ class Materializer:
             self.rules += rules_of(self, column, change, keys, monomial)
 
     def changed(
-        self, body: Term, change: Change, keys: frozenset[str], bound: frozenset[str], about: Term | None = None
+        self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str], about: Term | None = None
     ) -> list[Monomial]:
         """Return the delta of `body` as monomials, without what can only be zero; `about` is what a trace says."""
         result: list[Monomial] = []

@@ -9,7 +9,7 @@ from cumulus.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CompilerOptions:
     """Choices of the compiler.
 
     Parameters
@@ -61,12 +61,12 @@ class Options:
 
         Examples
         --------
-        >>> Options().refuse(2001, 2000, "maps", "Join fewer tables.")
+        >>> CompilerOptions().refuse(2001, 2000, "maps", "Join fewer tables.")
         Traceback (most recent call last):
         ...
         cumulus.errors.UnsupportedError: these views need more than 2000 maps
         Join fewer tables. Or allow larger programs: Warehouse(…, size=2), --size 2.
-        >>> Options(size=2).refuse(2001, 2000, "maps", "Join fewer tables.")
+        >>> CompilerOptions(size=2).refuse(2001, 2000, "maps", "Join fewer tables.")
         """
         if count > limit * self.size:
             raise UnsupportedError(
@@ -76,5 +76,5 @@ class Options:
             )
 
 
-PAPER = Options(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")
+PAPER = CompilerOptions(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")
 """The form of the programs printed in the papers (compiler.md §3)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
-from cumulus.algebra.terms import MapEnd, MapRead, Relation, Term, Var
+from cumulus.algebra.terms import Atom, MapEnd, MapRead, Term, Var
 from cumulus.calculus.derived import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
@@ -17,17 +17,17 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
-from cumulus.compiler.maps.columns import Column, Group
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.materialize import Materializer
-from cumulus.compiler.options import PAPER, Options
+from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
 from cumulus.sql.binding.translation import BoundView, bind_view
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.words import too_deep
 
@@ -67,9 +67,9 @@ def compile_sql(
     functions
         Scalar functions of your own that the script may call (`cumulus.function`, docs/functions.md).
     order
-        How views are kept that do not say it: `Options.order`.
+        How views are kept that do not say it: `CompilerOptions.order`.
     size
-        Multiplies the limits of what a program may be (`Options.size`).
+        Multiplies the limits of what a program may be (`CompilerOptions.size`).
     trace
         Is told, line by line, how every delta is simplified.
 
@@ -91,7 +91,7 @@ def compile_sql(
             text = text.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
-    options = replace(PAPER, rely=rely) if form == "paper" else Options(rely=rely, keep=keep, batches=batches)
+    options = replace(PAPER, rely=rely) if form == "paper" else CompilerOptions(rely=rely, keep=keep, batches=batches)
     options = replace(options, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
@@ -168,13 +168,13 @@ def extend_sql(
             tables.add(name)
         if errors:
             raise SqlError.together(errors)
-        program = compile_script(script, Options(keep=keep, size=size))
+        program = compile_script(script, CompilerOptions(keep=keep, size=size))
         return script.source.text, declare_functions(program, own)
     except RecursionError:
         raise too_deep(text=text) from None
 
 
-def compile_script(script: Script, options: Options) -> Program:
+def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
     bound, derived = _bound(declared)
@@ -209,13 +209,13 @@ def _bound(declared: Declarations) -> tuple[list[BoundView], Registry]:
     return bound, derived
 
 
-def _refuse_wide(view: BoundView, derived: Registry, source: Source) -> None:
+def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:
     """Refuse a self-join whose deltas, one for every subset of the copies, would never end."""
     terms = [*(each.term for each in view.sums), *(each.term for each in view.ends)]
     terms += [body for each in derived for body in each.bodies]
     names = Counter[str]()
     for monomial in (monomial for term in terms for monomial in monomials(term)):
-        names |= Counter(factor.name for factor in monomial.factors if isinstance(factor, Relation))
+        names |= Counter(factor.name for factor in monomial.factors if isinstance(factor, Atom))
     for name, copies in names.items():
         if copies > MAX_COPIES:
             raise UnsupportedError(
@@ -229,7 +229,7 @@ def _refuse_wide(view: BoundView, derived: Registry, source: Source) -> None:
 def compile_views(
     tables: Mapping[str, Table],
     views: Iterable[BoundView],
-    options: Options,
+    options: CompilerOptions,
     derived: Registry,
     orders: Mapping[str, int | None],
 ) -> Program:
@@ -248,15 +248,15 @@ def compile_views(
 class Planned:
     """Where a view's numbers are: for each name the column, and the definition's keys in the order of its map's."""
 
-    columns: dict[str, tuple[Column, tuple[str, ...]]]
-    reads: dict[str, tuple[Column, tuple[str, ...]]]
+    columns: dict[str, tuple[MaintainedNumber, tuple[str, ...]]]
+    reads: dict[str, tuple[MaintainedNumber, tuple[str, ...]]]
     """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
-def _materialize(view: BoundView, materializer: Materializer, options: Options, order: int | None) -> Planned:
+def _materialize(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
-    home: tuple[Group, tuple[str, ...]] | None = None
+    home: tuple[ColumnGroup, tuple[str, ...]] | None = None
     for summed in view.sums:
         if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
             continue
@@ -286,7 +286,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
     return view.repeat is not None or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
 
-def keeps(table: Table, options: Options) -> bool:
+def keeps(table: Table, options: CompilerOptions) -> bool:
     """Whether a table's rows are kept (architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
@@ -294,25 +294,25 @@ def keeps(table: Table, options: Options) -> bool:
     return bool(table.key) and not table.key_rely
 
 
-def _keep(table: Table, materializer: Materializer) -> Group:
+def _keep(table: Table, materializer: Materializer) -> ColumnGroup:
     columns = tuple(map(folded, table.column_names))
-    body = [Monomial(1, (Relation(table.name, columns),))]
-    group = Group(len(columns), f"rows of {table.name}", of_view=True)
+    body = [Monomial(1, (Atom(table.name, columns),))]
+    group = ColumnGroup(len(columns), f"rows of {table.name}", of_view=True)
     materializer.groups.append(group)
     materializer.add(columns, body, home=(group, columns), hint="n")
     return group
 
 
 def _name(
-    groups: list[Group],
+    groups: list[ColumnGroup],
     planned: list[tuple[BoundView, Planned]],
-    kept: Mapping[str, Group],
+    kept: Mapping[str, ColumnGroup],
     tables: Mapping[str, Table],
 ) -> None:
     """Name every map once: after its view or its table, or by a number."""
     taken = {*map(folded, tables), *(folded(view.name) for view, _ in planned)}
 
-    def name(group: Group, wanted: str) -> None:
+    def name(group: ColumnGroup, wanted: str) -> None:
         number = 2
         group.name = wanted
         while folded(group.name) in taken:

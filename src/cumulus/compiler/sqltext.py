@@ -10,12 +10,12 @@ from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
     MIRRORED,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
     Lift,
     Product,
-    Relation,
     Sum,
     Term,
     Var,
@@ -24,7 +24,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.derived import Derived, Registry, Summed
+from cumulus.calculus.derived import DerivedRelation, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
@@ -61,7 +61,7 @@ def definition_sql(
     >>> from cumulus.catalog.schema import Column
     >>> from cumulus.catalog.types import BIGINT
     >>> table = Table("r", (Column("a"), Column("b")))
-    >>> body = [Monomial(1, (Relation("r", ("x", "y")), Compare(">", Var("y"), Const(1, BIGINT)), Var("y")))]
+    >>> body = [Monomial(1, (Atom("r", ("x", "y")), Compare(">", Var("y"), Const(1, BIGINT)), Var("y")))]
     >>> print(definition_sql(["total"], ["x"], [body], {"r": table}, Registry()))
     SELECT t0.a AS x, SUM(COALESCE(t0.b, 0)) AS total FROM r t0 WHERE (t0.b > 1) IS TRUE GROUP BY t0.a
     """
@@ -141,7 +141,7 @@ class _Parts:
         for index, factor in enumerate(readable(monomial.factors, frozenset(context.outer), context.derived)):
             alias = f"{context.prefix}{index}"
             match factor:
-                case Relation(name, variables):
+                case Atom(name, variables):
                     what = context.derived.get(name)
                     if what is None:
                         self._from(_quoted(name), alias, variables, context.tables[name])
@@ -174,7 +174,7 @@ class _Parts:
             if column.not_null:
                 self.not_null.add(variable)
 
-    def _joined(self, what: Derived, atom: Relation, alias: str, context: _Context) -> bool:
+    def _joined(self, what: DerivedRelation, atom: Atom, alias: str, context: _Context) -> bool:
         """Look up sums over a range as the running sum that stands next to its end; False if they are others.
 
         DuckDB would compare all rows with all.
@@ -312,7 +312,7 @@ class _RangeOf:
     sums: tuple[Summed, ...]
 
 
-def _range_of(what: Derived) -> _RangeOf | None:
+def _range_of(what: DerivedRelation) -> _RangeOf | None:
     """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone."""
     if not what.is_lookup or what.keys or what.ends or len(what.inputs) != 1:
         return None
@@ -362,7 +362,7 @@ def _float_sum(total: str, odd: str) -> str:
     )
 
 
-def _row_sql(what: Derived, atom: Relation, bound: Mapping[str, str], context: _Context) -> str:
+def _row_sql(what: DerivedRelation, atom: Atom, bound: Mapping[str, str], context: _Context) -> str:
     """Return a query of the rows of a derived relation; one that is a look-up refers to the tables to its left."""
     given = dict(zip(what.parameters, atom.variables, strict=True))
     inputs = {name: bound[given[name]] for name in what.inputs}

@@ -15,14 +15,14 @@ from cumulus.errors import UnsupportedError
 from cumulus.explain.cost import CostClass, Costs, StatementCost
 from cumulus.explain.explanation import reasons_of
 from cumulus.m3.program import Program
-from cumulus.sql.ast import Call, CreateView, Derived, Select, SetOperation, Subquery, TableRef
-from cumulus.sql.source import Source
+from cumulus.sql.ast import CreateView, Derived, Select, SetOperation, SqlCall, Subquery, TableRef
+from cumulus.sql.source import SqlText
 
 _NAMES = {"exists": "EXISTS (SELECT …)", "in": "IN (SELECT …)", "any": "ANY (SELECT …)", "all": "ALL (SELECT …)"}
 _ENDS = ("min", "max")
 
 
-def check_strict(program: Program, views: Iterable[CreateView], source: Source) -> None:
+def check_strict(program: Program, views: Iterable[CreateView], source: SqlText) -> None:
     """Refuse strict views that are not kept by changes alone.
 
     Parameters
@@ -64,7 +64,7 @@ def is_refused(cost: StatementCost) -> bool:
     return any(read.cost is CostClass.SCAN and read.nested for read in cost.reads)
 
 
-def _refusal(view: CreateView, cost: StatementCost, source: Source) -> UnsupportedError:
+def _refusal(view: CreateView, cost: StatementCost, source: SqlText) -> UnsupportedError:
     what, at = _construct(view, cost.trigger.relation)
     reason = next(
         reason for reason in reasons_of(cost) if cost.cost is CostClass.REEVALUATION or ": the nested term " in reason
@@ -95,7 +95,7 @@ def _construct(view: CreateView, relation: str) -> tuple[str, int]:
         match node:
             case SetOperation(op, _):
                 return op.upper(), node.at
-            case Call(name) if name.lower() in _ENDS:
+            case SqlCall(name) if name.lower() in _ENDS:
                 return name.upper(), node.at
             case Select(distinct=True):
                 return "SELECT DISTINCT", node.at

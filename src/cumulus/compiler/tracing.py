@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 from cumulus.algebra.terms import Term
-from cumulus.calculus.delta import Change
+from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.simplify import Trace
-from cumulus.compiler.options import Options
+from cumulus.compiler.options import CompilerOptions
 
 _MARKED = re.compile(r'"([^"\0]*)\0"')
 _PRIME = r"\1'"
 _SIGNS = {1: "+", -1: "-", 0: "BATCH "}
 
 
-def traced(options: Options, definition: Term, change: Change, delta: Term) -> Trace | None:
+def traced(options: CompilerOptions, definition: Term, change: RelationChange, delta: Term) -> Trace | None:
     """Tell a delta and return what tells its simplification; None if nobody wants to know.
 
     Parameters
@@ -27,7 +27,7 @@ def traced(options: Options, definition: Term, change: Change, delta: Term) -> T
     Examples
     --------
     >>> from cumulus.algebra.terms import ONE, Relation
-    >>> step = traced(Options(trace=print), Relation("r", ("a",)), Change("r", +1, ("x",)), ONE)
+    >>> step = traced(CompilerOptions(trace=print), Relation("r", ("a",)), RelationChange("r", +1, ("x",)), ONE)
     ON +r(x) of r(a)
       delta: 1
     >>> step("lifts", ONE)

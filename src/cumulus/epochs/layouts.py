@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cumulus.catalog.types import Kind
 from cumulus.epochs.bucket.references import sees
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
 from cumulus.layout.one_round import choose_layout
@@ -84,7 +84,7 @@ def fitted(program: Program, sources: Iterable[FolderSource]) -> tuple[Program, 
     return replace(program, relations=tuple(relations.values())), tuple(fitting)
 
 
-def choose_plan(program: Program, layout: str, buckets: int) -> Plan:
+def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     """Return the plan for a new checkpoint.
 
     Parameters
@@ -106,23 +106,23 @@ def choose_plan(program: Program, layout: str, buckets: int) -> Plan:
         )
     layout = name
     if layout == "one-bucket":
-        return Plan(why="one bucket, as asked for")
+        return BucketPlan(why="one bucket, as asked for")
     if buckets == 1 and layout == "auto":
-        return Plan(why="one bucket, as there is one core")
+        return BucketPlan(why="one bucket, as there is one core")
     found = choose_layout(program, hint=_hint(program, hint))
     if found.one_bucket:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.reasons.items())
         if layout == "one-round":
             raise LayoutError(f"no table can be partitioned: {reasons}", hint="Use --layout one-bucket.")
-        return Plan(why=f"one bucket, since no table can be partitioned ({reasons})")
+        return BucketPlan(why=f"one bucket, since no table can be partitioned ({reasons})")
     lost = unchecked(program, found.partitioned)
     split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
     if lost and layout == "auto":
-        return Plan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
+        return BucketPlan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
     why = f"{buckets} buckets, {split}"
     if lost:
         why += f"; not checked: {', '.join(lost)}"
-    return Plan(buckets, found.partitioned, why)
+    return BucketPlan(buckets, found.partitioned, why)
 
 
 def _hint(program: Program, text: str) -> dict[str, str]:

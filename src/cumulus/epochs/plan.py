@@ -11,7 +11,7 @@ from cumulus.m3.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BucketPlan:
     """The buckets of a run.
 
     Parameters
@@ -34,6 +34,6 @@ def _layout(program: Program, partitioned: tuple[tuple[str, str], ...]) -> Layou
     return lay_out(program, dict(partitioned))
 
 
-def layout_of(program: Program, plan: Plan) -> Layout:
+def layout_of(program: Program, plan: BucketPlan) -> Layout:
     """Return the layout that `plan` stands for."""
     return _layout(program, tuple(sorted(plan.partitioned.items())))

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.algebra.terms import Relation as Atom
+from cumulus.algebra.terms import Atom as Atom
 from cumulus.algebra.terms import number
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
@@ -29,7 +29,7 @@ from cumulus.epochs.intake.packing import Chunk, pack
 from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed, read_manifest
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, file_path, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
@@ -182,7 +182,7 @@ class _Replayer(Bucket):
     def __init__(
         self,
         program: Program,
-        plan: Plan,
+        plan: BucketPlan,
         index: int,
         make_engine: Callable[..., Engine],
         late_epochs: int,
@@ -229,7 +229,7 @@ def _keys(relation: Table) -> tuple[Column, ...]:
 
 
 def _rows(
-    program: Program, plan: Plan, buckets: Sequence[Bucket], names: Mapping[str, str], notes: list[str]
+    program: Program, plan: BucketPlan, buckets: Sequence[Bucket], names: Mapping[str, str], notes: list[str]
 ) -> dict[str, dict[Row, int]]:
     """Return the rows of all buckets together; a table that is not partitioned is whole in each."""
     found: dict[str, dict[Row, int]] = {}

@@ -10,7 +10,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class Schedule:
     """When epochs begin.
 
     Parameters
@@ -25,7 +25,7 @@ class Trigger:
     every_s: float | None = None
 
 
-def parse_trigger(text: str) -> Trigger:
+def parse_trigger(text: str) -> Schedule:
     """Return the trigger that `text` names.
 
     Raises
@@ -39,9 +39,9 @@ def parse_trigger(text: str) -> Trigger:
     (Trigger(once=True, every_s=None), 5.0, 0.25)
     """
     if text in ("once", "available-now"):
-        return Trigger(once=text == "once")
+        return Schedule(once=text == "once")
     number = text.rstrip("ms")
     unit = text[len(number) :]
     if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
         raise UsageError(f"unknown trigger {text!r}", hint="Use once, available-now, or a time such as 5s.")
-    return Trigger(every_s=float(number) * _UNITS[unit])
+    return Schedule(every_s=float(number) * _UNITS[unit])

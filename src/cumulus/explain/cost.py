@@ -68,7 +68,7 @@ _RANKS = {each: rank for rank, each in enumerate(CostClass)}
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class CostedRead:
     """One read of a map in a statement.
 
     Parameters
@@ -111,7 +111,7 @@ class StatementCost:
     trigger: Trigger
     statement: Statement
     cost: CostClass
-    reads: tuple[Read, ...]
+    reads: tuple[CostedRead, ...]
 
     @property
     def lookups(self) -> int:
@@ -119,7 +119,7 @@ class StatementCost:
         return sum(read.cost is CostClass.CONSTANT for read in self.reads)
 
     @property
-    def loops(self) -> tuple[Read, ...]:
+    def loops(self) -> tuple[CostedRead, ...]:
         """The reads that are not look-ups."""
         return tuple(read for read in self.reads if read.cost is not CostClass.CONSTANT)
 
@@ -244,11 +244,11 @@ class _Walk:
             found |= {lift.variable for lift in self._lifts if maps_of(lift.term) or found & variables_of(lift.term)}
         return frozenset(found)
 
-    def reads(self) -> Iterator[Read]:
+    def reads(self) -> Iterator[CostedRead]:
         """Yield the reads."""
         yield from self._reads(self._term, self._known, "")
 
-    def _reads(self, term: Term | Range, known: Names, inside: str) -> Iterator[Read]:
+    def _reads(self, term: Term | Range, known: Names, inside: str) -> Iterator[CostedRead]:
         match term:
             case MapRead(_, _, keys):
                 yield self._entry(term, known, inside)
@@ -272,11 +272,11 @@ class _Walk:
                 for child in children(term):
                     yield from self._reads(child, known, inside)
 
-    def _entry(self, read: MapRead, known: Names, inside: str) -> Read:
+    def _entry(self, read: MapRead, known: Names, inside: str) -> CostedRead:
         definition = self._costs.maps.get(read.map)
         names = [key.name for key in definition.keys] if definition else [f"k{i + 1}" for i in range(len(read.keys))]
         if read.state == "CHANGED":  # as many as the statements that keep the map write, which are counted there
-            return Read(read.map, CostClass.CONSTANT, tuple(names), ())
+            return CostedRead(read.map, CostClass.CONSTANT, tuple(names), ())
         free: list[str] = []
         loops: list[str] = []
         ranged: list[str] = []
@@ -290,20 +290,20 @@ class _Walk:
                 free.append(name)
         bound = tuple(name for name in names if name not in free)
         if not free or (definition and not ranged and self._costs.is_single(definition, bound)):
-            return Read(read.map, CostClass.CONSTANT, bound, tuple(free))
+            return CostedRead(read.map, CostClass.CONSTANT, bound, tuple(free))
         ordered = definition.ordered if definition else ""
         if not loops and len(ranged) == 1 and ordered in ("", ranged[0]):
-            return Read(read.map, CostClass.LOGARITHMIC, bound, tuple(free))
+            return CostedRead(read.map, CostClass.LOGARITHMIC, bound, tuple(free))
         cost = CostClass.SLICE if bound else CostClass.SCAN
         condition, nested = self._why(read, frozenset(loops), known, inside) if not bound else ("", inside)
-        return Read(read.map, cost, bound, tuple(free), condition, nested, bool(inside))
+        return CostedRead(read.map, cost, bound, tuple(free), condition, nested, bool(inside))
 
-    def _end(self, name: str, keys: tuple[Term | None, ...]) -> Read:
+    def _end(self, name: str, keys: tuple[Term | None, ...]) -> CostedRead:
         definition = self._costs.maps.get(name)
         names = [key.name for key in definition.keys] if definition else [f"k{i + 1}" for i in range(len(keys))]
         bound = tuple(each for each, key in zip(names, keys, strict=True) if key is not None)
         free = tuple(each for each, key in zip(names, keys, strict=True) if key is None)
-        return Read(name, CostClass.LOGARITHMIC, bound, free)
+        return CostedRead(name, CostClass.LOGARITHMIC, bound, free)
 
     def _why(self, read: MapRead, loops: Names, known: Names, inside: str) -> tuple[str, str]:
         """Return the condition that ties a loop to the event, and the nested term that is behind the loop."""
@@ -329,7 +329,7 @@ class _Walk:
         return bool(maps_of(condition) or variables_of(condition) & self._from_maps)
 
 
-def _is_axis(inner: Term, read: Read, variable: str, known: Names) -> bool:
+def _is_axis(inner: Term, read: CostedRead, variable: str, known: Names) -> bool:
     """Whether an end searches one slice of a map over its own variable, changed entries beside it or not."""
     parts = inner.parts if isinstance(inner, Sum) else (inner,)
     keys = [key for part in parts if isinstance(part, MapRead) and part.map == read.map for key in part.keys]

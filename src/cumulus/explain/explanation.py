@@ -15,7 +15,7 @@ from typing import Any
 from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
 from cumulus.catalog.names import known_name
-from cumulus.explain.cost import CostClass, Costs, Read, StatementCost
+from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
 from cumulus.explain.sizes import Size, Statistics, size_of
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, ViewDef
@@ -254,7 +254,7 @@ def reasons_of(cost: StatementCost) -> tuple[str, ...]:
     return tuple(_reason(statement.map, read) for read in cost.reads if read.cost is CostClass.SCAN)
 
 
-def _reason(target: str, read: Read) -> str:
+def _reason(target: str, read: CostedRead) -> str:
     head = f"{target} scans all of {read.map}"
     if read.nested:
         return f"{head}: the nested term {_short(read.nested)} says which entries count"

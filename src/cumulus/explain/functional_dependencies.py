@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count, product
 
 from cumulus.algebra.scope import outputs, relations_of, rename, variables_of
-from cumulus.algebra.terms import AggSum, Compare, Exists, Lift, Product, Range, Relation, Sum, Term, Var, children
+from cumulus.algebra.terms import AggSum, Atom, Compare, Exists, Lift, Product, Range, Sum, Term, Var, children
 from cumulus.catalog.schema import Relation as Table
 from cumulus.m3.program import MapDef
 
@@ -32,7 +32,7 @@ def conjunctions(definition: Term) -> list[tuple[Term, ...]]:
     Examples
     --------
     >>> from cumulus.algebra.terms import product_of, sum_of
-    >>> r, s = Relation("r", ("x",)), Relation("s", ("x", "y"))
+    >>> r, s = Atom("r", ("x",)), Atom("s", ("x", "y"))
     >>> [[str(factor) for factor in one] for one in conjunctions(AggSum(("x",), product_of([r, sum_of([r, s])])))]
     [['r(x)', 'r(x)'], ['r(x)', 's(x, y)']]
     """
@@ -64,7 +64,7 @@ def dependencies(factors: Iterable[Term], tables: Mapping[str, Table]) -> list[D
     --------
     >>> from cumulus.catalog.schema import Column
     >>> table = Table("c", (Column("cid"), Column("n")), key=("cid",))
-    >>> [found] = dependencies([Relation("c", ("x", "y"))], {"c": table})
+    >>> [found] = dependencies([Atom("c", ("x", "y"))], {"c": table})
     >>> sorted(found.needs), sorted(found.gives)
     (['x'], ['x', 'y'])
     """
@@ -72,7 +72,7 @@ def dependencies(factors: Iterable[Term], tables: Mapping[str, Table]) -> list[D
     parts = list(factors)
     for factor in parts:
         match factor:
-            case Relation(name, variables) if name in tables and tables[name].key:
+            case Atom(name, variables) if name in tables and tables[name].key:
                 key = frozenset(variables[place] for place in tables[name].key_positions)
                 found.append(Dependency(key, frozenset(variables)))
             case Lift(variable, inner):

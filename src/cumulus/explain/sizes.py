@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import Lift, Relation, Term
+from cumulus.algebra.terms import Atom, Lift, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Kind
@@ -99,7 +99,7 @@ def size_of(
     --------
     >>> from cumulus.algebra.terms import AggSum
     >>> from cumulus.catalog.types import INTEGER
-    >>> term = AggSum(("x",), Relation("r", ("x", "y")))
+    >>> term = AggSum(("x",), Atom("r", ("x", "y")))
     >>> table = Table("r", (Column("a", INTEGER), Column("b", INTEGER)))
     >>> known = Statistics({"r": 1000}, {("r", "a"): 7})
     >>> size_of(MapDef("m", (Column("x", INTEGER),), (Column("v", INTEGER),), definitions=(term,)), {"r": table}, known)
@@ -206,14 +206,14 @@ def _join_bound(
     return None
 
 
-def _nested_atoms(join: tuple[Term, ...]) -> Iterator[Relation]:
+def _nested_atoms(join: tuple[Term, ...]) -> Iterator[Atom]:
     """Yield the tables inside nested sums: a group of a nested sum is one that its rows have."""
     fresh = (f"°{n}" for n in count(1))
     for factor in join:
         if isinstance(factor, Lift) and outputs(factor.term):
             inside = joins_of(factor.term, fresh)
             if len(inside) == 1:
-                yield from (atom for atom in inside[0] if isinstance(atom, Relation))
+                yield from (atom for atom in inside[0] if isinstance(atom, Atom))
 
 
 MAX_STEPS = 2000
@@ -223,7 +223,7 @@ MAX_STEPS = 2000
 def _choices(
     join: tuple[Term, ...], wanted: frozenset[str], tables: Mapping[str, Table], statistics: Statistics
 ) -> Iterator[_Choice]:
-    atoms = [factor for factor in join if isinstance(factor, Relation) and factor.name in tables]
+    atoms = [factor for factor in join if isinstance(factor, Atom) and factor.name in tables]
     for atom in atoms:
         rows = statistics.rows.get(atom.name)
         yield _Choice(f"rows({atom.name})", frozenset(atom.variables), rows, UNKNOWN_ROWS if rows is None else rows + 1)

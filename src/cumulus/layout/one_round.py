@@ -16,7 +16,7 @@ from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import ONE, Number, add
 from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
-from cumulus.layout.placement import PART_TAG, SAME_TAG, Illegal, Kind, Place, Placer, Spread, Tag
+from cumulus.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
 from cumulus.layout.shared_keys import partition_choices, references
 from cumulus.m3.dataflow import topological
 from cumulus.m3.printer import print_statement
@@ -204,7 +204,7 @@ def lay_out(program: Program, partitioned: Mapping[str, str]) -> Layout:
         ]
         tags[name] = _tag(program, name, places)
         if tags[name] != SAME_TAG:
-            first_only |= {(index, place) for index, place, found in places if found.kind is Kind.SAME}
+            first_only |= {(index, place) for index, place, found in places if found.kind is PlaceKind.SAME}
     for view in program.views:
         _check_view(program, partitioned, tags, view)
     batches = set()
@@ -283,24 +283,24 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
         batch = (trigger.relation, position) if position is not None else None
         placer = Placer(statement.term, tags, batch)
         found = placer.statement(statement.term)
-        if position is not None and found.kind is Kind.SAME:
+        if position is not None and found.kind is PlaceKind.SAME:
             raise Illegal("it does not depend on the rows of the batch")
     else:
         placer = Placer(statement.term, tags, bound=trigger.variables)
         home = trigger.variables[position] if position is not None else ""
         found = placer.statement(statement.term, home)
-    if found.kind is Kind.HOME:
+    if found.kind is PlaceKind.HOME:
         # Name the target's key that is the home, if it has one.
         own = [key for key in statement.keys if placer.representative(key) == found.home]
-        return Place(Kind.HOME, own[0]) if own else Place(Kind.PART)
+        return Place(PlaceKind.HOME, own[0]) if own else Place(PlaceKind.PART)
     return found
 
 
 def _tag(program: Program, name: str, places: list[tuple[int, int, Place]]) -> Tag:
     kinds = {place.kind for _, _, place in places}
-    if kinds <= {Kind.SAME}:
+    if kinds <= {PlaceKind.SAME}:
         return SAME_TAG
-    if kinds == {Kind.HOME}:
+    if kinds == {PlaceKind.HOME}:
         # A variable may stand in several keys; one position must do for all statements.
         positions = [
             {
@@ -314,7 +314,7 @@ def _tag(program: Program, name: str, places: list[tuple[int, int, Place]]) -> T
         if common:
             return Tag(Spread.LOCAL, min(common))
     assigned = [(index, place) for index, place, _ in places if program.triggers[index].statements[place].op == ":="]
-    if assigned and Kind.SAME in kinds:
+    if assigned and PlaceKind.SAME in kinds:
         raise LayoutError(
             f"not one round: {_told(program, *assigned[0])} replaces {name}, which other statements fill differently",
             hint="Fill a map by += or by :=, not by both.",
@@ -331,9 +331,9 @@ def _batch_fits(program: Program, partitioned: Mapping[str, str], tags: Mapping[
         except LayoutError:
             return False
         tag = tags[statement.map]
-        if tag.spread is Spread.SAME and found.kind is not Kind.SAME:
+        if tag.spread is Spread.SAME and found.kind is not PlaceKind.SAME:
             return False
-        if tag.spread is Spread.LOCAL and not (found.kind is Kind.HOME and statement.keys[tag.key] == found.home):
+        if tag.spread is Spread.LOCAL and not (found.kind is PlaceKind.HOME and statement.keys[tag.key] == found.home):
             return False
     return True
 
@@ -344,7 +344,7 @@ def _same_in_batch(
     return {
         (index, place)
         for place, statement in enumerate(program.triggers[index].statements)
-        if tags[statement.map] != SAME_TAG and _place(program, partitioned, tags, index, place).kind is Kind.SAME
+        if tags[statement.map] != SAME_TAG and _place(program, partitioned, tags, index, place).kind is PlaceKind.SAME
     }
 
 

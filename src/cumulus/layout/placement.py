@@ -26,6 +26,7 @@ from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -37,7 +38,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -67,7 +67,7 @@ SAME_TAG = Tag(Spread.SAME)
 PART_TAG = Tag(Spread.PART)
 
 
-class Kind(Enum):
+class PlaceKind(Enum):
     """The four places."""
 
     SAME = "same"
@@ -80,12 +80,12 @@ class Kind(Enum):
 class Place:
     """A place; `home` stands for all variables that are equal to it."""
 
-    kind: Kind
+    kind: PlaceKind
     home: str = ""
 
 
-SAME = Place(Kind.SAME)
-PART = Place(Kind.PART)
+SAME = Place(PlaceKind.SAME)
+PART = Place(PlaceKind.PART)
 
 
 class Illegal(Exception):  # noqa: N818  # never leaves the room: the layout turns it into a LayoutError
@@ -133,7 +133,7 @@ class Placer:
 
     def home_of(self, variable: str) -> Place:
         """Return the place HOME `variable`."""
-        return Place(Kind.HOME, self.representative(variable))
+        return Place(PlaceKind.HOME, self.representative(variable))
 
     def statement(self, term: Term, event_home: str = "") -> Place:
         """Return the place of a statement's term; `event_home` is the key of a partitioned event.
@@ -146,7 +146,7 @@ class Placer:
         if event_home:
             return self._product([self.home_of(event_home), self.place(term, self._bound)])
         found = self.place(term, self._bound)
-        if found.kind is Kind.DEPENDENT:
+        if found.kind is PlaceKind.DEPENDENT:
             raise Illegal(f"it is not 0 outside the bucket of {found.home}")
         return found
 
@@ -157,7 +157,7 @@ class Placer:
                 return SAME
             case MapRead():
                 return self._read(term, bound)
-            case Relation(name, variables) | Batch(name, variables):
+            case Atom(name, variables) | Batch(name, variables):
                 if self._batch is None or self._batch[0] != name:
                     return SAME
                 return self.home_of(variables[self._batch[1]])
@@ -173,14 +173,14 @@ class Placer:
                 return self._projected(self.place(inner, bound), frozenset(group) | bound)
             case Exists(inner):
                 found = self.place(inner, bound)
-                if found.kind is Kind.PART:
+                if found.kind is PlaceKind.PART:
                     raise Illegal("EXISTS needs a whole value, not parts of it")
                 return found
             case Lift(variable, inner):
                 found = self.place(inner, bound)
-                if found.kind is Kind.PART:
+                if found.kind is PlaceKind.PART:
                     raise Illegal(f"{variable} is bound to a value that lies in parts")
-                return found if found.kind is Kind.SAME else Place(Kind.DEPENDENT, found.home)
+                return found if found.kind is PlaceKind.SAME else Place(PlaceKind.DEPENDENT, found.home)
             case Apply() | Cast() | Compare() | MapEnd() | End():
                 return self._scalar(term, bound)
 
@@ -190,7 +190,7 @@ class Placer:
         inside = self._product([SAME, *(self._scalar(key, bound) for key in read.keys if not isinstance(key, Var))])
         if tag.spread is Spread.SAME:
             return inside
-        if inside.kind is not Kind.SAME:
+        if inside.kind is not PlaceKind.SAME:
             raise Illegal(f"a key of {read.map} is computed from spread values")
         if tag.spread is Spread.LOCAL:
             key = read.keys[tag.key]
@@ -219,13 +219,13 @@ class Placer:
                     if not isinstance(key, Var):
                         raise Illegal(f"a condition or function needs the whole of {name}, which lies in parts")
                     homes.add(self.representative(key.name))
-                case Relation(name, variables) if self._batch is not None and self._batch[0] == name:
+                case Atom(name, variables) if self._batch is not None and self._batch[0] == name:
                     homes.add(self.representative(variables[self._batch[1]]))
                 case _:
                     pass
         if len(homes) > 1:
             raise Illegal(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
-        return Place(Kind.DEPENDENT, homes.pop()) if homes else SAME
+        return Place(PlaceKind.DEPENDENT, homes.pop()) if homes else SAME
 
     def _end_home(self, term: End, bound: frozenset[str]) -> set[str]:
         """Return where an end is right: nothing if it is so everywhere."""
@@ -234,7 +234,7 @@ class Placer:
         known = [Compare("=", Var(a), Var(b)) for a, b in self._equal.items() if {a, b} <= outside]
         inner = Placer(product_of([*known, term.term]), self._tags, self._batch, self._bound)
         found = inner.place(term.term, outside)
-        if found.kind is Kind.PART:
+        if found.kind is PlaceKind.PART:
             raise Illegal(f"{term.end} needs a whole value, not parts of it")
         if found.home and found.home not in {inner.representative(name) for name in outside}:
             raise Illegal(f"{term.end} goes over {found.home}, and its values lie in different buckets")
@@ -260,33 +260,33 @@ class Placer:
     def _sum(self, places: Sequence[Place]) -> Place:
         kinds = {place.kind for place in places}
         homes = {place.home for place in places if place.home}
-        if kinds == {Kind.SAME}:
+        if kinds == {PlaceKind.SAME}:
             return SAME
-        if kinds <= {Kind.HOME, Kind.PART}:
-            return places[0] if kinds == {Kind.HOME} and len(homes) == 1 else PART
-        if Kind.PART in kinds:
+        if kinds <= {PlaceKind.HOME, PlaceKind.PART}:
+            return places[0] if kinds == {PlaceKind.HOME} and len(homes) == 1 else PART
+        if PlaceKind.PART in kinds:
             raise Illegal("parts are added to a value that is the same in every bucket")
         if len(homes) > 1:
             raise Illegal(f"values at {' and '.join(sorted(homes))} are added up")
-        return Place(Kind.DEPENDENT, homes.pop())
+        return Place(PlaceKind.DEPENDENT, homes.pop())
 
     def _product(self, places: Sequence[Place]) -> Place:
-        spread = [place for place in places if place.kind is not Kind.SAME]
+        spread = [place for place in places if place.kind is not PlaceKind.SAME]
         if not spread:
             return SAME
-        if any(place.kind is Kind.PART for place in spread):
+        if any(place.kind is PlaceKind.PART for place in spread):
             if len(spread) > 1:
                 raise Illegal("a value that lies in parts is multiplied with another that is not the same everywhere")
             return PART
         homes = {place.home for place in spread}
         if len(homes) > 1:
             raise Illegal(f"it joins values at {' and '.join(sorted(homes))}, which are not in one bucket")
-        is_home = any(place.kind is Kind.HOME for place in spread)
-        return Place(Kind.HOME if is_home else Kind.DEPENDENT, homes.pop())
+        is_home = any(place.kind is PlaceKind.HOME for place in spread)
+        return Place(PlaceKind.HOME if is_home else PlaceKind.DEPENDENT, homes.pop())
 
     def _projected(self, place: Place, visible: frozenset[str]) -> Place:
         if not place.home or place.home in {self.representative(name) for name in visible}:
             return place
-        if place.kind is Kind.DEPENDENT:
+        if place.kind is PlaceKind.DEPENDENT:
             raise Illegal(f"{place.home}, on which the value depends, is summed away")
         return PART

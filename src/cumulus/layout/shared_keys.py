@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cumulus.algebra.terms import Relation, Term
+from cumulus.algebra.terms import Atom, Term
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
@@ -101,7 +101,7 @@ def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
     for term in _definitions(program):
         at: dict[str, ColumnOf] = {}
         for node in nodes(term):
-            if not isinstance(node, Relation) or node.name not in known:
+            if not isinstance(node, Atom) or node.name not in known:
                 continue
             for variable, column in zip(node.variables, known[node.name].column_names, strict=False):
                 place = (node.name, column)

@@ -8,7 +8,7 @@ from cumulus.m3.parser import parse, parse_with_places
 from cumulus.m3.printer import print_program, print_statement
 from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 from cumulus.m3.source_map import Places
-from cumulus.m3.validate import Report, problems, read, validate
+from cumulus.m3.validate import ProgramReport, problems, read, validate
 
 __all__ = [
     "MapDef",
@@ -16,7 +16,7 @@ __all__ = [
     "OrderItem",
     "Places",
     "Program",
-    "Report",
+    "ProgramReport",
     "Statement",
     "Trigger",
     "ViewDef",

@@ -9,7 +9,7 @@ from typing import Any
 
 from cumulus.algebra.printing import literal, print_literal
 from cumulus.algebra.scope import inputs, maps_of, outputs, variables_of
-from cumulus.algebra.terms import Batch, Relation, Scalar, Term
+from cumulus.algebra.terms import Atom, Batch, Scalar, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
@@ -164,12 +164,12 @@ def _definition(
     for node in nodes(term):
         if isinstance(node, Batch):
             yield Problem(part, f"the definition reads the batch of {node.name}", node.name)
-        elif isinstance(node, Relation):
+        elif isinstance(node, Atom):
             yield from relation_problems(part, node, known)
     yield from function_problems(part, term, functions)
 
 
-def relation_problems(part: Part, node: Relation | Batch, known: dict[str, RelationDef]) -> Iterator[Problem]:
+def relation_problems(part: Part, node: Atom | Batch, known: dict[str, RelationDef]) -> Iterator[Problem]:
     """Yield what is wrong with naming a relation in a term."""
     relation = known.get(node.name)
     if relation is None:

@@ -10,6 +10,7 @@ from cumulus.algebra.scope import outputs, relations_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     End,
     Exists,
     Lift,
@@ -17,7 +18,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -48,9 +48,7 @@ def complete(program: Program) -> Program:
     for term in _terms(program):
         for name in sorted(relations_of(term) - known):
             known.add(name)
-            arity = next(
-                len(node.variables) for node in nodes(term) if isinstance(node, Relation) and node.name == name
-            )
+            arity = next(len(node.variables) for node in nodes(term) if isinstance(node, Atom) and node.name == name)
             relations.append(RelationDef(name, _columns(arity)))
     for trigger in program.triggers:
         if trigger.relation not in known:
@@ -69,7 +67,7 @@ def _with_relations(term: Term, bound: frozenset[str], functions: frozenset[str]
             and not all(isinstance(arg, Var) and arg.name in bound for arg in args)
         ):
             variables = tuple(arg.name for arg in args if isinstance(arg, Var))
-            return Relation(name, variables) if len(variables) == len(args) else term
+            return Atom(name, variables) if len(variables) == len(args) else term
         case Product(parts):
             read: list[Term] = []
             for part in parts:

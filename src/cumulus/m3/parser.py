@@ -11,7 +11,7 @@ from typing import Any
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
 from cumulus.algebra.parser import TermReader
 from cumulus.algebra.terms import Const, Lift, Scalar, Term, Var, product_of
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import SqlType
 from cumulus.m3.infer import complete
@@ -65,7 +65,7 @@ class _ProgramReader:
         self.kept: list[tuple[str, str]] = []
         self.maps: list[MapDef] = []
         self.views: list[ViewDef] = []
-        self.functions: list[Signature] = []
+        self.functions: list[FunctionSignature] = []
         self.rules: list[Rule] = []
 
     def program(self) -> tuple[Program, Places]:
@@ -231,7 +231,7 @@ class _ProgramReader:
         called = tokens.accept_word("CALLED")
         for word in ("ON", "NULL", "INPUT") if called else ():
             tokens.expect_word(word)
-        self.functions.append(Signature(name, tuple(parameters), result, called))
+        self.functions.append(FunctionSignature(name, tuple(parameters), result, called))
         return name
 
     def _order_item(self) -> OrderItem:

@@ -19,7 +19,7 @@ from cumulus.algebra.printing import (
     print_text,
 )
 from cumulus.algebra.terms import MapRead, Term, rebuild
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 
@@ -131,7 +131,7 @@ def _relation(relation: Relation, kept: str) -> str:
     return f"RELATION {name}(\n" + ",\n".join(rows) + f"\n{end};"
 
 
-def _function(signature: Signature) -> str:
+def _function(signature: FunctionSignature) -> str:
     return f"FUNCTION {replace(signature, name=print_call_name(signature.name))};"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BIGINT, BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
 from cumulus.m3.infer import nodes
@@ -180,7 +180,7 @@ class TypeChecker:
             self._wrong(str(wrong).split("\n", 1)[0], name)
             return None
 
-    def _called(self, signature: Signature, types: tuple[SqlType | None, ...]) -> SqlType:
+    def _called(self, signature: FunctionSignature, types: tuple[SqlType | None, ...]) -> SqlType:
         """Return what a function of the user's gives; note arguments that cannot be cast to its parameters."""
         name = signature.name
         if len(types) != len(signature.parameters):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import Number, Scalar, Term
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Column, Relation
 
@@ -184,7 +184,7 @@ class Program:
     views: tuple[ViewDef, ...] = ()
     triggers: tuple[Trigger, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
-    functions: tuple[Signature, ...] = ()
+    functions: tuple[FunctionSignature, ...] = ()
 
     def __str__(self) -> str:
         from cumulus.m3.printer import print_program

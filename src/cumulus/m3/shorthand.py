@@ -19,9 +19,9 @@ from cumulus.algebra.scope import inputs, maps_of, outputs, rename, variables_of
 from cumulus.algebra.terms import (
     ONE,
     AggSum,
+    Atom,
     Exists,
     MapRead,
-    Relation,
     Term,
     Var,
     number,
@@ -258,7 +258,7 @@ class _Domains:
         columns = [column for column in relation.columns if domain.column in ("", column.name)]
         name = _fresh("_".join(["domain", *filter(None, known)]), self.taken)
         self.taken.add(name)
-        rows: Term = Relation(relation.name, relation.column_names)
+        rows: Term = Atom(relation.name, relation.column_names)
         held = MapDef(
             name,
             tuple(columns),
@@ -287,6 +287,6 @@ class _Domains:
                 )
                 change: Term = number(-1) if on is On.DELETE else ONE
                 if on is On.BATCH:
-                    change = Relation(relation, tuple(columns))
+                    change = Atom(relation, tuple(columns))
                 statement = Statement(held.name, held.values[0].name, keys, "+=", change)
                 rule.statements.append(RuleStatement(statement, [], NOWHERE))

@@ -8,6 +8,7 @@ from cumulus.algebra.scope import ahead_of, inputs, maps_of, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -18,7 +19,6 @@ from cumulus.algebra.terms import (
     MapEnd,
     MapRead,
     Product,
-    Relation,
     Sum,
     Term,
     Var,
@@ -127,7 +127,7 @@ def _statement(
         if name not in events and name not in outputs(statement.term) and name not in inputs(statement.term):
             yield Problem(part, f"the term does not bind the key {name}", name, hint)
     for node in nodes(statement.term):
-        if isinstance(node, (Relation, Batch)):
+        if isinstance(node, (Atom, Batch)):
             yield from _relation_read(part, trigger, node, known)
     yield from read_problems(program, part, statement.term)
     if statement.op == ":=":
@@ -139,7 +139,7 @@ def _statement(
 
 
 def _relation_read(
-    part: Part, trigger: Trigger, node: Relation | Batch, known: dict[str, RelationDef]
+    part: Part, trigger: Trigger, node: Atom | Batch, known: dict[str, RelationDef]
 ) -> Iterator[Problem]:
     if trigger.on is not On.BATCH:
         yield Problem(
@@ -189,7 +189,7 @@ def _typed_places(
                 for key, column in zip(keys, maps[name].keys, strict=False):
                     if isinstance(key, Var):
                         yield key.name, f"the key {column.name} of {name}", column.type
-            case Relation(name, variables) | Batch(name, variables) if name in known:
+            case Atom(name, variables) | Batch(name, variables) if name in known:
                 for variable, column in zip(variables, known[name].columns, strict=False):
                     yield variable, f"{name}.{column.name}", column.type
             case _:
@@ -213,7 +213,7 @@ def _values(term: Term, checker: TypeChecker) -> None:
             checker.number(term)
         case MapRead() | Compare():
             checker.scalar(term)
-        case Relation() | Batch():
+        case Atom() | Batch():
             pass
 
 
@@ -240,5 +240,5 @@ def _is_float(term: Term, checker: TypeChecker) -> bool:
         case Var() | Const() | Apply() | Cast() | MapRead() | MapEnd() | End():
             found = checker.scalar(term)
             return found is not None and found.is_float
-        case Relation() | Batch() | Lift() | Exists() | Compare():
+        case Atom() | Batch() | Lift() | Exists() | Compare():
             return False

@@ -21,7 +21,7 @@ from cumulus.m3.statements import statement_problems
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProgramReport:
     """What a valid program is like.
 
     Parameters
@@ -39,7 +39,7 @@ class Report:
     accesses: tuple[StatementAccess, ...]
 
 
-def validate(program: Program, places: Places | None = None, functions: Collection[str] = ()) -> Report:
+def validate(program: Program, places: Places | None = None, functions: Collection[str] = ()) -> ProgramReport:
     """Check `program` and report on its form.
 
     Parameters
@@ -68,7 +68,7 @@ def validate(program: Program, places: Places | None = None, functions: Collecti
         raise _error(found, program, places)
     broken = unrestricted(program)
     reason = "" if broken is None else f"{_told(program, ('statement', *broken[:2]))}: {broken[2]}"
-    return Report(broken is None, reason, accesses(program))
+    return ProgramReport(broken is None, reason, accesses(program))
 
 
 def read(text: str, name: str = "", functions: Collection[str] = ()) -> Program:

@@ -11,7 +11,7 @@ from cumulus.m3.program import MapDef, Program, ViewDef
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class EntryRead:
     """One read: of an entry, or of an end of a slice.
 
     Parameters
@@ -37,7 +37,7 @@ class Read:
         return self.keys.index(None)
 
 
-def read_of(program: Program, term: Term | Range) -> Read | None:
+def read_of(program: Program, term: Term | Range) -> EntryRead | None:
     """Return the read that a node of a view's expression is, None if it is something else; its map must be there.
 
     Raises
@@ -49,16 +49,16 @@ def read_of(program: Program, term: Term | Range) -> Read | None:
         case MapRead(state="NEW" | "CHANGED"):
             raise ValidationError(f"a view cannot read {term}", hint="A view reads what maps are after the events.")
         case MapRead(name, column, keys):
-            return Read(program.map(name), _scalars(term, keys), program.map(name).column_index(column))
+            return EntryRead(program.map(name), _scalars(term, keys), program.map(name).column_index(column))
         case MapEnd(end, name, keys):
-            return Read(program.map(name), keys, None, end)
+            return EntryRead(program.map(name), keys, None, end)
         case End(end, variable, MapRead(name, column, keys)):
             definition = program.map(name)
             others = tuple(None if key is Var(variable) else key for key in _scalars(term, keys))
             position = definition.column_index(column)
             always = len(definition.values) == 1 or column == definition.count
             if others.count(None) == 1:
-                return Read(definition, others, None if always else position, end)
+                return EntryRead(definition, others, None if always else position, end)
             raise ValidationError(f"{variable} is not exactly one of the keys in {term}", hint=_HINT)
         case End():
             raise ValidationError(f"a view cannot read {term}", hint=_HINT)
@@ -76,7 +76,7 @@ def _scalars(term: Term, keys: tuple[Term | Range, ...]) -> tuple[Scalar, ...]:
     return found
 
 
-def reads_of(program: Program, view: ViewDef) -> tuple[Read, ...]:
+def reads_of(program: Program, view: ViewDef) -> tuple[EntryRead, ...]:
     """Return what the expressions of a view read, each once.
 
     Examples
@@ -131,7 +131,7 @@ def names_in(program: Program, node: Term | Range) -> frozenset[str]:
     return frozenset(own).union(*(names_in(program, part) for part in parts))
 
 
-def _reads(program: Program, node: Term | Range) -> Iterator[Read]:
+def _reads(program: Program, node: Term | Range) -> Iterator[EntryRead]:
     found = read_of(program, node)
     if found is not None:
         yield found

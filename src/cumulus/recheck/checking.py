@@ -12,8 +12,8 @@ from cumulus.algebra.scope import relations_of, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Product,
-    Relation,
     Sum,
     Term,
     Var,
@@ -208,7 +208,7 @@ def _absolute(term: Term) -> Term:
             return changed
         case Product(parts):
             return product_of(_absolute(part) for part in parts)
-        case Relation():
+        case Atom():
             return term
         case Apply("finite" | "exactly" | "float_rest" as function, (inner,)):
             return Apply(function, (Apply("abs", (inner,)),))

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
-from cumulus.algebra.terms import Relation, Term
+from cumulus.algebra.terms import Atom, Term
 from cumulus.calculus.evaluate import evaluate
 from cumulus.catalog.arrow import table_of, values_of
 from cumulus.catalog.events import Row
@@ -133,7 +133,7 @@ class Oracle:
 
     def greatest(self, term: Term) -> float:
         """Return the greatest number of a term over its keys; 0 if its tables are too large to look at every pair."""
-        atoms = [node.name for node in nodes(term) if isinstance(node, Relation)]
+        atoms = [node.name for node in nodes(term) if isinstance(node, Atom)]
         if prod(len(self._base.get(name, {})) for name in atoms) > MAX_PAIRS:
             return 0.0
         with localcontext(EXACT):

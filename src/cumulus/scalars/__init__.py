@@ -1,1 +1,4 @@
-"""SQL's scalar functions: DuckDB's, with their types, and as Python source. Owns what a function means; knows no rows and no maps."""
+"""SQL's scalar functions: DuckDB's, with their types, and as Python source.
+
+Owns what a function means; knows no rows and no maps.
+"""

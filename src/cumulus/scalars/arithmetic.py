@@ -31,7 +31,7 @@ from cumulus.scalars.function import (
     EXACTS,
     INTEGERS,
     NUMBERS,
-    Function,
+    ScalarFunction,
     Types,
     all_as,
     as_decimal,
@@ -372,7 +372,7 @@ def _remainder_type(types: Types) -> SqlType:
 
 
 def _cast_floats(result: Callable[[Types], SqlType]) -> Callable[[Types], Types]:
-    """Return a `Function.arguments`: a float result wants float arguments, everything else is taken as it is."""
+    """Return a `ScalarFunction.arguments`: a float result wants float arguments, everything else is taken as it is."""
 
     def arguments(types: Types) -> Types:
         target = result(types)
@@ -412,34 +412,34 @@ def _whole_type(name: str) -> Callable[[Types], SqlType]:
     return result
 
 
-def _double(name: str, implement: Callable[..., float], count: int = 1) -> Function:
-    return Function(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
+def _double(name: str, implement: Callable[..., float], count: int = 1) -> ScalarFunction:
+    return ScalarFunction(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
 
 
-def _arithmetic(name: str, implement: Callable[..., Any], result: Callable[[Types], SqlType]) -> Function:
-    return Function(name, implement, result, arguments=_cast_floats(result))
+def _arithmetic(name: str, implement: Callable[..., Any], result: Callable[[Types], SqlType]) -> ScalarFunction:
+    return ScalarFunction(name, implement, result, arguments=_cast_floats(result))
 
 
-NUMBER_FUNCTIONS: tuple[Function, ...] = (
+NUMBER_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _arithmetic("add", add, _sum_type("add")),
     _arithmetic("sub", subtract, _sum_type("sub")),
     _arithmetic("mul", multiply, _product_type),
     _arithmetic("div", divide, _quotient_type),
     _arithmetic("intdiv", divide_whole, _whole_quotient_type),
     _arithmetic("mod", remainder, _remainder_type),
-    Function("neg", negate, _same_type("neg", NUMBERS | {Kind.INTERVAL})),
-    Function("abs", absolute, _same_type("abs", NUMBERS)),
-    Function("round", round_number, _round_type),
-    Function("floor", floor, _whole_type("floor")),
-    Function("ceil", ceil, _whole_type("ceil")),
-    Function("sign", sign, takes("sign", TINYINT, NUMBERS)),
+    ScalarFunction("neg", negate, _same_type("neg", NUMBERS | {Kind.INTERVAL})),
+    ScalarFunction("abs", absolute, _same_type("abs", NUMBERS)),
+    ScalarFunction("round", round_number, _round_type),
+    ScalarFunction("floor", floor, _whole_type("floor")),
+    ScalarFunction("ceil", ceil, _whole_type("ceil")),
+    ScalarFunction("sign", sign, takes("sign", TINYINT, NUMBERS)),
     _double("sqrt", square_root),
     _double("power", power, 2),
     _double("ln", _logarithm(math.log)),
     _double("log10", _logarithm(math.log10)),
     _double("exp", exponential),
     _double("finite", finite),
-    Function("exactly", exactly, takes("exactly", BIGDECIMAL, NUMBERS)),
-    Function("special", special, takes("special", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    Function("float_sum", float_sum, takes("float_sum", DOUBLE, NUMBERS, frozenset(EXACTS))),
+    ScalarFunction("exactly", exactly, takes("exactly", BIGDECIMAL, NUMBERS)),
+    ScalarFunction("special", special, takes("special", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_sum", float_sum, takes("float_sum", DOUBLE, NUMBERS, frozenset(EXACTS))),
 )

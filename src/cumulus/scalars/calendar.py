@@ -10,7 +10,7 @@ from typing import Any
 
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
-from cumulus.scalars.function import INTEGERS, POINTS, TEXT, TIMES, Function, Types, failure, no_match, takes
+from cumulus.scalars.function import INTEGERS, POINTS, TEXT, TIMES, ScalarFunction, Types, failure, no_match, takes
 from cumulus.scalars.time_arithmetic import EPOCH, MICROS_PER_SECOND, MICROSECOND, moment, whole_quotient
 
 
@@ -331,19 +331,19 @@ def _strftime_type(types: Types) -> SqlType:
     return VARCHAR
 
 
-def _part(name: str) -> Function:
-    return Function(name, _EXTRACTORS[name], takes(name, BIGINT, TIMES))
+def _part(name: str) -> ScalarFunction:
+    return ScalarFunction(name, _EXTRACTORS[name], takes(name, BIGINT, TIMES))
 
 
-CALENDAR_FUNCTIONS: tuple[Function, ...] = (
+CALENDAR_FUNCTIONS: tuple[ScalarFunction, ...] = (
     *map(_part, ("year", "quarter", "month", "week", "day", "hour", "minute", "second")),
     *map(_part, ("dayofweek", "isodow", "dayofyear", "millennium", "century", "decade", "isoyear", "yearweek", "era")),
     *map(_part, ("millisecond", "microsecond")),
-    Function("epoch", epoch, takes("epoch", DOUBLE, TIMES)),
-    Function("date_part", date_part, takes("date_part", BIGINT, TEXT, TIMES)),
-    Function("date_trunc", date_trunc, _trunc_type),
-    Function("date_diff", date_diff, takes("date_diff", BIGINT, TEXT, POINTS, POINTS)),
-    Function("make_date", make_date, takes("make_date", DATE, *[INTEGERS - {Kind.HUGEINT}] * 3)),
-    Function("last_day", last_day, takes("last_day", DATE, POINTS)),
-    Function("strftime", strftime, _strftime_type),
+    ScalarFunction("epoch", epoch, takes("epoch", DOUBLE, TIMES)),
+    ScalarFunction("date_part", date_part, takes("date_part", BIGINT, TEXT, TIMES)),
+    ScalarFunction("date_trunc", date_trunc, _trunc_type),
+    ScalarFunction("date_diff", date_diff, takes("date_diff", BIGINT, TEXT, POINTS, POINTS)),
+    ScalarFunction("make_date", make_date, takes("make_date", DATE, *[INTEGERS - {Kind.HUGEINT}] * 3)),
+    ScalarFunction("last_day", last_day, takes("last_day", DATE, POINTS)),
+    ScalarFunction("strftime", strftime, _strftime_type),
 )

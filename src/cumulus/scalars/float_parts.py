@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.catalog.types import BIGDECIMAL, BOOLEAN, DOUBLE, HUGEINT, Kind
 from cumulus.scalars.arithmetic import float_sum, special
-from cumulus.scalars.function import EXACTS, INTEGERS, NUMBERS, Function, all_as, takes
+from cumulus.scalars.function import EXACTS, INTEGERS, NUMBERS, ScalarFunction, all_as, takes
 
 PLACES = 80
 """How many binary digits are after the point, and before it: a float with others has a rest."""
@@ -76,10 +76,10 @@ def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
 
 
 APART_FUNCTIONS = (
-    Function("float_whole", whole, takes("float_whole", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    Function("float_fraction", fraction, takes("float_fraction", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    Function("float_rest", rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
-    Function("float_fits", fits, takes("float_fits", BOOLEAN, NUMBERS), arguments=all_as(DOUBLE)),
-    Function("float_total", total, takes("float_total", DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL})),
+    ScalarFunction("float_whole", whole, takes("float_whole", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_fraction", fraction, takes("float_fraction", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_rest", rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_fits", fits, takes("float_fits", BOOLEAN, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_total", total, takes("float_total", DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL})),
 )
 """Internal functions: what a sum of DOUBLE over two tables adds up, and what makes the sum of it."""

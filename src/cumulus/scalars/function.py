@@ -30,7 +30,7 @@ def as_given(types: Types) -> Types:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ScalarFunction:
     """A scalar function of the dialect.
 
     Parameters
@@ -69,7 +69,7 @@ def no_match(name: str, types: Types, wanted: str) -> TypeError:
 def takes(
     name: str, result: SqlType, *parameters: frozenset[Kind], optional: int = 0, many: bool = False
 ) -> Callable[[Types], SqlType]:
-    """Return a `Function.result` that checks arguments and gives one fixed type.
+    """Return a `ScalarFunction.result` that checks arguments and gives one fixed type.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _told(parameters: tuple[frozenset[Kind], ...], optional: int, many: bool) ->
 
 
 def all_as(target: SqlType) -> Callable[[Types], Types]:
-    """Return a `Function.arguments` that casts every argument to `target`."""
+    """Return a `ScalarFunction.arguments` that casts every argument to `target`."""
 
     def cast_all(types: Types) -> Types:
         return (target,) * len(types)

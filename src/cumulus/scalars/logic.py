@@ -16,7 +16,7 @@ from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.scalars.function import (
     ANYTHING,
     CONDITIONS,
-    Function,
+    ScalarFunction,
     Types,
     as_given,
     common_type,
@@ -207,7 +207,7 @@ def _meeting(name: str, types: Types) -> SqlType:
     return meeting
 
 
-def _comparison(name: str, implement: Callable[..., Any], strict: bool = True, least_count: int = 2) -> Function:
+def _comparison(name: str, implement: Callable[..., Any], strict: bool = True, least_count: int = 2) -> ScalarFunction:
     check = takes(name, BOOLEAN, *[ANYTHING] * least_count, many=name == "in")
 
     def result(types: Types) -> SqlType:
@@ -215,7 +215,7 @@ def _comparison(name: str, implement: Callable[..., Any], strict: bool = True, l
         _meeting(name, types)
         return BOOLEAN
 
-    return Function(name, implement, result, strict, _all_as_common)
+    return ScalarFunction(name, implement, result, strict, _all_as_common)
 
 
 def _all_as_common(types: Types) -> Types:
@@ -225,7 +225,7 @@ def _all_as_common(types: Types) -> Types:
     return types if meeting.kind is Kind.DECIMAL else (meeting,) * len(types)
 
 
-def _choice(name: str, implement: Callable[..., Any]) -> Function:
+def _choice(name: str, implement: Callable[..., Any]) -> ScalarFunction:
     check = takes(name, BOOLEAN, ANYTHING, many=True)
 
     def result(types: Types) -> SqlType:
@@ -235,14 +235,14 @@ def _choice(name: str, implement: Callable[..., Any]) -> Function:
     def arguments(types: Types) -> Types:
         return (_meeting(name, types),) * len(types)
 
-    return Function(name, implement, result, False, arguments)
+    return ScalarFunction(name, implement, result, False, arguments)
 
 
 def _conditions_and_values(types: Types) -> tuple[Types, Types]:
     return types[0:-1:2], (*types[1:-1:2], types[-1])
 
 
-def _conditional(name: str) -> Function:
+def _conditional(name: str) -> ScalarFunction:
     def result(types: Types) -> SqlType:
         if len(types) < 3 or len(types) % 2 == 0 or (name == "if" and len(types) != 3):
             raise no_match(name, types, "(condition, value, …, otherwise)")
@@ -258,16 +258,16 @@ def _conditional(name: str) -> Function:
             BOOLEAN if position % 2 == 0 and position < len(types) - 1 else target for position in range(len(types))
         )
 
-    return Function(name, case, result, False, arguments)
+    return ScalarFunction(name, case, result, False, arguments)
 
 
-def _connective(name: str, implement: Callable[..., Any], strict: bool = False) -> Function:
+def _connective(name: str, implement: Callable[..., Any], strict: bool = False) -> ScalarFunction:
     check = takes(name, BOOLEAN, CONDITIONS, many=not strict)
 
     def arguments(types: Types) -> Types:
         return (BOOLEAN,) * len(types)
 
-    return Function(name, implement, check, strict, arguments)
+    return ScalarFunction(name, implement, check, strict, arguments)
 
 
 def _null_if_type(types: Types) -> SqlType:
@@ -299,8 +299,8 @@ def _only_row_type(types: Types) -> SqlType:
     return types[1]
 
 
-LOGIC_FUNCTIONS: tuple[Function, ...] = (
-    Function("try", attempt, _attempt_type, strict=False),
+LOGIC_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("try", attempt, _attempt_type, strict=False),
     _comparison("eq", equal),
     _comparison("ne", unequal),
     _comparison("lt", less),
@@ -309,7 +309,7 @@ LOGIC_FUNCTIONS: tuple[Function, ...] = (
     _comparison("ge", at_least),
     _comparison("is_distinct", distinct, strict=False),
     _comparison("in", among, strict=False),
-    Function("is_null", is_null, takes("is_null", BOOLEAN, ANYTHING), False, as_given),
+    ScalarFunction("is_null", is_null, takes("is_null", BOOLEAN, ANYTHING), False, as_given),
     _connective("and", both),
     _connective("or", either),
     _connective("not", opposite, strict=True),
@@ -318,6 +318,6 @@ LOGIC_FUNCTIONS: tuple[Function, ...] = (
     _choice("coalesce", coalesce),
     _choice("greatest", greatest),
     _choice("least", least),
-    Function("nullif", null_if, _null_if_type, False),
-    Function("only_row", only_row, _only_row_type, False),
+    ScalarFunction("nullif", null_if, _null_if_type, False),
+    ScalarFunction("only_row", only_row, _only_row_type, False),
 )

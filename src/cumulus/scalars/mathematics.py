@@ -17,7 +17,17 @@ from cumulus.catalog.types import (
     SqlType,
     decimal,
 )
-from cumulus.scalars.function import INTEGERS, NUMBERS, POINTS, Function, Types, all_as, common_type, failure, takes
+from cumulus.scalars.function import (
+    INTEGERS,
+    NUMBERS,
+    POINTS,
+    ScalarFunction,
+    Types,
+    all_as,
+    common_type,
+    failure,
+    takes,
+)
 
 _CUTTING = Context(prec=400)
 
@@ -173,8 +183,8 @@ def bit_not(value: int) -> int:
 _TO_BIGINT = INTEGERS - {Kind.HUGEINT}
 
 
-def _double(name: str, implement: Callable[..., float], count: int = 1) -> Function:
-    return Function(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
+def _double(name: str, implement: Callable[..., float], count: int = 1) -> ScalarFunction:
+    return ScalarFunction(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
 
 
 def _wide_type(name: str) -> Callable[[Types], SqlType]:
@@ -207,8 +217,8 @@ def _truncate_type(types: Types) -> SqlType:
     return BIGINT if given.kind is Kind.NULL else given
 
 
-MATH_FUNCTIONS: tuple[Function, ...] = (
-    Function("trunc", truncate, _truncate_type),
+MATH_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("trunc", truncate, _truncate_type),
     _double("cbrt", math.cbrt),
     _double("log2", log2),
     _double("log", log, 2),
@@ -229,14 +239,14 @@ MATH_FUNCTIONS: tuple[Function, ...] = (
     _double("degrees", math.degrees),
     _double("radians", math.radians),
     _double("even", even),
-    Function("isnan", is_nan, takes("isnan", BOOLEAN, NUMBERS)),
-    Function("isfinite", is_finite, takes("isfinite", BOOLEAN, NUMBERS | POINTS)),
-    Function("isinf", is_infinite, takes("isinf", BOOLEAN, NUMBERS | POINTS)),
-    Function("factorial", factorial, takes("factorial", HUGEINT, _TO_BIGINT - {Kind.BIGINT})),
-    Function("gcd", math.gcd, _wide_type("gcd")),
-    Function("lcm", math.lcm, _wide_type("lcm")),
-    Function("bit_and", bit_and, _common_type("bit_and", 2)),
-    Function("bit_or", bit_or, _common_type("bit_or", 2)),
-    Function("xor", xor, _common_type("xor", 2)),
-    Function("bit_not", bit_not, _common_type("bit_not", 1)),
+    ScalarFunction("isnan", is_nan, takes("isnan", BOOLEAN, NUMBERS)),
+    ScalarFunction("isfinite", is_finite, takes("isfinite", BOOLEAN, NUMBERS | POINTS)),
+    ScalarFunction("isinf", is_infinite, takes("isinf", BOOLEAN, NUMBERS | POINTS)),
+    ScalarFunction("factorial", factorial, takes("factorial", HUGEINT, _TO_BIGINT - {Kind.BIGINT})),
+    ScalarFunction("gcd", math.gcd, _wide_type("gcd")),
+    ScalarFunction("lcm", math.lcm, _wide_type("lcm")),
+    ScalarFunction("bit_and", bit_and, _common_type("bit_and", 2)),
+    ScalarFunction("bit_or", bit_or, _common_type("bit_or", 2)),
+    ScalarFunction("xor", xor, _common_type("xor", 2)),
+    ScalarFunction("bit_not", bit_not, _common_type("bit_not", 1)),
 )

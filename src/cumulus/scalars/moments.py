@@ -9,7 +9,18 @@ from typing import Any
 
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
 from cumulus.scalars.calendar import CLOCK_UNITS, DAY_NAMES, MONTH_NAMES, micros_since_epoch, part_named
-from cumulus.scalars.function import INTEGERS, NUMBERS, POINTS, TEXT, TIMES, Function, Types, all_as, failure, takes
+from cumulus.scalars.function import (
+    INTEGERS,
+    NUMBERS,
+    POINTS,
+    TEXT,
+    TIMES,
+    ScalarFunction,
+    Types,
+    all_as,
+    failure,
+    takes,
+)
 from cumulus.scalars.time_arithmetic import (
     EPOCH,
     MICROS_PER_DAY,
@@ -217,25 +228,25 @@ def _bucket_type(types: Types) -> SqlType:
     return DATE if types[1].kind is Kind.DATE else TIMESTAMP
 
 
-def _span(name: str, make: Callable[[Any], Interval]) -> Function:
-    return Function(name, make, takes(name, INTERVAL, _TO_BIGINT))
+def _span(name: str, make: Callable[[Any], Interval]) -> ScalarFunction:
+    return ScalarFunction(name, make, takes(name, INTERVAL, _TO_BIGINT))
 
 
-def _fraction(name: str, unit: int) -> Function:
-    return Function(name, _time(name, unit), takes(name, INTERVAL, NUMBERS), arguments=all_as(DOUBLE))
+def _fraction(name: str, unit: int) -> ScalarFunction:
+    return ScalarFunction(name, _time(name, unit), takes(name, INTERVAL, NUMBERS), arguments=all_as(DOUBLE))
 
 
-MOMENT_FUNCTIONS: tuple[Function, ...] = (
-    Function("dayname", day_name, takes("dayname", VARCHAR, POINTS)),
-    Function("monthname", month_name, takes("monthname", VARCHAR, POINTS)),
-    Function("julian", julian, takes("julian", DOUBLE, POINTS)),
-    Function("epoch_ms", epoch_milliseconds, _epoch_type),
-    Function("epoch_us", epoch_microseconds, takes("epoch_us", BIGINT, TIMES)),
-    Function("epoch_ns", epoch_nanoseconds, takes("epoch_ns", BIGINT, TIMES)),
-    Function("make_timestamp", make_timestamp, _make_timestamp_type, arguments=_make_timestamp_arguments),
-    Function("age", age, takes("age", INTERVAL, POINTS, POINTS)),
-    Function("date_sub", date_sub, takes("date_sub", BIGINT, TEXT, POINTS, POINTS)),
-    Function("time_bucket", time_bucket, _bucket_type),
+MOMENT_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("dayname", day_name, takes("dayname", VARCHAR, POINTS)),
+    ScalarFunction("monthname", month_name, takes("monthname", VARCHAR, POINTS)),
+    ScalarFunction("julian", julian, takes("julian", DOUBLE, POINTS)),
+    ScalarFunction("epoch_ms", epoch_milliseconds, _epoch_type),
+    ScalarFunction("epoch_us", epoch_microseconds, takes("epoch_us", BIGINT, TIMES)),
+    ScalarFunction("epoch_ns", epoch_nanoseconds, takes("epoch_ns", BIGINT, TIMES)),
+    ScalarFunction("make_timestamp", make_timestamp, _make_timestamp_type, arguments=_make_timestamp_arguments),
+    ScalarFunction("age", age, takes("age", INTERVAL, POINTS, POINTS)),
+    ScalarFunction("date_sub", date_sub, takes("date_sub", BIGINT, TEXT, POINTS, POINTS)),
+    ScalarFunction("time_bucket", time_bucket, _bucket_type),
     *(
         _span(f"to_{word}", _months(f"to_{word}", unit))
         for word, unit in {

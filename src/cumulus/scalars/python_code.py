@@ -29,7 +29,7 @@ _PYTHON_OPS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="
 TOTAL_FUNCTIONS = frozenset((*COMPARISONS, "and", "or", "not", "is_null", "case", "if", "coalesce"))
 
 
-class Code(NamedTuple):
+class PythonCode(NamedTuple):
     """A Python expression for a scalar: its text (atomic), its SQL type if known, and whether it may be None."""
 
     text: str
@@ -197,13 +197,15 @@ class ScalarCoder:
         Gives the code of a node that is no scalar by itself (a map read, an aggregate); None refuses them.
     """
 
-    def __init__(self, pool: Pool, lookup: Callable[[str], Code], leaf: Callable[[Term], Code] | None = None) -> None:
+    def __init__(
+        self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode] | None = None
+    ) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf
         self._temporaries = 0
 
-    def code(self, term: Term) -> Code:
+    def code(self, term: Term) -> PythonCode:
         """Return the expression of `term`.
 
         Raises
@@ -213,7 +215,7 @@ class ScalarCoder:
         """
         match term:
             case Const(value, sql_type):
-                return Code(self.pool.literal(canonical(value)), sql_type, value is None)
+                return PythonCode(self.pool.literal(canonical(value)), sql_type, value is None)
             case Var(name):
                 return self._lookup(name)
             case Apply(function, args):
@@ -224,7 +226,7 @@ class ScalarCoder:
                     return inner
                 return self._cast(inner, target)
             case Compare(op, left, right):
-                return Code(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
+                return PythonCode(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:
                 if self._leaf is None:
                     raise ValidationError(f"{term} is not a scalar", hint="Bind it with (name := term) first.")
@@ -239,7 +241,7 @@ class ScalarCoder:
                 return inner.text
         return self.compare(term.op, self.code(term.left), self.code(term.right))
 
-    def compare(self, op: str, left: Code, right: Code) -> str:
+    def compare(self, op: str, left: PythonCode, right: PythonCode) -> str:
         """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
         if op in ("=", "<>") and "None" in (left.text, right.text):
             other = right if left.text == "None" else left
@@ -259,19 +261,19 @@ class ScalarCoder:
         self._temporaries += 1
         return f"_t{self._temporaries}"
 
-    def _apply(self, function: str, args: tuple[Term, ...]) -> Code:
+    def _apply(self, function: str, args: tuple[Term, ...]) -> PythonCode:
         match function:
             case "and" | "or":
                 return self._connective(function, args)
             case "not":
                 inner = self.code(args[0])
                 if not inner.nullable:
-                    return Code(f"(not {inner.text})", BOOLEAN, False)
+                    return PythonCode(f"(not {inner.text})", BOOLEAN, False)
                 name = self._temporary()
-                return Code(f"(None if ({name} := {inner.text}) is None else not {name})", BOOLEAN, True)
+                return PythonCode(f"(None if ({name} := {inner.text}) is None else not {name})", BOOLEAN, True)
             case "is_null":
                 inner = self.code(args[0])
-                return Code(f"({inner.text} is None)" if inner.nullable else "False", BOOLEAN, False)
+                return PythonCode(f"({inner.text} is None)" if inner.nullable else "False", BOOLEAN, False)
             case "try":
                 return self._try(args)
         codes = [self.code(arg) for arg in args]
@@ -291,11 +293,13 @@ class ScalarCoder:
             if function == "coalesce":
                 return self._coalesce(codes, None)
             name = self.pool.bind(call, "call")
-            return Code(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
+            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
         literals = [arg.value if isinstance(arg, Const) else None for arg in args]
         return self._typed(function, codes, tuple(given for given in types if given is not None), literals)
 
-    def _typed(self, function: str, codes: list[Code], types: tuple[SqlType, ...], literals: list[Any]) -> Code:
+    def _typed(
+        self, function: str, codes: list[PythonCode], types: tuple[SqlType, ...], literals: list[Any]
+    ) -> PythonCode:
         """Call a function of the dialect on arguments whose types are known."""
         definition = FUNCTIONS[function]
         try:
@@ -310,20 +314,20 @@ class ScalarCoder:
                 return self._coalesce(codes, result)
         name = self.pool.bind(definition.implement, function)
         nullable = any(code.nullable for code in codes)
-        return Code(self._call(name, codes, definition.strict), result, nullable or not definition.strict)
+        return PythonCode(self._call(name, codes, definition.strict), result, nullable or not definition.strict)
 
-    def _try(self, args: tuple[Term, ...]) -> Code:
+    def _try(self, args: tuple[Term, ...]) -> PythonCode:
         if len(args) != 1:
             raise ValidationError(f"try takes 1 argument, not {len(args)}", hint="It is NULL where that fails.")
         inner = self.code(args[0])
-        return Code(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
+        return PythonCode(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
 
-    def _users(self, function: str, given: Given, codes: list[Code]) -> Code:
+    def _users(self, function: str, given: Given, codes: list[PythonCode]) -> PythonCode:
         """Call a user's function."""
         called = f"user_{re.sub(r'[^0-9A-Za-z]', '_', function)}"
         if not isinstance(given, UserFunction):
             name = self.pool.bind(given, called)
-            return Code(f"{name}({', '.join(code.text for code in codes)})", None, True)
+            return PythonCode(f"{name}({', '.join(code.text for code in codes)})", None, True)
         signature = given.signature
         if len(codes) != len(signature.parameters):
             raise ValidationError(
@@ -335,9 +339,9 @@ class ScalarCoder:
             for code, target in zip(codes, signature.parameters, strict=True)
         ]
         name = self.pool.bind(given.implement, called)
-        return Code(self._call(name, codes, not signature.called_with_null), signature.result, True)
+        return PythonCode(self._call(name, codes, not signature.called_with_null), signature.result, True)
 
-    def _call(self, name: str, codes: list[Code], strict: bool) -> str:
+    def _call(self, name: str, codes: list[PythonCode], strict: bool) -> str:
         """Return a call; of a strict function only if no argument is None."""
         if not strict or not any(code.nullable for code in codes):
             return f"{name}({', '.join(code.text for code in codes)})"
@@ -353,57 +357,57 @@ class ScalarCoder:
                 )
         return f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))"
 
-    def _as(self, code: Code, target: SqlType) -> Code:
+    def _as(self, code: PythonCode, target: SqlType) -> PythonCode:
         if code.type == target or code.type is None or code.type.kind is Kind.NULL:
             return code
         return self._cast(code, target)
 
-    def _cast(self, code: Code, target: SqlType) -> Code:
+    def _cast(self, code: PythonCode, target: SqlType) -> PythonCode:
         kind = self.pool.bind(target, f"type_{target.kind.lower()}")
-        return Code(f"{self.pool.bind(cast_value, 'cast')}({code.text}, {kind})", target, code.nullable)
+        return PythonCode(f"{self.pool.bind(cast_value, 'cast')}({code.text}, {kind})", target, code.nullable)
 
-    def _connective(self, function: str, args: tuple[Term, ...]) -> Code:
+    def _connective(self, function: str, args: tuple[Term, ...]) -> PythonCode:
         codes = [self._as(self.code(arg), BOOLEAN) for arg in args]
         if any(code.type is None for code in codes):  # truth of a user's function
             name = self.pool.bind(call, "call")
-            return Code(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", BOOLEAN, True)
+            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", BOOLEAN, True)
         if not any(code.nullable for code in codes):
-            return Code(f"({f' {function} '.join(code.text for code in codes)})", BOOLEAN, False)
+            return PythonCode(f"({f' {function} '.join(code.text for code in codes)})", BOOLEAN, False)
         decided, other = ("False", "True") if function == "and" else ("True", "False")
         names = [self._temporary() for _ in codes]
         tests = " or ".join(f"({name} := {code.text}) is {decided}" for name, code in zip(names, codes, strict=True))
         unknown = " or ".join(f"{name} is None" for name in names)
-        return Code(f"({decided} if {tests} else None if {unknown} else {other})", BOOLEAN, True)
+        return PythonCode(f"({decided} if {tests} else None if {unknown} else {other})", BOOLEAN, True)
 
-    def _three_valued(self, op: str, left: Code, right: Code) -> Code:
+    def _three_valued(self, op: str, left: PythonCode, right: PythonCode) -> PythonCode:
         nullable = [side for side in (left, right) if side.nullable]
         if not nullable:
-            return Code(self.compare(op, left, right), BOOLEAN, False)
+            return PythonCode(self.compare(op, left, right), BOOLEAN, False)
         tests, sides = [], []
         for side in (left, right):
             if side.nullable and not side.text.isidentifier():
                 name = self._temporary()
                 tests.append(f"({name} := {side.text}) is None")
-                sides.append(Code(name, side.type, False))
+                sides.append(PythonCode(name, side.type, False))
             else:
                 tests.extend([f"{side.text} is None"] if side.nullable else [])
-                sides.append(Code(side.text, side.type, False))
-        return Code(f"(None if {' or '.join(tests)} else {self.compare(op, *sides)})", BOOLEAN, True)
+                sides.append(PythonCode(side.text, side.type, False))
+        return PythonCode(f"(None if {' or '.join(tests)} else {self.compare(op, *sides)})", BOOLEAN, True)
 
-    def _case(self, codes: list[Code], result: SqlType | None) -> Code:
+    def _case(self, codes: list[PythonCode], result: SqlType | None) -> PythonCode:
         text = codes[-1].text if len(codes) % 2 else "None"
         for position in range(len(codes) // 2 * 2 - 2, -1, -2):
             text = f"{codes[position + 1].text} if {codes[position].text} else {text}"
         values = [*codes[1::2], *codes[-1:]] if len(codes) % 2 else codes[1::2]
         nullable = not len(codes) % 2 or any(code.nullable for code in values)
-        return Code(f"({text})", result, nullable)
+        return PythonCode(f"({text})", result, nullable)
 
-    def _coalesce(self, codes: list[Code], result: SqlType | None) -> Code:
+    def _coalesce(self, codes: list[PythonCode], result: SqlType | None) -> PythonCode:
         text = codes[-1].text
         for code in reversed(codes[:-1]):
             name = self._temporary()
             text = f"({name} if ({name} := {code.text}) is not None else {text})"
-        return Code(text, result, all(code.nullable for code in codes))
+        return PythonCode(text, result, all(code.nullable for code in codes))
 
 
 def _plain(left: SqlType | None, right: SqlType | None) -> bool:

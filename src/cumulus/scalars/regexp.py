@@ -12,7 +12,7 @@ from typing import Any
 
 from cumulus.catalog.types import BOOLEAN, VARCHAR, Kind
 from cumulus.errors import MissingError
-from cumulus.scalars.function import INTEGERS, TEXT, Function, failure, takes
+from cumulus.scalars.function import INTEGERS, TEXT, ScalarFunction, failure, takes
 
 _NO_OPTIONS_HINT = "The options are c, i, l, m, n, p and s; regexp_replace has g, too."
 
@@ -129,20 +129,20 @@ def escape(text: str) -> str:
 # --- types ----------------------------------------------------------------------------------------------------------
 
 
-def _boolean(name: str, implement: Callable[..., bool]) -> Function:
-    return Function(name, implement, takes(name, BOOLEAN, TEXT, TEXT, TEXT, optional=1))
+def _boolean(name: str, implement: Callable[..., bool]) -> ScalarFunction:
+    return ScalarFunction(name, implement, takes(name, BOOLEAN, TEXT, TEXT, TEXT, optional=1))
 
 
 PATTERNS = frozenset(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"))
 """Functions whose second argument is a pattern."""
-REGEXP_FUNCTIONS: tuple[Function, ...] = (
+REGEXP_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _boolean("regexp_matches", matches),
     _boolean("regexp_full_match", full_match),
-    Function(
+    ScalarFunction(
         "regexp_extract",
         extract,
         takes("regexp_extract", VARCHAR, TEXT, TEXT, INTEGERS - {Kind.HUGEINT, Kind.BIGINT}, TEXT, optional=2),
     ),
-    Function("regexp_replace", replace, takes("regexp_replace", VARCHAR, TEXT, TEXT, TEXT, TEXT, optional=1)),
-    Function("regexp_escape", escape, takes("regexp_escape", VARCHAR, TEXT)),
+    ScalarFunction("regexp_replace", replace, takes("regexp_replace", VARCHAR, TEXT, TEXT, TEXT, TEXT, optional=1)),
+    ScalarFunction("regexp_escape", escape, takes("regexp_escape", VARCHAR, TEXT)),
 )

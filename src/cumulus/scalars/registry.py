@@ -20,7 +20,7 @@ from cumulus.scalars.arithmetic import NUMBER_FUNCTIONS
 from cumulus.scalars.calendar import CALENDAR_FUNCTIONS
 from cumulus.scalars.casts import can_cast, cast_value
 from cumulus.scalars.float_parts import APART_FUNCTIONS
-from cumulus.scalars.function import Function, Types, common_type, failure
+from cumulus.scalars.function import ScalarFunction, Types, common_type, failure
 from cumulus.scalars.logic import LOGIC_FUNCTIONS
 from cumulus.scalars.mathematics import MATH_FUNCTIONS
 from cumulus.scalars.moments import MOMENT_FUNCTIONS
@@ -32,7 +32,7 @@ from cumulus.scalars.variance import SPREAD_FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "LAZY",
-    "Function",
+    "ScalarFunction",
     "argument_types",
     "call",
     "can_cast",
@@ -42,7 +42,7 @@ __all__ = [
     "result_type",
 ]
 
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, ScalarFunction] = {
     function.name: function
     for function in (
         *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *APART_FUNCTIONS, *LOGIC_FUNCTIONS),
@@ -54,7 +54,7 @@ FUNCTIONS: dict[str, Function] = {
 LAZY = frozenset({"case", "if", "coalesce", "and", "or", "try"})
 
 
-def _function(name: str) -> Function:
+def _function(name: str) -> ScalarFunction:
     try:
         return FUNCTIONS[name]
     except KeyError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cumulus.catalog.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, Kind
 from cumulus.scalars.casts import as_text
-from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, Function, Types, failure, takes
+from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, ScalarFunction, Types, failure, takes
 
 LONGEST = 1 << 24
 """Characters that `repeat` makes at most."""
@@ -163,24 +163,26 @@ def _joined_types(types: Types) -> Types:
     return (VARCHAR,) * len(types)
 
 
-STRING_FUNCTIONS: tuple[Function, ...] = (
-    Function("repeat", repeat, takes("repeat", VARCHAR, TEXT, _COUNT)),
-    Function("ends_with", str.endswith, takes("ends_with", BOOLEAN, TEXT, TEXT)),
-    Function("split_part", split_part, takes("split_part", VARCHAR, TEXT, TEXT, _COUNT)),
-    Function("translate", translate, takes("translate", VARCHAR, TEXT, TEXT, TEXT)),
-    Function("overlay", overlay, takes("overlay", VARCHAR, TEXT, TEXT, _COUNT, _COUNT, optional=1)),
-    Function("chr", character, takes("chr", VARCHAR, _COUNT - {Kind.BIGINT})),
-    Function("ascii", ascii_code, takes("ascii", INTEGER, TEXT)),
-    Function("unicode", code_point, takes("unicode", INTEGER, TEXT)),
-    Function("strlen", byte_count, takes("strlen", BIGINT, TEXT)),
-    Function("bit_length", bit_count, takes("bit_length", BIGINT, TEXT)),
-    Function("md5", _digest("md5"), takes("md5", VARCHAR, TEXT)),
-    Function("sha1", _digest("sha1"), takes("sha1", VARCHAR, TEXT)),
-    Function("sha256", _digest("sha256"), takes("sha256", VARCHAR, TEXT)),
-    Function("hex", hexadecimal, takes("hex", VARCHAR, TEXT | INTEGERS)),
-    Function("bin", binary, takes("bin", VARCHAR, INTEGERS)),
-    Function("concat_ws", concat_with, takes("concat_ws", VARCHAR, TEXT, ANYTHING, many=True), False, _joined_types),
-    Function("levenshtein", levenshtein, takes("levenshtein", BIGINT, TEXT, TEXT)),
-    Function("damerau_levenshtein", damerau_levenshtein, takes("damerau_levenshtein", BIGINT, TEXT, TEXT)),
-    Function("hamming", hamming, takes("hamming", BIGINT, TEXT, TEXT)),
+STRING_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("repeat", repeat, takes("repeat", VARCHAR, TEXT, _COUNT)),
+    ScalarFunction("ends_with", str.endswith, takes("ends_with", BOOLEAN, TEXT, TEXT)),
+    ScalarFunction("split_part", split_part, takes("split_part", VARCHAR, TEXT, TEXT, _COUNT)),
+    ScalarFunction("translate", translate, takes("translate", VARCHAR, TEXT, TEXT, TEXT)),
+    ScalarFunction("overlay", overlay, takes("overlay", VARCHAR, TEXT, TEXT, _COUNT, _COUNT, optional=1)),
+    ScalarFunction("chr", character, takes("chr", VARCHAR, _COUNT - {Kind.BIGINT})),
+    ScalarFunction("ascii", ascii_code, takes("ascii", INTEGER, TEXT)),
+    ScalarFunction("unicode", code_point, takes("unicode", INTEGER, TEXT)),
+    ScalarFunction("strlen", byte_count, takes("strlen", BIGINT, TEXT)),
+    ScalarFunction("bit_length", bit_count, takes("bit_length", BIGINT, TEXT)),
+    ScalarFunction("md5", _digest("md5"), takes("md5", VARCHAR, TEXT)),
+    ScalarFunction("sha1", _digest("sha1"), takes("sha1", VARCHAR, TEXT)),
+    ScalarFunction("sha256", _digest("sha256"), takes("sha256", VARCHAR, TEXT)),
+    ScalarFunction("hex", hexadecimal, takes("hex", VARCHAR, TEXT | INTEGERS)),
+    ScalarFunction("bin", binary, takes("bin", VARCHAR, INTEGERS)),
+    ScalarFunction(
+        "concat_ws", concat_with, takes("concat_ws", VARCHAR, TEXT, ANYTHING, many=True), False, _joined_types
+    ),
+    ScalarFunction("levenshtein", levenshtein, takes("levenshtein", BIGINT, TEXT, TEXT)),
+    ScalarFunction("damerau_levenshtein", damerau_levenshtein, takes("damerau_levenshtein", BIGINT, TEXT, TEXT)),
+    ScalarFunction("hamming", hamming, takes("hamming", BIGINT, TEXT, TEXT)),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from cumulus.catalog.types import BIGINT, BOOLEAN, VARCHAR, Kind
 from cumulus.scalars.casts import as_text
-from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, Function, all_as, failure, takes
+from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, ScalarFunction, all_as, failure, takes
 
 # --- case -----------------------------------------------------------------------------------------------------------
 
@@ -161,17 +161,17 @@ _WHOLE = INTEGERS - {Kind.HUGEINT}
 _SHORT = _WHOLE - {Kind.BIGINT}
 
 
-def _text(name: str, implement: Callable[..., Any], *parameters: frozenset[Kind], optional: int = 0) -> Function:
-    return Function(name, implement, takes(name, VARCHAR, TEXT, *parameters, optional=optional))
+def _text(name: str, implement: Callable[..., Any], *parameters: frozenset[Kind], optional: int = 0) -> ScalarFunction:
+    return ScalarFunction(name, implement, takes(name, VARCHAR, TEXT, *parameters, optional=optional))
 
 
-TEXT_FUNCTIONS: tuple[Function, ...] = (
-    Function("concat", concat, takes("concat", VARCHAR, ANYTHING, many=True), arguments=all_as(VARCHAR)),
-    Function("like", like, takes("like", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
-    Function("ilike", ilike, takes("ilike", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
+TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("concat", concat, takes("concat", VARCHAR, ANYTHING, many=True), arguments=all_as(VARCHAR)),
+    ScalarFunction("like", like, takes("like", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
+    ScalarFunction("ilike", ilike, takes("ilike", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
     _text("lower", lower),
     _text("upper", upper),
-    Function("length", len, takes("length", BIGINT, TEXT)),
+    ScalarFunction("length", len, takes("length", BIGINT, TEXT)),
     _text("substring", substring, _WHOLE, _WHOLE, optional=1),
     _text("left", left, _WHOLE),
     _text("right", right, _WHOLE),
@@ -179,9 +179,9 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     _text("ltrim", trim_left, TEXT, optional=1),
     _text("rtrim", trim_right, TEXT, optional=1),
     _text("replace", replace, TEXT, TEXT),
-    Function("starts_with", str.startswith, takes("starts_with", BOOLEAN, TEXT, TEXT)),
-    Function("contains", contains, takes("contains", BOOLEAN, TEXT, TEXT)),
-    Function("strpos", position, takes("strpos", BIGINT, TEXT, TEXT)),
+    ScalarFunction("starts_with", str.startswith, takes("starts_with", BOOLEAN, TEXT, TEXT)),
+    ScalarFunction("contains", contains, takes("contains", BOOLEAN, TEXT, TEXT)),
+    ScalarFunction("strpos", position, takes("strpos", BIGINT, TEXT, TEXT)),
     _text("lpad", pad_left, _SHORT, TEXT),
     _text("rpad", pad_right, _SHORT, TEXT),
     _text("reverse", reverse),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -18,7 +19,6 @@ from cumulus.algebra.terms import (
     MapEnd,
     MapRead,
     Product,
-    Relation,
     Scalar,
     Sum,
     Term,
@@ -120,7 +120,7 @@ def number_type(
         (map, column) → type, for terms that read maps.
     """
     match term:
-        case Relation() | Batch() | Compare() | Lift() | Exists():
+        case Atom() | Batch() | Compare() | Lift() | Exists():
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)

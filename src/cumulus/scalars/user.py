@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
@@ -56,7 +56,7 @@ _TYPE = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*")
 class UserFunction:
     """A function of the user's, as `cumulus.function` makes it. Calling it calls the Python function as it is."""
 
-    signature: Signature
+    signature: FunctionSignature
     implement: Callable[..., Any]
 
     @property
@@ -155,7 +155,7 @@ def function(
         parameters = tuple(_type(called, each) for each in arguments)
         _check_count(called, implement, len(parameters))
     result = _annotated(called, "return", hints) if returns is None else _type(called, returns)
-    return UserFunction(Signature(called, parameters, result, null == "pass"), implement)
+    return UserFunction(FunctionSignature(called, parameters, result, null == "pass"), implement)
 
 
 def _hints(implement: Callable[..., Any]) -> Mapping[str, Any]:
@@ -264,7 +264,7 @@ def _named(name: str, given: Given) -> Given:
         return given
 
 
-def signatures(functions: Mapping[str, Given]) -> tuple[Signature, ...]:
+def signatures(functions: Mapping[str, Given]) -> tuple[FunctionSignature, ...]:
     """Return the signatures of `functions`.
 
     Raises
@@ -278,7 +278,7 @@ def signatures(functions: Mapping[str, Given]) -> tuple[Signature, ...]:
     return tuple(each.signature for each in functions.values() if isinstance(each, UserFunction))
 
 
-def declared(program: Sequence[Signature], functions: Mapping[str, Given]) -> dict[str, Given]:
+def declared(program: Sequence[FunctionSignature], functions: Mapping[str, Given]) -> dict[str, Given]:
     """Return `functions` with the signatures that a program has for those of unknown types."""
     known = {each.name: each for each in program}
     return {
@@ -290,7 +290,7 @@ def declared(program: Sequence[Signature], functions: Mapping[str, Given]) -> di
 # --- what hosts run -------------------------------------------------------------------------------------------------
 
 
-def runnable(declared: Sequence[Signature], functions: Mapping[str, Given]) -> dict[str, Given]:
+def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Given]) -> dict[str, Given]:
     """Return what generated code calls for each function: a declared one with its signature, others as they are.
 
     Parameters
@@ -358,7 +358,7 @@ def _guarded(name: str, implement: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _checked(signature: Signature, implement: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(signature: FunctionSignature, implement: Callable[..., Any]) -> Callable[..., Any]:
     """Return `implement` guarded, its value checked to be of the declared type."""
     guarded = _guarded(signature.name, implement)
     result = signature.result

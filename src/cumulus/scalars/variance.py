@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from cumulus.catalog.types import DOUBLE, Kind
-from cumulus.scalars.function import EXACTS, Function, takes
+from cumulus.scalars.function import EXACTS, ScalarFunction, takes
 
 Exact = int | Decimal
 
@@ -57,7 +57,7 @@ def _as_float(value: Fraction) -> float:
 
 _EXACT = EXACTS | {Kind.BIGDECIMAL}
 SPREAD_FUNCTIONS = (
-    Function("variance_of", variance, takes("variance_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
-    Function("deviation_of", deviation, takes("deviation_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
+    ScalarFunction("variance_of", variance, takes("variance_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
+    ScalarFunction("deviation_of", deviation, takes("deviation_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
 )
 """Internal functions that finish VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP."""

@@ -73,7 +73,7 @@ class Served:
         self._connection.close()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Ask for a method of `cumulus.spark.bucket_server.Held`; return what it returned.
+        """Ask for a method of `cumulus.spark.bucket_server.HeldBucket`; return what it returned.
 
         Raises
         ------

@@ -57,7 +57,7 @@ class Pending:
     next: int
 
 
-class Held:
+class HeldBucket:
     """A bucket in memory, stamped, and the pages of a snapshot of it that is not all stored yet.
 
     The stamp (epoch, nonce) says which attempt at which epoch was its last; it is None while there is no whole bucket.
@@ -156,10 +156,10 @@ def fresh_bucket(work: Work, index: int) -> Bucket:
 def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
     """Answer requests at a socket, until `owner` is gone or nobody has asked for `idle_s` seconds.
 
-    A request is the name of a method of `Held` and its arguments; the answer is whether that went well, and what it
-    returned, or the words of what it raised.
+    A request is the name of a method of `HeldBucket` and its arguments; the answer is whether that went well, and what
+    it returned, or the words of what it raised.
     """
-    held = Held()
+    held = HeldBucket()
     with socket.socket(socket.AF_UNIX) as listener:
         aside = path.with_suffix(f".{os.getpid()}")
         listener.bind(str(aside))
@@ -178,7 +178,7 @@ def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
             each.unlink(missing_ok=True)
 
 
-def _answer(held: Held, client: Connection, owner: int) -> None:
+def _answer(held: HeldBucket, client: Connection, owner: int) -> None:
     """Answer one worker until it hangs up."""
     while True:
         while not client.poll(_LOOK_S):

@@ -21,7 +21,7 @@ from cumulus.epochs import faults
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import told
 
@@ -40,7 +40,7 @@ class Settings:
 
     sources: tuple[FolderSource, ...]
     program: str
-    plan: Plan
+    plan: BucketPlan
     files_per_epoch: int
     keys: tuple[int, ...]
 
@@ -162,7 +162,7 @@ def folder_source(name: str, settings: Settings) -> type[DataSource]:
     return Folders
 
 
-def packed_frame(stream: Frame, program: str, plan: Plan, keys: Sequence[int]) -> DataFrame:
+def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[int]) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
     source = FolderSource(
         stream.relation,

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.spark.bucket_client import Served
 from cumulus.spark.errors import told
-from cumulus.spark.state import Store
+from cumulus.spark.state import BucketState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ class Work:
     """
 
     program: str
-    plan: Plan
+    plan: BucketPlan
     make_engine: Callable[..., Engine]
     functions: bytes
     checkpoint: str
@@ -72,7 +72,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        self._store = Store(handle, self._work.compact_bytes)
+        self._store = BucketState(handle, self._work.compact_bytes)
 
     def handleInputRows(  # noqa: N802 (Spark's name)
         self,

@@ -25,7 +25,7 @@ from cumulus.epochs.output.sink import Manifest, Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource, files_left
-from cumulus.epochs.trigger import Trigger, parse_trigger
+from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
@@ -48,7 +48,7 @@ WRITTEN = [each.name for each in fields(Written)]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """How to run; see `maintain`."""
 
     trigger: str = "available-now"
@@ -96,7 +96,7 @@ def maintain(
     wait
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
-        The fields of `Options`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
+        The fields of `RunOptions`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
         until all is
         read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto",
         "one-bucket" or
@@ -129,7 +129,7 @@ def maintain(
         make_engine = partial(engine_named, "auto")
     given = given_functions(functions)
     runnable(program.functions, given)  # a missing one is told before folders are made
-    run = Run(spark, program, out, checkpoint, Options(**options), on_epoch, given)
+    run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given)
     try:
         run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
     except BaseException:
@@ -149,7 +149,7 @@ class Run:
         program: Program,
         out: str | Path,
         checkpoint: str | Path,
-        options: Options,
+        options: RunOptions,
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
@@ -369,7 +369,7 @@ def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(rows[0]["seconds"]) if rows else []
 
 
-def _triggered(writer: Any, trigger: Trigger) -> Any:
+def _triggered(writer: Any, trigger: Schedule) -> Any:
     if trigger.every_s is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")

@@ -25,7 +25,7 @@ and machine code reads such a log again in a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class StateHead:
     """What the store says of itself.
 
     Parameters
@@ -50,7 +50,7 @@ class Head:
 HEAD = "epoch long, nonce string, base long, generation long, pages long, base_bytes long, log_bytes long"
 
 
-class Store:
+class BucketState:
     """The state variables of one bucket.
 
     Parameters
@@ -67,12 +67,12 @@ class Store:
         self._log = handle.getMapState("log", "epoch long", "nonce string, payload binary")
         self._pages = handle.getMapState("pages", "generation long, page long", "data binary")
 
-    def head(self) -> Head | None:
+    def head(self) -> StateHead | None:
         """Return what the store says, None before the first epoch."""
         found = self._head.get()
-        return None if found is None else Head(*found)
+        return None if found is None else StateHead(*found)
 
-    def revive(self, head: Head | None, bucket: Served, index: int, work: Callable[[], bytes]) -> str:
+    def revive(self, head: StateHead | None, bucket: Served, index: int, work: Callable[[], bytes]) -> str:
         """Make a bucket exactly what the store says; return how it came: "kept", "caught up", "rebuilt" or "new".
 
         Parameters
@@ -98,16 +98,16 @@ class Store:
         self._replay(bucket, head.base, head)
         return "rebuilt"
 
-    def _replay(self, bucket: Served, after: int, head: Head) -> None:
+    def _replay(self, bucket: Served, after: int, head: StateHead) -> None:
         for epoch in range(after + 1, head.epoch + 1):
             entry = self._log.getValue((epoch,))
             if entry is not None:  # an epoch without rows for this bucket
                 bucket.call("replay", bytes(entry[1]), epoch)
         bucket.call("restamp", head.epoch, head.nonce)
 
-    def record(self, head: Head | None, bucket: Served, epoch: int, nonce: str, payload: bytes) -> Head:
+    def record(self, head: StateHead | None, bucket: Served, epoch: int, nonce: str, payload: bytes) -> StateHead:
         """Write the epoch that a bucket has just applied, compact if it is time, and stamp the store."""
-        before = head or Head(0, "")
+        before = head or StateHead(0, "")
         self._log.updateValue((epoch,), (nonce, payload))
         after = replace(before, epoch=epoch, nonce=nonce, log_bytes=before.log_bytes + len(payload))
         pending = bucket.call("pending")
@@ -119,7 +119,7 @@ class Store:
         faults.reach("after-state-write")
         return after
 
-    def _compact(self, head: Head, bucket: Served, pending: Pending, budget: int) -> Head:
+    def _compact(self, head: StateHead, bucket: Served, pending: Pending, budget: int) -> StateHead:
         """Write a page, and more within a budget of bytes; when all are there, switch to them and drop the old ones and
         the log that they contain.
 

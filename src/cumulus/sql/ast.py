@@ -1,6 +1,6 @@
 """SQL as a tree of our own: what `parse` makes of sqlglot's, and what `bind` reads.
 
-Operators and functions are one node, `Call`, under the names of `cumulus.scalars.registry`. `at` is the 0-based
+Operators and functions are one node, `SqlCall`, under the names of `cumulus.scalars.registry`. `at` is the 0-based
 offset of the node in the script, from which errors are told; -1 if unknown. What is written twice is equal.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import SqlType
 from cumulus.errors import SqlError
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Star:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SqlCall:
     """A function or operator. `distinct` and `where` (FILTER) belong to aggregates; COUNT(*) has no args.
 
     `shown` is the function (with a bracket: "mod(") or operator as it was written, with its arguments, where that is
@@ -80,7 +80,7 @@ class Subquery:
     at: int = field(default=-1, compare=False)
 
 
-Expr: TypeAlias = Literal | ColumnRef | Star | Call | CastTo | Subquery
+Expr: TypeAlias = Literal | ColumnRef | Star | SqlCall | CastTo | Subquery
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class CreateView:
 
     `text` is the query as written.
 
-    `order` is "0", "1" or "full" (`cumulus.compiler.Options.order`), "" where nothing is said.
+    `order` is "0", "1" or "full" (`cumulus.compiler.CompilerOptions.order`), "" where nothing is said.
     """
 
     name: str
@@ -245,7 +245,7 @@ class Script:
     """
 
     statements: tuple[Statement, ...]
-    source: Source
+    source: SqlText
     errors: tuple[SqlError, ...] = ()
     broken: frozenset[str] = frozenset()
 

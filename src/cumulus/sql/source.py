@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import Name
 
 EARLIER = "(a statement given earlier)"
@@ -57,7 +57,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SqlText:
     """A SQL text, what errors call it, its words, and the user's functions that it may call, by names in lower case.
 
     Parameters
@@ -71,7 +71,7 @@ class Source:
     text: str
     name: str = ""
     words: Words = field(default_factory=Words)
-    functions: Mapping[str, Signature] = field(default_factory=dict)
+    functions: Mapping[str, FunctionSignature] = field(default_factory=dict)
     begin: int = 0
     first: int = -1
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from cumulus.algebra.terms import Const, Var
 from cumulus.m3.program import MapDef, Program, ViewDef
-from cumulus.m3.view_reads import Read, reads_of
+from cumulus.m3.view_reads import EntryRead, reads_of
 from cumulus.views.entries import Key
 
 _Pattern: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, object], ...]]
@@ -63,7 +63,7 @@ def _same(left: object, right: object) -> bool:
     return left is right or left == right  # the one NaN of keys is itself
 
 
-def _pattern(read: Read, own: MapDef) -> _Pattern | None:
+def _pattern(read: EntryRead, own: MapDef) -> _Pattern | None:
     """Return where a read has the keys of the view; None if it lacks one: its entries do not say for which row."""
     places = tuple(
         tuple(

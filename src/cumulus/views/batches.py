@@ -1,7 +1,7 @@
 """Entries of a view as vectors, and its expressions over them.
 
-A host that has its maps as words gives them as `MapColumns`. A `Batch` is some entries of a view's first map; it reads
-a column when an expression first names it.
+A host that has its maps as words gives them as `MapColumns`. `EntryColumns` are some entries of a view's first map; a
+column is read when an expression first names it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cumulus.algebra.terms import Apply, Cast, Compare, Const, Scalar, Term, Var
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
 from cumulus.m3.program import MapDef, Program, ViewDef
-from cumulus.m3.view_reads import Read, names_in, read_of
+from cumulus.m3.view_reads import EntryRead, names_in, read_of
 from cumulus.scalars.python_code import COMPARISONS, may_raise
 from cumulus.scalars.registry import FUNCTIONS, result_type
 from cumulus.scalars.typing import Typed, scalar_type
@@ -167,7 +167,7 @@ def _matched(
     return found
 
 
-class Batch:
+class EntryColumns:
     """Some entries of a view's first map.
 
     Parameters
@@ -184,12 +184,14 @@ class Batch:
         self._known: dict[str, Vector] = {}
         self._others: dict[int, npt.NDArray[np.int64]] = {}
 
-    def part(self, mask: Mask) -> Batch:
+    def part(self, mask: Mask) -> EntryColumns:
         """Return the entries at the places of a mask."""
         if self.count == np.count_nonzero(mask):
             return self
         numbers = np.flatnonzero(mask)
-        return Batch(self.tables, self.at[numbers] if isinstance(self.at, np.ndarray) else numbers + self.at.start)
+        return EntryColumns(
+            self.tables, self.at[numbers] if isinstance(self.at, np.ndarray) else numbers + self.at.start
+        )
 
     def value(self, scalar: Scalar) -> Vector:
         """Return an expression for each entry.
@@ -369,7 +371,7 @@ class Batch:
 
     # --- reads of maps ----------------------------------------------------------------------------------------------
 
-    def _read(self, read: Read) -> Vector:
+    def _read(self, read: EntryRead) -> Vector:
         if read.end:
             return self._end(read)
         assert read.column is not None, "an entry is read for one of its values"
@@ -383,7 +385,7 @@ class Batch:
         keys = self._key_words(read, range(len(read.keys)))
         return self._looked_up(read.map, read.column, self.tables.found(keys, read.map, range(len(read.keys))))
 
-    def _key_words(self, read: Read, places: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    def _key_words(self, read: EntryRead, places: Sequence[int]) -> list[npt.NDArray[np.int64]]:
         """Return the words of the view's keys by which a map is read."""
         words: list[npt.NDArray[np.int64]] = []
         first = self.tables.maps[0]
@@ -397,7 +399,7 @@ class Batch:
             words += self.tables.first.key_words(self.tables.keys[key.name], self.at)
         return words
 
-    def _end(self, read: Read) -> Vector:
+    def _end(self, read: EntryRead) -> Vector:
         """Return the least or greatest key of each entry's slice of a map."""
         axis = read.axis
         others = [place for place in range(len(read.keys)) if place != axis]
@@ -424,7 +426,7 @@ class Batch:
         found = columns.key(axis, entries[~missing])
         return joined([(found, ~missing)], found.type, self.count)
 
-    def _is_in_order(self, read: Read, columns: MapColumns, others: Sequence[int]) -> bool:
+    def _is_in_order(self, read: EntryRead, columns: MapColumns, others: Sequence[int]) -> bool:
         """Whether ends of slices are found without going through the slices."""
         there = np.flatnonzero(columns.there(slice(0, min(columns.size, _SAMPLE)), positive=False))[:1]
         if not len(there):

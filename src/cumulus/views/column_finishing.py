@@ -21,7 +21,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.views import kernels
-from cumulus.views.batches import Batch, Places, Tables
+from cumulus.views.batches import EntryColumns, Places, Tables
 from cumulus.views.entries import MapSource, Whole
 from cumulus.views.finishing import Finisher
 from cumulus.views.vectors import Mask, NotColumnarError, Vector
@@ -116,14 +116,14 @@ class Columnar:
             shown = view.select if columns is None else [view.select[place] for place in columns]
             self._tables.load([*shown, *(each for each in view.expressions if each not in view.select)])
 
-    def _made(self, batch: Batch, columns: Sequence[int] | None) -> pa.Table:
+    def _made(self, batch: EntryColumns, columns: Sequence[int] | None) -> pa.Table:
         wanted = range(len(self._view.columns)) if columns is None else columns
         arrays = [self._array(batch, self._view.select[place], self._view.columns[place]) for place in wanted]
         return pa.Table.from_arrays(arrays, names=[self._view.columns[place].name for place in wanted])
 
     # --- which rows -------------------------------------------------------------------------------------------------
 
-    def _batch(self, limit: int | None) -> Batch:
+    def _batch(self, limit: int | None) -> EntryColumns:
         """Return the entries of the view's rows in its order, of a bag as often as they stand, at most so many."""
         view = self._view
         most = view.limit if limit is None else limit if view.limit is None else min(limit, view.limit)
@@ -139,18 +139,18 @@ class Columnar:
             batch = self._taken(batch, np.arange(min(view.offset, end), end))
         return batch
 
-    def _visible(self, at: slice) -> Batch:
+    def _visible(self, at: slice) -> EntryColumns:
         """Return those of some numbers that have an entry which the view shows."""
         there = self._tables.first.there(at, positive=True)
         if np.count_nonzero(there) < len(there):
-            batch = Batch(self._tables, np.flatnonzero(there) + at.start)
+            batch = EntryColumns(self._tables, np.flatnonzero(there) + at.start)
         else:
-            batch = Batch(self._tables, at)
+            batch = EntryColumns(self._tables, at)
         if self._view.where is None:
             return batch
         return batch.part(self._truth(batch, self._view.where))
 
-    def _first(self, wanted: int) -> Batch:
+    def _first(self, wanted: int) -> EntryColumns:
         """Return the first entries, looking at no more of them than needed."""
         size, start, step, found, count = self._tables.first.size, 0, _AT_ONCE, list[Any](), 0
         while start < size and count < wanted:
@@ -158,9 +158,9 @@ class Columnar:
             found.append(_numbers(batch.at))
             count += batch.count
             start, step = start + step, step * 2
-        return Batch(self._tables, np.concatenate(found) if found else np.zeros(0, np.int64))
+        return EntryColumns(self._tables, np.concatenate(found) if found else np.zeros(0, np.int64))
 
-    def _copies(self, batch: Batch) -> npt.NDArray[np.int64]:
+    def _copies(self, batch: EntryColumns) -> npt.NDArray[np.int64]:
         """Return how often the row of each entry stands."""
         assert self._view.repeat is not None
         found = self._vector(batch, self._view.repeat)
@@ -171,18 +171,18 @@ class Columnar:
         copies: npt.NDArray[np.int64] = np.maximum(found.narrow(), 0)
         return copies
 
-    def _repeated(self, batch: Batch) -> Batch:
+    def _repeated(self, batch: EntryColumns) -> EntryColumns:
         if self._view.repeat is None:
             return batch
         copies = self._copies(batch)
         if (copies == 1).all():
             return batch
-        return Batch(self._tables, np.repeat(_numbers(batch.at), copies))
+        return EntryColumns(self._tables, np.repeat(_numbers(batch.at), copies))
 
-    def _taken(self, batch: Batch, places: npt.NDArray[np.int64]) -> Batch:
-        return Batch(self._tables, _numbers(batch.at)[places])
+    def _taken(self, batch: EntryColumns, places: npt.NDArray[np.int64]) -> EntryColumns:
+        return EntryColumns(self._tables, _numbers(batch.at)[places])
 
-    def _order(self, batch: Batch, wanted: int | None) -> npt.NDArray[np.int64]:
+    def _order(self, batch: EntryColumns, wanted: int | None) -> npt.NDArray[np.int64]:
         """Return the places of a batch in the view's order; at least the first `wanted` of them."""
         words: list[npt.NDArray[np.int64]] = []
         for item in self._view.order_by:
@@ -203,20 +203,20 @@ class Columnar:
 
     # --- values -----------------------------------------------------------------------------------------------------
 
-    def _vector(self, batch: Batch, scalar: Scalar) -> Vector | list[Any]:
+    def _vector(self, batch: EntryColumns, scalar: Scalar) -> Vector | list[Any]:
         """Return an expression for each entry, as a list of values where vectors do not know it."""
         try:
             return batch.value(scalar)
         except NotColumnarError:
             return self._one_by_one(batch, scalar, None)
 
-    def _truth(self, batch: Batch, condition: Scalar) -> Mask:
+    def _truth(self, batch: EntryColumns, condition: Scalar) -> Mask:
         found = self._vector(batch, condition)
         if isinstance(found, Vector):
             return kernels.true(found)
         return np.fromiter(map(bool, found), np.bool_, batch.count)
 
-    def _array(self, batch: Batch, scalar: Scalar, column: Column) -> Any:
+    def _array(self, batch: EntryColumns, scalar: Scalar, column: Column) -> Any:
         if column.type is None:
             raise NotColumnarError
         try:
@@ -228,7 +228,7 @@ class Columnar:
         except (pa.ArrowException, OverflowError):
             raise NotColumnarError from None
 
-    def _one_by_one(self, batch: Batch, scalar: Scalar, column: Column | None) -> list[Any]:
+    def _one_by_one(self, batch: EntryColumns, scalar: Scalar, column: Column | None) -> list[Any]:
         """Return the values of an expression, of the type of a column if one is given, by its Python code."""
         names, compute = self._finisher.expression(scalar, column)
         if self._whole is None:
@@ -241,7 +241,7 @@ class Columnar:
         except Exception:  # noqa: BLE001  # a user's function may raise anything; row by row it is told properly
             raise NotColumnarError from None
 
-    def _plain(self, batch: Batch, name: str) -> list[Any]:
+    def _plain(self, batch: EntryColumns, name: str) -> list[Any]:
         """Return what a name stands for, for each entry, as the `Finisher` sees it."""
         vector = batch.named(name).full(batch.count)
         return vector.values(vector.type)

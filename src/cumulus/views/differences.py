@@ -21,7 +21,7 @@ MapChanges: TypeAlias = Mapping[str, Mapping[Key, Entry]]
 """Map → key → entry."""
 
 
-class Source(MapSource, Protocol):
+class EntrySource(MapSource, Protocol):
     """Where the entries of maps come from, and the keys of slices."""
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
@@ -36,24 +36,24 @@ class Differences(Protocol):
         """Return how the rows changed in the transaction that has just changed these entries."""
         ...
 
-    def move(self, finisher: Finisher, source: Source) -> None:
+    def move(self, finisher: Finisher, source: EntrySource) -> None:
         """Go on with other maps that have the same rows."""
         ...
 
 
-def differences_of(finisher: Finisher, source: Source) -> Differences:
+def differences_of(finisher: Finisher, source: EntrySource) -> Differences:
     """Return what tells how the rows of a view change, as it shows them."""
     is_window = finisher.view.limit is not None or finisher.view.offset
-    return Window(finisher, source) if is_window else Bag(finisher, source)
+    return Window(finisher, source) if is_window else BagDifferences(finisher, source)
 
 
-class Bag:
+class BagDifferences:
     """The changes of a view that shows all its rows. A row that stands n times more or less is told n times."""
 
-    def __init__(self, finisher: Finisher, source: Source) -> None:
+    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
         self.move(finisher, source)
 
-    def move(self, finisher: Finisher, source: Source) -> None:
+    def move(self, finisher: Finisher, source: EntrySource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._names = [each.name for each in finisher.maps]
@@ -152,7 +152,7 @@ def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
 class _Remembering:
     """Entries of maps that do not change meanwhile, each read once."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: EntrySource) -> None:
         self._source = source
         self._whole: dict[str, dict[Key, Values]] = {}
         self._read: dict[tuple[str, Key], Values | None] = {}
@@ -199,11 +199,11 @@ class Window:
     went, or that came.
     """
 
-    def __init__(self, finisher: Finisher, source: Source) -> None:
+    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
         self.move(finisher, source)
         self._shown = self._rows()
 
-    def move(self, finisher: Finisher, source: Source) -> None:
+    def move(self, finisher: Finisher, source: EntrySource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._reader = MapViewReader(finisher, source)

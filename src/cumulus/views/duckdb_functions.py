@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 from duckdb.func import FunctionNullHandling
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import Interval
 from cumulus.scalars.user import Given, UserFunction, runnable
 
@@ -49,7 +49,7 @@ def is_called() -> bool:
     return _is_called.get()
 
 
-def _adapted(implement: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
+def _adapted(implement: Callable[..., Any], signature: FunctionSignature) -> Callable[..., Any]:
     """Return `implement` as DuckDB calls it: with a Python signature that it can count, and its own intervals."""
     strict = not signature.called_with_null
 

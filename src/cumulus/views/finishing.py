@@ -21,7 +21,7 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import names_in, read_of, top_of
-from cumulus.scalars.python_code import NAN, Code, Pool, ScalarCoder, canonical
+from cumulus.scalars.python_code import NAN, Pool, PythonCode, ScalarCoder, canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
 from cumulus.views.affected_rows import Touched
 from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
@@ -138,7 +138,7 @@ class Finisher:
             names = ", ".join(f"m{place}_{column}" for column in range(len(each.values)))
             lines.append(f"    {names}, = maps[{place}]")
 
-        def lookup(name: str) -> Code:
+        def lookup(name: str) -> PythonCode:
             if name not in env:
                 raise ValidationError(
                     f"view {self.view.name}: there is no key or value {name}", hint=f"Names: {', '.join(env)}."
@@ -167,7 +167,9 @@ class Finisher:
         if (scalar, column) not in self._expressions:
             names = tuple(sorted(names_in(self.program, scalar)))
             env, pool = self._names(), Pool(self._functions)
-            given = {name: Code(f"v{place}", env[name].type, env[name].nullable) for place, name in enumerate(names)}
+            given = {
+                name: PythonCode(f"v{place}", env[name].type, env[name].nullable) for place, name in enumerate(names)
+            }
             coder = ScalarCoder(pool, given.__getitem__, lambda term: self._read(term, coder))
             code = coder.code(scalar)
             text = code.text if column is None else self._typed(code, scalar, column, pool)
@@ -178,7 +180,7 @@ class Finisher:
             self._expressions[scalar, column] = names, pool.names["compute"]
         return self._expressions[scalar, column]
 
-    def _read(self, term: Term, coder: ScalarCoder) -> Code:
+    def _read(self, term: Term, coder: ScalarCoder) -> PythonCode:
         """Return the code of what an expression reads of a map."""
         read = read_of(self.program, term)
         if read is None:
@@ -187,27 +189,29 @@ class Finisher:
         name = coder.pool.literal(read.map.name)
         if read.end:
             searched = read.map.keys[read.axis]
-            return Code(f"entries.end({name}, {read.end!r}, {read.axis}, ({keys}), {read.column})", searched.type, True)
+            return PythonCode(
+                f"entries.end({name}, {read.end!r}, {read.axis}, ({keys}), {read.column})", searched.type, True
+            )
         assert read.column is not None, "an entry is read for one of its values"
         column = read.map.values[read.column]
         zero = "0.0" if column.type is not None and column.type.is_float else "0"
         at = coder.pool.bind(_value_at, "value_at")
-        return Code(f"{at}(entries, {name}, ({keys}), {read.column}, {zero})", column.type, False)
+        return PythonCode(f"{at}(entries, {name}, ({keys}), {read.column}, {zero})", column.type, False)
 
-    def _names(self) -> dict[str, Code]:
+    def _names(self) -> dict[str, PythonCode]:
         """Return the code of everything that an expression may name."""
-        env: dict[str, Code] = {}
+        env: dict[str, PythonCode] = {}
         for place, each in reversed(list(enumerate(self.maps))):
             for column, value in enumerate(each.values):
-                code = Code(f"m{place}_{column}", value.type, False)
+                code = PythonCode(f"m{place}_{column}", value.type, False)
                 env[f"{each.name}.{value.name}"] = code
                 if place == 0:
                     env[value.name] = code
         for place, key in enumerate(self.maps[0].keys):
-            env[key.name] = Code(f"k{place}", key.type, not key.not_null)
+            env[key.name] = PythonCode(f"k{place}", key.type, not key.not_null)
         return env
 
-    def _typed(self, code: Code, scalar: Scalar, column: Column, pool: Pool) -> str:
+    def _typed(self, code: PythonCode, scalar: Scalar, column: Column, pool: Pool) -> str:
         """Return the expression of a value in the column's type."""
         if column.type is None:
             return code.text
@@ -337,7 +341,7 @@ class Finisher:
             ) from None
 
 
-def _key(code: Code, pool: Pool) -> str:
+def _key(code: PythonCode, pool: Pool) -> str:
     """Return the code of a key to look up by, as it stands in maps."""
     if code.type is None or code.type.is_float:
         return f"{pool.bind(canonical, 'canonical')}({code.text})"

@@ -86,7 +86,7 @@ def check_change(view: str, columns: Sequence[str]) -> None:
         raise UsageError(f"view {view} has a column {CHANGE!r} of its own", hint="Give that column another name.")
 
 
-class Sum:
+class SummedChanges:
     """Changes added up: never more than the rows that the view had and the rows that it has."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class NotColumnarError(Exception):
     """Something that must be looked at value by value."""
 
 
-class Numbered(Protocol):
+class NumberedTexts(Protocol):
     """What the numbers of texts and intervals stand for."""
 
     @property
@@ -61,7 +61,7 @@ class Vector:
     type: SqlType
     data: Array
     null: Mask | None = None
-    numbered: Numbered | None = None
+    numbered: NumberedTexts | None = None
 
     @property
     def is_wide(self) -> bool:

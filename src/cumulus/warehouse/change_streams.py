@@ -14,7 +14,7 @@ from weakref import WeakSet
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import HistoryError, UsageError
-from cumulus.views.row_changes import Change, Sum, ViewChanges
+from cumulus.views.row_changes import Change, SummedChanges, ViewChanges
 from cumulus.warehouse.turns import Turn
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class ChangeStream:
         self._log, self._turn, self.timeout = log, turn, timeout
         self._ready: deque[ViewChanges] = deque()
         """What comes before the log."""
-        self._sum: Sum | None = None
+        self._sum: SummedChanges | None = None
         """What was in the log and is not kept there any more."""
         self._sum_number = 0
         self._at = 0
@@ -194,7 +194,7 @@ class ChangeStream:
             self._problem = told
             return
         if self._sum is None:
-            self._sum = Sum()
+            self._sum = SummedChanges()
         self._sum.add(told)
         self._sum_number = number
 

@@ -41,7 +41,7 @@ _DAMAGED = "Restore the folder from a copy, or build the warehouse again."
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedState:
     """What a folder holds beside the maps.
 
     Parameters
@@ -186,7 +186,7 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def open_saved(path: str | Path) -> Saved:
+def open_saved(path: str | Path) -> SavedState:
     """Read and check the manifest of a folder, and the hash or the checksums of every file.
 
     Raises
@@ -214,7 +214,7 @@ def open_saved(path: str | Path) -> Saved:
             raise StoreError(f"{root / MANIFEST} is damaged: {problem!r}", hint=_DAMAGED) from None
 
 
-def _open_data(root: Path, manifest: dict[str, Any]) -> Saved:
+def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
     found, written_by = manifest["format"], manifest["version"]
     if found not in (PORTABLE_FORMAT, RAW_FORMAT):
         raise MismatchError(
@@ -228,12 +228,12 @@ def _open_data(root: Path, manifest: dict[str, Any]) -> Saved:
     text = (data / "program.m3").read_text(encoding="utf-8")
     state = json.loads((data / "state.json").read_text(encoding="utf-8"))
     if found == PORTABLE_FORMAT:
-        return Saved(text, state, data, None)
-    return Saved(text, state, data, RawMaps(data / RAW, json.loads((data / HEADER).read_text(encoding="utf-8"))))
+        return SavedState(text, state, data, None)
+    return SavedState(text, state, data, RawMaps(data / RAW, json.loads((data / HEADER).read_text(encoding="utf-8"))))
 
 
 @contextmanager
-def known_program(saved: Saved, path: str | Path) -> Iterator[Program]:
+def known_program(saved: SavedState, path: str | Path) -> Iterator[Program]:
     """Give the program that was saved; what goes wrong in the block says that this version cannot run it.
 
     Raises
@@ -252,7 +252,7 @@ def known_program(saved: Saved, path: str | Path) -> Iterator[Program]:
         ) from problem
 
 
-def restore_maps(saved: Saved, program: Program, engine: Engine) -> None:
+def restore_maps(saved: SavedState, program: Program, engine: Engine) -> None:
     """Fill the maps of `engine` from a folder that `open_saved` has checked.
 
     Raises

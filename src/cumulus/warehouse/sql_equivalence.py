@@ -14,11 +14,11 @@ from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -60,7 +60,7 @@ def unlike(definition: MapDef, tables: Mapping[str, Table]) -> str:
         return "sums that are not exact"
     kinds: dict[str, Kind] = {}
     for node in chain.from_iterable(map(nodes, definition.definitions)):
-        if isinstance(node, Relation):
+        if isinstance(node, Atom):
             for name, column in zip(node.variables, tables[node.name].columns, strict=True):
                 if column.type is None or column.type.kind is Kind.INTERVAL:
                     return "a column whose values SQL compares otherwise"
@@ -74,7 +74,7 @@ def compares_rows(term: Term) -> bool:
     Examples
     --------
     >>> from cumulus.algebra.terms import AggSum, Compare, product_of
-    >>> r, s = Relation("r", ("k", "x")), Relation("s", ("k", "y"))
+    >>> r, s = Atom("r", ("k", "x")), Atom("s", ("k", "y"))
     >>> term = AggSum(("k",), product_of([r, s, Compare("<", Var("x"), Var("y"))]))
     >>> compares_rows(term), compares_rows(AggSum(("k",), product_of([r, s])))
     (True, False)
@@ -82,7 +82,7 @@ def compares_rows(term: Term) -> bool:
     if isinstance(term, Sum | AggSum):
         return any(compares_rows(part) for part in children(term) if not isinstance(part, Range))
     factors = factors_of(term)
-    tables = [set(factor.variables) for factor in factors if isinstance(factor, Relation)]
+    tables = [set(factor.variables) for factor in factors if isinstance(factor, Atom)]
     return any(
         bool(variables_of(factor) & one and variables_of(factor) & other)
         for factor in factors

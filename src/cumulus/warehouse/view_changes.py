@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cumulus.algebra.scope import rename
-from cumulus.algebra.terms import Lift, Range, Relation, Term, Var, children
+from cumulus.algebra.terms import Atom, Lift, Range, Term, Var, children
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation as Table
 from cumulus.engine.batches import Columns, Rows, rows_of
@@ -193,7 +193,7 @@ def _in_order(term: Term | Range) -> list[str]:
     match term:
         case Var(name):
             return [name]
-        case Relation(_, variables):
+        case Atom(_, variables):
             return list(variables)
         case Lift(variable, inner):
             return [*_in_order(inner), variable]

@@ -13,7 +13,7 @@ import pytest
 from cumulus.engine.native.kernel import memory
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, Code, compiled, system_functions
+from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, compiled, system_functions
 from cumulus.engine.native.store import row_layout
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
@@ -48,22 +48,22 @@ SHAPES = [
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
-def code_for(shapes: list[Shape], level: int) -> Code:
+def code_for(shapes: list[Shape], level: int) -> MachineCode:
     functions = [*memory.MEMORY_FUNCTIONS, *TABLE_FUNCTIONS]
     for shape in shapes:
         functions += map_functions(shape)
-    return Code([compiled(to_llvm(Module(functions)), level)])
+    return MachineCode([compiled(to_llvm(Module(functions)), level)])
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def code(request: pytest.FixtureRequest) -> Code:
+def code(request: pytest.FixtureRequest) -> MachineCode:
     return code_for(SHAPES, request.param)
 
 
 class NativeMap:
     """A map of words as a test uses it."""
 
-    def __init__(self, code: Code, shape: Shape, budget: int = 1 << 40, system: int = 0) -> None:
+    def __init__(self, code: MachineCode, shape: Shape, budget: int = 1 << 40, system: int = 0) -> None:
         def function(signature: Any, *parameters: Any, result: Any = I64) -> Any:
             return code.function(signature.name, result, *parameters)
 
@@ -173,7 +173,7 @@ class NativeMap:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_map_is_a_dict(code: Code, shape: Shape, seed: int) -> None:
+def test_a_map_is_a_dict(code: MachineCode, shape: Shape, seed: int) -> None:
     """Thousands of additions and removals: few keys, many keys, keys that differ in few bits."""
     choose = random.Random(seed)
     native = NativeMap(code, shape)
@@ -271,7 +271,7 @@ def test_a_chain_is_counted_before_it_becomes_a_tree() -> None:
         assert not native.root(0, (5,))
 
 
-def test_a_table_splits_many_times(code: Code) -> None:
+def test_a_table_splits_many_times(code: MachineCode) -> None:
     shape = Shape(2, 1, ((0,), (1,)))
     native = NativeMap(code, shape, system=system_functions())
     for number in range(30_000):
@@ -291,7 +291,7 @@ def test_a_table_splits_many_times(code: Code) -> None:
 
 
 @pytest.mark.skipif(not system_functions(), reason="large blocks are mapped on Linux only")
-def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: Code) -> None:
+def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: MachineCode) -> None:
     record = (I64 * 4)(0, 1 << 40, 0, system_functions())
     at = ctypes.addressof(record)
     grow = code.function(memory.GROW.name, PTR, PTR, PTR, I64, I64)
@@ -315,7 +315,7 @@ def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: Code) ->
 
 
 @pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[5]], ids=lambda shape: shape.name)
-def test_what_there_is_no_memory_for_changes_nothing(code: Code, shape: Shape) -> None:
+def test_what_there_is_no_memory_for_changes_nothing(code: MachineCode, shape: Shape) -> None:
     native = NativeMap(code, shape, budget=20_000)
     model = {}
     one, less = ((number,) + (0,) * (shape.values - 1) for number in (1, -1))

@@ -27,7 +27,7 @@ _REPETITIONS = 3
 _SOURCE = {"version": "3.0", "connector": "postgresql", "name": "shop", "db": "shop", "schema": "public", "txId": 5}
 
 
-class Format(NamedTuple):
+class FileFormat(NamedTuple):
     """A way to write the rows: its name, the ending and options of its file, and what writes one."""
 
     name: str
@@ -68,7 +68,7 @@ def rows(scale: float) -> list[tuple[str, float]]:
     return [(name, median(found)) for name, found in speeds.items()]
 
 
-def _run(program: Any, folder: Path, each: Format, repetition: int, count: int) -> float:
+def _run(program: Any, folder: Path, each: FileFormat, repetition: int, count: int) -> float:
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.embedded import EmbeddedRun
     from cumulus.epochs.sources import sources_from
@@ -133,8 +133,8 @@ def _write_parquet(orders: pa.Table, path: Path) -> None:
 
 
 _FORMATS = (
-    Format("Debezium", ".log", ",format=debezium,order=source.lsn", _write_debezium),
-    Format("JSON lines", ".jsonl", "", _write_json),
-    Format("CSV", ".csv", "", _write_csv),
-    Format("Parquet", ".parquet", "", _write_parquet),
+    FileFormat("Debezium", ".log", ",format=debezium,order=source.lsn", _write_debezium),
+    FileFormat("JSON lines", ".jsonl", "", _write_json),
+    FileFormat("CSV", ".csv", "", _write_csv),
+    FileFormat("Parquet", ".parquet", "", _write_parquet),
 )

@@ -15,14 +15,14 @@ CREATE VIEW v AS SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY g;
 """
 
 
-class Read(NamedTuple):
+class TimedRead(NamedTuple):
     """One way to read, and the milliseconds of CPU time that it takes: the median of a few."""
 
     name: str
     milliseconds: float
 
 
-def rows(scale: float = 1.0) -> list[Read]:
+def rows(scale: float = 1.0) -> list[TimedRead]:
     """Measure reading a view: whole, one row, a display, and as a pandas frame; each beside DuckDB, one by turns.
 
     Parameters
@@ -59,7 +59,7 @@ def rows(scale: float = 1.0) -> list[Read]:
         return _timed(ways)
 
 
-def _timed(ways: dict[str, Callable[[], object]]) -> list[Read]:
+def _timed(ways: dict[str, Callable[[], object]]) -> list[TimedRead]:
     """Return what each of some ways takes, all of them by turns, after one turn that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(_REPEATS + 1):
@@ -67,4 +67,4 @@ def _timed(ways: dict[str, Callable[[], object]]) -> list[Read]:
             start = time.process_time()
             way()
             times[name].append((time.process_time() - start) * 1000)
-    return [Read(name, statistics.median(each[1:])) for name, each in times.items()]
+    return [TimedRead(name, statistics.median(each[1:])) for name, each in times.items()]

@@ -28,7 +28,7 @@ WORDS = tuple(
 )
 
 
-class Names(Completer):
+class WordCompleter(Completer):
     """Completes words with a dot at the start of a line, and words of SQL, tables, views and columns elsewhere."""
 
     def __init__(self, target: Target) -> None:
@@ -62,7 +62,10 @@ def lines(target: Target) -> Iterator[str]:
     Ctrl-C takes back what stands there, as in any shell.
     """
     session: PromptSession[str] = PromptSession(
-        history=_history(), completer=Names(target), auto_suggest=AutoSuggestFromHistory(), complete_while_typing=False
+        history=_history(),
+        completer=WordCompleter(target),
+        auto_suggest=AutoSuggestFromHistory(),
+        complete_while_typing=False,
     )
     begun = ""
     while True:

@@ -17,10 +17,10 @@ from cumulus.algebra.scope import rename, variables_of
 from cumulus.algebra.terms import (
     NULL_VALUE,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
-    Relation,
     Sum,
     Term,
     Var,
@@ -60,9 +60,9 @@ def without_guards(keys: Iterable[str], factors: Iterable[Term]) -> tuple[Term, 
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Relation
+    >>> from cumulus.algebra.terms import Atom
     >>> guards = [Compare("<>", Var(name), NULL_VALUE) for name in "kxy"]
-    >>> atoms = [Relation("r", ("k", "x", "y")), Relation("s", ("y",))]
+    >>> atoms = [Atom("r", ("k", "x", "y")), Atom("s", ("y",))]
     >>> [str(factor) for factor in without_guards("k", [*atoms, *guards])]
     ['r(k, x, y)', 's(y)', '{k <> NULL}', '{y <> NULL}']
     """
@@ -74,7 +74,7 @@ def without_guards(keys: Iterable[str], factors: Iterable[Term]) -> tuple[Term, 
             case Compare("<>", Var(name), right) if right is NULL_VALUE and name not in wanted:
                 others = [part for part in given if not is_value(part) and part is not factor]
                 atoms = [part for part in others if name in variables_of(part)]
-                return len(atoms) == 1 and isinstance(atoms[0], Relation)
+                return len(atoms) == 1 and isinstance(atoms[0], Atom)
             case _:
                 return False
 
@@ -86,9 +86,9 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Relation
-    >>> one = canonical(["n"], [Relation("r", ("c", "n")), Relation("s", ("c",))])
-    >>> two = canonical(["a"], [Relation("s", ("b",)), Relation("r", ("b", "a"))])
+    >>> from cumulus.algebra.terms import Atom
+    >>> one = canonical(["n"], [Atom("r", ("c", "n")), Atom("s", ("c",))])
+    >>> two = canonical(["a"], [Atom("s", ("b",)), Atom("r", ("b", "a"))])
     >>> one.skeleton == two.skeleton, two.keys
     (True, ('a',))
     """

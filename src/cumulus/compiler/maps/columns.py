@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered
-from cumulus.algebra.terms import Lift, Number, Relation, Term
-from cumulus.calculus.delta import Change
+from cumulus.algebra.terms import Atom, Lift, Number, Term
+from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
@@ -19,18 +19,18 @@ HIDDEN = "\0"
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class ColumnGroup:
     """Columns that live in one map because their entries are the same: one key, one join, several numbers."""
 
     arity: int
     skeleton: str
-    columns: list[Column] = field(default_factory=list)
+    columns: list[MaintainedNumber] = field(default_factory=list)
     name: str = ""
     of_view: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Column:
+class MaintainedNumber:
     """One number per key.
 
     Parameters
@@ -53,31 +53,31 @@ class Column:
     body: list[Monomial]
     type: SqlType
     skeleton: str
-    group: Group
+    group: ColumnGroup
     hint: str = ""
     order: int | None = None
     counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MapRule:
     """One statement before maps have names: `target[keys] op term`, reading columns by number."""
 
-    target: Column
-    change: Change
+    target: MaintainedNumber
+    change: RelationChange
     keys: tuple[str, ...]
     coefficient: Number
     factors: tuple[Term, ...]
-    reads: tuple[tuple[str, Column], ...]
+    reads: tuple[tuple[str, MaintainedNumber], ...]
     op: str = "+="
 
 
-def is_count(column: Column) -> bool:
+def is_count(column: MaintainedNumber) -> bool:
     """Whether a column counts rows: it adds up nothing but ones."""
     return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
 
 
-def row_counts(group: Group) -> list[Column]:
+def row_counts(group: ColumnGroup) -> list[MaintainedNumber]:
     """Return the columns of a group that are 0 where, and only where, it has no entry."""
     return [each for each in group.columns if each.counts or (is_count(each) and each.skeleton == group.skeleton)]
 
@@ -88,17 +88,17 @@ def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict
     Examples
     --------
     >>> from cumulus.algebra.terms import Apply, Var
-    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.schema import MaintainedNumber
     >>> from cumulus.catalog.types import BIGINT
-    >>> table = Table("r", (Column("a", BIGINT),))
-    >>> factors = [Relation("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
+    >>> table = Table("r", (MaintainedNumber("a", BIGINT),))
+    >>> factors = [Atom("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
     >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
     {'x': 'BIGINT', 'y': 'BIGINT'}
     """
     types: dict[str, Typed] = {}
     lifts: list[Lift] = []
     for factor in factors:
-        if isinstance(factor, Relation):
+        if isinstance(factor, Atom):
             for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
                 assert column.type is not None, "SQL declares every type"
                 known = types.get(name)

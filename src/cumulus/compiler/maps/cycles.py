@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cumulus.algebra.terms import MapRead
-from cumulus.compiler.maps.columns import Column, Group, Rule, row_counts
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, row_counts
 from cumulus.m3.infer import nodes
 
 
-def without_circles(groups: list[Group], rules: list[Rule]) -> tuple[list[Group], list[Rule]]:
+def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[list[ColumnGroup], list[MapRule]]:
     """Return groups and rules in which no groups wait for each other.
 
     What a circle of groups reads of itself is kept once more, in a group that is not part of it. That group holds
@@ -27,8 +27,8 @@ def without_circles(groups: list[Group], rules: list[Rule]) -> tuple[list[Group]
     >>> from cumulus.algebra.terms import ONE
     >>> from cumulus.calculus.delta import Change
     >>> from cumulus.catalog.types import BIGINT
-    >>> one = Group(0, "")
-    >>> one.columns += [Column((), [], BIGINT, "", one, hint) for hint in ("n", "s")]
+    >>> one = ColumnGroup(0, "")
+    >>> one.columns += [MaintainedNumber((), [], BIGINT, "", one, hint) for hint in ("n", "s")]
     >>> insert = Change("r", +1)
     >>> rules = [
     ...     Rule(one.columns[0], insert, (), 1, (ONE,), ()),
@@ -40,13 +40,13 @@ def without_circles(groups: list[Group], rules: list[Rule]) -> tuple[list[Group]
     """
     groups = list(groups)
     while circle := _circle(rules):
-        copies: dict[Column, Column] = {}
-        new: dict[Group, Group] = {}
+        copies: dict[MaintainedNumber, MaintainedNumber] = {}
+        new: dict[ColumnGroup, ColumnGroup] = {}
         read = _read_inside(circle, rules)
         if len(read) == sum(len(group.columns) for group in circle):
             break  # columns that wait for each other: that is for `m3.stages` to refuse
         for column in read:
-            group = new.setdefault(column.group, Group(column.group.arity, column.group.skeleton))
+            group = new.setdefault(column.group, ColumnGroup(column.group.arity, column.group.skeleton))
             copies[column] = replace(column, group=group, hint="")
             group.columns.append(copies[column])
         groups += new.values()
@@ -55,13 +55,13 @@ def without_circles(groups: list[Group], rules: list[Rule]) -> tuple[list[Group]
     return groups, rules
 
 
-def _rewired(rule: Rule, copies: dict[Column, Column]) -> Rule:
+def _rewired(rule: MapRule, copies: dict[MaintainedNumber, MaintainedNumber]) -> MapRule:
     return replace(rule, reads=tuple((token, copies.get(column, column)) for token, column in rule.reads))
 
 
-def _read_inside(circle: set[Group], rules: Iterable[Rule]) -> list[Column]:
+def _read_inside(circle: set[ColumnGroup], rules: Iterable[MapRule]) -> list[MaintainedNumber]:
     """Return the columns of a circle that the circle reads, with the counts of floats."""
-    found: dict[Column, None] = {}
+    found: dict[MaintainedNumber, None] = {}
     for rule in rules:
         if rule.target.group in circle:
             found.update((column, None) for _, column in rule.reads if column.group in circle)
@@ -71,9 +71,9 @@ def _read_inside(circle: set[Group], rules: Iterable[Rule]) -> list[Column]:
     return list(found)
 
 
-def _circle(rules: Iterable[Rule]) -> set[Group]:
+def _circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
     """Return groups that all wait for each other, none if there are no such."""
-    waits: dict[object, dict[Group, set[Group]]] = {}
+    waits: dict[object, dict[ColumnGroup, set[ColumnGroup]]] = {}
     for rule in rules:
         mine = waits.setdefault((rule.change.relation, rule.change.sign), {}).setdefault(rule.target.group, set())
         mine.update(_ahead(rule))
@@ -85,7 +85,7 @@ def _circle(rules: Iterable[Rule]) -> set[Group]:
     return set()
 
 
-def _ahead(rule: Rule) -> Iterator[Group]:
+def _ahead(rule: MapRule) -> Iterator[ColumnGroup]:
     """Return the groups that a statement reads as they will be."""
     sources = dict(rule.reads)
     for node in (node for factor in rule.factors for node in nodes(factor)):
@@ -93,8 +93,8 @@ def _ahead(rule: Rule) -> Iterator[Group]:
             yield sources[node.map].group
 
 
-def _reached(group: Group, waits: dict[Group, set[Group]]) -> set[Group]:
-    found: set[Group] = set()
+def _reached(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:
+    found: set[ColumnGroup] = set()
     todo = [group]
     while todo:
         more = waits.get(todo.pop(), set()) - found

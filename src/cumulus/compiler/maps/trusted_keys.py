@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import NULL_VALUE, Batch, Compare, Relation, Term, Var
-from cumulus.calculus.delta import Change
+from cumulus.algebra.terms import NULL_VALUE, Atom, Batch, Compare, Term, Var
+from cumulus.calculus.delta import RelationChange
 from cumulus.catalog.schema import ForeignKey
 from cumulus.catalog.schema import Relation as Table
 
 
-def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]) -> bool:
+def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str, Table]) -> bool:
     """Whether a monomial of a delta joins the changed parent with a child that trusts it.
 
     Examples
@@ -23,7 +23,7 @@ def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]
     >>> from cumulus.catalog.schema import Column
     >>> parent = Table("c", (Column("cid"),), key=("cid",))
     >>> child = Table("o", (Column("oid"), Column("cid")), foreign_keys=(ForeignKey(("cid",), "c", ("cid",), True),))
-    >>> is_zero([Relation("o", ("x", "e"))], Change("c", +1, ("e",)), {"c": parent, "o": child})
+    >>> is_zero([Atom("o", ("x", "e"))], RelationChange("c", +1, ("e",)), {"c": parent, "o": child})
     True
     """
     parent = tables[change.relation]
@@ -35,7 +35,7 @@ def is_zero(factors: Iterable[Term], change: Change, tables: Mapping[str, Table]
         _positions(atom, reference, tables) in parents
         for atom in parts
         # A row that refers to itself, or goes in one batch with its parent, is still there when the parent goes.
-        if isinstance(atom, Relation) and (atom.name != change.relation or change.sign > 0)
+        if isinstance(atom, Atom) and (atom.name != change.relation or change.sign > 0)
         for reference in _trusted(tables[atom.name], change.relation)
     )
 
@@ -50,14 +50,14 @@ def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[st
     >>> parent = Table("c", (Column("cid"), Column("n")), key=("cid",))
     >>> reference = ForeignKey(("cid",), "c", ("cid",), True)
     >>> child = Table("o", (Column("oid"), Column("cid", INTEGER, True)), foreign_keys=(reference,))
-    >>> atoms = [Relation("c", ("c", "n")), Relation("o", ("o", "c"))]
+    >>> atoms = [Atom("c", ("c", "n")), Atom("o", ("o", "c"))]
     >>> [str(atom) for atom in without_lookups(["c"], atoms, {"c": parent, "o": child})]
     ['o(o, c)']
     """
     wanted = frozenset(keys)
     kept = list(factors)
     for atom in factors:
-        if not isinstance(atom, Relation) or len(set(atom.variables)) != len(atom.variables):
+        if not isinstance(atom, Atom) or len(set(atom.variables)) != len(atom.variables):
             continue
         table = tables[atom.name]
         own = {name for name, column in zip(atom.variables, table.columns, strict=True) if column.name not in table.key}
@@ -70,12 +70,12 @@ def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[st
     return kept
 
 
-def _child_guard(atom: Relation, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
+def _child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
     """Return the guards under which a child among `others` stands for `atom`; None if there is no such child."""
     parent = tables[atom.name]
     at = {column: atom.variables[parent.position(column)] for column in parent.key}
     for other in others:
-        if not isinstance(other, Relation):
+        if not isinstance(other, Atom):
             continue
         child = tables[other.name]
         for reference in _trusted(child, atom.name):
@@ -89,7 +89,7 @@ def _trusted(child: Table, parent: str) -> Iterator[ForeignKey]:
     return (reference for reference in child.foreign_keys if reference.rely and reference.parent == parent)
 
 
-def _positions(atom: Relation, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:
+def _positions(atom: Atom, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:
     """Return the parent's key columns with the atom's variables that refer to them."""
     child, parent = tables[atom.name], tables[reference.parent]
     columns = reference.parent_columns or parent.key

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import (
     ZERO,
+    Atom,
     Batch,
     Compare,
     Const,
@@ -21,7 +22,6 @@ from cumulus.algebra.terms import (
     Exists,
     Lift,
     MapRead,
-    Relation,
     Term,
     Var,
     factors_of,
@@ -29,13 +29,13 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.delta import AFTER, Change, aggregate
-from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.calculus.delta import AFTER, RelationChange, aggregate
+from cumulus.calculus.derived import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
 from cumulus.compiler.maps.canonical import is_value
-from cumulus.compiler.maps.columns import HIDDEN, Column, Rule, nice_names
+from cumulus.compiler.maps.columns import HIDDEN, MaintainedNumber, MapRule, nice_names
 from cumulus.compiler.statements.changed_keys import (
-    Place,
+    KeyBinding,
     asked_of,
     bound_place,
     event_place,
@@ -52,7 +52,7 @@ from cumulus.compiler.statements.definitions import inside as names_inside
 from cumulus.compiler.statements.equalities import looked_up, types_of
 from cumulus.compiler.statements.factors import (
     Alternative,
-    Block,
+    FactorBlock,
     Names,
     certain,
     in_order,
@@ -68,15 +68,19 @@ if TYPE_CHECKING:
 
 
 def rules_of(
-    materializer: Materializer, column: Column, change: Change, keys: tuple[str, ...], monomial: Monomial
-) -> list[Rule]:
+    materializer: Materializer,
+    column: MaintainedNumber,
+    change: RelationChange,
+    keys: tuple[str, ...],
+    monomial: Monomial,
+) -> list[MapRule]:
     """Return the statements that one monomial of a column's delta is."""
     # A lifted key is another variable under its own name.
     lifts = [f for f in monomial.factors if isinstance(f, Lift) and isinstance(f.term, Var) and f.variable in keys]
     alias = {f.variable: f.term.name for f in lifts if isinstance(f.term, Var)}
     factors = [rename(f, alias) for f in monomial.factors if f not in lifts]
     target_keys = tuple(alias.get(key, key) for key in keys)
-    rules: list[Rule] = []
+    rules: list[MapRule] = []
     build = _Builder(materializer, change, column.order)
     bound = frozenset(change.variables)
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
@@ -88,7 +92,7 @@ def rules_of(
         seen = [*shown_keys, *(n for f in body for n in sorted(variables_of(f)))]
         names = nice_names(seen, change.variables)
         rules.append(
-            Rule(
+            MapRule(
                 target=column,
                 change=change,
                 keys=tuple(names.get(key, key) for key in shown_keys),
@@ -100,24 +104,24 @@ def rules_of(
     return rules
 
 
-def evaluation(materializer: Materializer, column: Column, change: Change) -> Rule:
+def evaluation(materializer: Materializer, column: MaintainedNumber, change: RelationChange) -> MapRule:
     """Return the statement that evaluates a column anew."""
     build = _Builder(materializer, change, 0)
     term = build.closed(column.body, frozenset(), column.keys, "OLD")
     names = nice_names([*column.keys, *sorted(variables_of(term))], ())
     keys = tuple(names.get(key, key) for key in column.keys)
-    return Rule(column, change, keys, 1, (rename(term, names),), tuple(build.reads), ":=")
+    return MapRule(column, change, keys, 1, (rename(term, names),), tuple(build.reads), ":=")
 
 
 class _Builder:
     """Writes one statement's terms; `reads` are the columns that they read, by token."""
 
-    def __init__(self, materializer: Materializer, change: Change, order: int | None) -> None:
+    def __init__(self, materializer: Materializer, change: RelationChange, order: int | None) -> None:
         self._materializer = materializer
         self._derived = materializer.derived
         self._change = change
         self._order = order
-        self.reads: list[tuple[str, Column]] = []
+        self.reads: list[tuple[str, MaintainedNumber]] = []
         self._fresh = 0
 
     # --- a product --------------------------------------------------------------------------------------------------
@@ -137,13 +141,13 @@ class _Builder:
             "OLD" or "NEW": whether maps are read as they are before the event or as they will be.
         """
         parts = list(factors)
-        changes: dict[Term, tuple[Block, ...]] = {}
+        changes: dict[Term, tuple[FactorBlock, ...]] = {}
         loose: Names = frozenset()
         for part in parts:
             what = self._derived.get(part.name) if isinstance(part, Batch) else None
             if what is None or not isinstance(part, Batch):
                 continue
-            atom = Relation(part.name, part.variables)
+            atom = Atom(part.name, part.variables)
             where = self.changed_keys(what, atom, bound, asked_of(what, atom, self._used(part, parts, wanted | bound)))
             if where is None:
                 return []
@@ -155,7 +159,7 @@ class _Builder:
         own, groups, there = self._apart(parts, bound, loose, inside)
         outside = wanted.union(there, *(variables_of(part) for part in own))
         reads = self._components(groups, outside, state)
-        found = [Alternative(1, tuple(Block((read,), frozenset(), 5) for read in reads))]
+        found = [Alternative(1, tuple(FactorBlock((read,), frozenset(), 5) for read in reads))]
         for part in own:
             choices = self._choices(part, self._used(part, parts, wanted | bound), bound, state, changes.get(part, ()))
             found = [Alternative(one.sign * sign, (*one.blocks, *blocks)) for one in found for sign, blocks in choices]
@@ -174,7 +178,7 @@ class _Builder:
         late = self._late(parts, there)
         free: set[str] = set()
         for part in parts:
-            if isinstance(part, Relation) and not self._stays(part, there, late):
+            if isinstance(part, Atom) and not self._stays(part, there, late):
                 what = self._derived.of(part)
                 free |= set(part.variables) if what is None else what.split(part)[0]
         if not free - there - late:
@@ -203,8 +207,8 @@ class _Builder:
         for part in parts:
             (own if part not in inside and self._stays(part, there, late) else inner).append(part)
         if self._order is not None:  # only rows are kept
-            own += [part for part in inner if not isinstance(part, Relation)]
-            return own, [[part] for part in inner if isinstance(part, Relation)], there
+            own += [part for part in inner if not isinstance(part, Atom)]
+            return own, [[part] for part in inner if isinstance(part, Atom)], there
         groups: list[list[Term]] = []
         for group in components(inner, there):
             found = (
@@ -219,9 +223,9 @@ class _Builder:
         lifted = (part for part in parts if isinstance(part, Lift) and not variables_of(part.term).isdisjoint(there))
         late = {lift.variable for lift in lifted} - there
         for part in parts:
-            what = self._derived.get(part.name) if isinstance(part, (Relation, Batch)) else None
-            if what is not None and isinstance(part, (Relation, Batch)):
-                keys, _, columns = what.split(Relation(part.name, part.variables))
+            what = self._derived.get(part.name) if isinstance(part, (Atom, Batch)) else None
+            if what is not None and isinstance(part, (Atom, Batch)):
+                keys, _, columns = what.split(Atom(part.name, part.variables))
                 late |= (columns if what.is_lookup else keys | columns if what.inputs else frozenset()) - there
         while True:
             lifts = [part for part in parts if isinstance(part, Lift) and part.variable not in late]
@@ -234,7 +238,7 @@ class _Builder:
         """Whether a factor stands in the statement, rather than in the definition of a map that it reads."""
         if isinstance(part, Batch):
             return True
-        if isinstance(part, Relation):
+        if isinstance(part, Atom):
             what = self._derived.get(part.name)
             return what is not None and (what.is_lookup or bool(what.inputs) or what.split(part)[0] <= there)
         names = variables_of(part)
@@ -254,20 +258,20 @@ class _Builder:
         source, order = self._materializer.add(keys, body, guest=True)
         return self._read_of(source, order, state)
 
-    def _read_of(self, source: Column, keys: Iterable[str], state: str) -> MapRead:
+    def _read_of(self, source: MaintainedNumber, keys: Iterable[str], state: str) -> MapRead:
         token = f"#{len(self.reads)}"
         self.reads.append((token, source))
         return MapRead(token, "", tuple(map(Var, keys)), state)
 
     def _choices(
-        self, part: Term, used: Names, bound: Names, state: str, where: tuple[Block, ...]
+        self, part: Term, used: Names, bound: Names, state: str, where: tuple[FactorBlock, ...]
     ) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
-        if isinstance(part, (Batch, Relation)):
+        if isinstance(part, (Batch, Atom)):
             what = self._derived.get(part.name)
             if what is not None:
-                atom = Relation(part.name, part.variables)
-                if isinstance(part, Relation):
+                atom = Atom(part.name, part.variables)
+                if isinstance(part, Atom):
                     state = "NEW" if part.name.endswith(AFTER) else state
                     row = self._row(what, atom, used, bound, state)
                     loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
@@ -276,13 +280,13 @@ class _Builder:
                     Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
                     Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
                 ]
-            return [Alternative(1, (Block((part,), frozenset(), 2),))]
+            return [Alternative(1, (FactorBlock((part,), frozenset(), 2),))]
         needs = variables_of(part.term) if isinstance(part, Lift) else variables_of(part)
-        return [Alternative(1, (Block((part,), needs, 6 if is_value(part) else 0),))]
+        return [Alternative(1, (FactorBlock((part,), needs, 6 if is_value(part) else 0),))]
 
     # --- rows of derived relations ----------------------------------------------------------------------------------
 
-    def _row(self, what: Derived, atom: Relation, used: Names, bound: Names, state: str) -> tuple[Block, ...]:
+    def _row(self, what: DerivedRelation, atom: Atom, used: Names, bound: Names, state: str) -> tuple[FactorBlock, ...]:
         """Return the row at a key, before or after the change: 1 where it is there, binding its columns."""
         self._materializer.count_row()
         names = self._renamed(what, atom)
@@ -307,11 +311,11 @@ class _Builder:
         if not factors:
             return ()
         needs = frozenset(keys) | {names[name] for name in what.inputs}
-        return (Block(tuple(factors), needs, 4),)
+        return (FactorBlock(tuple(factors), needs, 4),)
 
     def _number(
         self,
-        what: Derived,
+        what: DerivedRelation,
         each: Summed | Ended,
         names: dict[str, str],
         there: Names,
@@ -325,16 +329,16 @@ class _Builder:
             term = self._number_read(what, each, names, state)
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
 
-    def _is_row(self, what: Derived, each: Summed | Ended) -> bool:
+    def _is_row(self, what: DerivedRelation, each: Summed | Ended) -> bool:
         """Whether a number is read off rows of other derived relations whose keys are its own, and needs no map."""
         atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
-        rows = [(self._derived.of(atom), atom) for atom in atoms if isinstance(atom, Relation)]
+        rows = [(self._derived.of(atom), atom) for atom in atoms if isinstance(atom, Atom)]
         if not rows or any(row is None or row.inputs for row, _ in rows):
             return False
         keys = frozenset[str]().union(*(row.split(atom)[0] for row, atom in rows if row is not None))
         return keys == set(what.keys)
 
-    def _number_read(self, what: Derived, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
+    def _number_read(self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
         return self._read_of(*self._materializer.add_number(what, each, names, self._order or None), state)
 
@@ -349,18 +353,18 @@ class _Builder:
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))
         return sum_of(parts)
 
-    def _renamed(self, what: Derived, atom: Relation) -> dict[str, str]:
+    def _renamed(self, what: DerivedRelation, atom: Atom) -> dict[str, str]:
         """Return new names for everything inside a derived relation."""
         self._fresh += 1
         return names_inside(what, atom, self._derived, self._fresh)
 
-    def _candidates(self, what: Derived, atom: Relation, state: str) -> tuple[Block, ...]:
+    def _candidates(self, what: DerivedRelation, atom: Atom, state: str) -> tuple[FactorBlock, ...]:
         """Return a loop over all keys that a relation with inputs may have: maps have no inputs, which filter later."""
         parts = [Exists(read) for read in self._rows(what, atom, state)]
         loop = parts[0] if len(parts) == 1 else Exists(sum_of(parts))
-        return (Block((loop,), frozenset(), 5),)
+        return (FactorBlock((loop,), frozenset(), 5),)
 
-    def _rows(self, what: Derived, atom: Relation, state: str) -> list[MapRead]:
+    def _rows(self, what: DerivedRelation, atom: Atom, state: str) -> list[MapRead]:
         """Return reads of the maps that have all keys of a relation with inputs."""
         names = self._renamed(what, atom)
         keys = ordered(names[key] for key in what.keys)
@@ -373,8 +377,8 @@ class _Builder:
     # --- where a change is ------------------------------------------------------------------------------------------
 
     def changed_keys(
-        self, what: Derived, atom: Relation, bound: Names, asked: list[Summed | Ended], around: Names = frozenset()
-    ) -> tuple[Block, ...] | None:
+        self, what: DerivedRelation, atom: Atom, bound: Names, asked: list[Summed | Ended], around: Names = frozenset()
+    ) -> tuple[FactorBlock, ...] | None:
         """Return factors that bind the keys at which some numbers of a relation may have changed, each key once.
 
         More keys than that do no harm: their rows are the same before and after. None if there is no change at all.
@@ -389,7 +393,7 @@ class _Builder:
         given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
         given |= around
         there = bound | given
-        found: dict[tuple[object, ...], Place] = {}
+        found: dict[tuple[object, ...], KeyBinding] = {}
         for each in asked:
             if not self._moves(each.term):
                 continue
@@ -407,7 +411,7 @@ class _Builder:
         factors = one_place([place.factors for place in least], keys, there)
         wide = widest([place.wider for place in least], tuple(key for key in keys if key not in there), bound)
         needed = given & frozenset[str]().union(*(variables_of(factor) for factor in factors))
-        return (Block(factors, needed, 3, wide),) if factors else ()
+        return (FactorBlock(factors, needed, 3, wide),) if factors else ()
 
     def _place_form(self, place: tuple[Term, ...]) -> tuple[object, ...]:
         """Return what makes a place equal to another: columns of one map change together."""
@@ -416,7 +420,7 @@ class _Builder:
             (id(sources[f.map].group), f.keys) if isinstance(f, MapRead) and f.state == "CHANGED" else f for f in place
         )
 
-    def _event_places(self, body: Term, keys: tuple[str, ...], there: Names) -> list[Place] | None:
+    def _event_places(self, body: Term, keys: tuple[str, ...], there: Names) -> list[KeyBinding] | None:
         """Return factors that bind the keys to what the event says; None if the event alone does not say it."""
         if self._change.sign == 0 or relations_of(body) & self._change.derived:
             return None
@@ -425,12 +429,12 @@ class _Builder:
             place = event_place(monomial.factors, keys, there)
             if place is None:
                 return None
-            found.append(Place(place, place))
+            found.append(KeyBinding(place, place))
         return found
 
     def _changed_places(
-        self, what: Derived, atom: Relation, names: dict[str, str], each: Summed | Ended, bound: Names, there: Names
-    ) -> list[Place] | None:
+        self, what: DerivedRelation, atom: Atom, names: dict[str, str], each: Summed | Ended, bound: Names, there: Names
+    ) -> list[KeyBinding] | None:
         """Return factors that bind the keys whose entries have changed in the maps that a number is read from.
 
         None if the keys of a look-up cannot be told: then it may have changed everywhere.
@@ -438,11 +442,11 @@ class _Builder:
         is_row = self._is_row(what, each)
         if not what.inputs and not is_row:
             read = (self._number_read(what, each, names, "CHANGED"),)
-            return [Place(read, read)]
+            return [KeyBinding(read, read)]
         keys = frozenset(names[key] for key in what.keys)
         # There may be as many values as before, and others.
         own = {names[each.variable]} if isinstance(each, Ended) else set()
-        places: list[Place] = []
+        places: list[KeyBinding] = []
         for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, keys | own, bound, there, is_row)
             for start in starts:
@@ -452,38 +456,38 @@ class _Builder:
                     if what.is_lookup:
                         return None
                     place = wider = tuple(touched(read) for read in self._rows(what, atom, "CHANGED"))
-                places.append(Place(place, wider))
+                places.append(KeyBinding(place, wider))
         return places
 
     def _starts(
         self, monomial: Monomial, keys: Names, bound: Names, there: Names, is_row: bool
-    ) -> tuple[list[Place], list[MapRead], list[Term]]:
+    ) -> tuple[list[KeyBinding], list[MapRead], list[Term]]:
         """Return what in a product has changed, all that it loops over, and its conditions."""
         parts = [factor for factor in monomial.factors if not is_value(factor)]
         own, groups, near = self._apart(parts, there | keys if is_row else there)
         valued, several = with_values(groups, filter(is_value, monomial.factors), near)
         outside = keys.union(near, several, *(variables_of(part) for part in own))
         loops: list[MapRead] = []
-        starts: list[Place] = []
+        starts: list[KeyBinding] = []
         for read, group, values in zip(self._components(groups, outside, "CHANGED"), groups, valued, strict=True):
             if not self._moves(product_of(group)):
                 loops.append(MapRead(read.map, "", read.keys))
                 continue
             loops.append(read)
-            starts.append(Place((read,), (read,)))
+            starts.append(KeyBinding((read,), (read,)))
             if len(values) > len(group):
                 sums = self._read(outputs(read), [Monomial(1, tuple(values))], "CHANGED")
                 sources = dict(self.reads)
                 if sources[sums.map].group is not sources[read.map].group:
-                    starts.append(Place((sums,), (sums,)))
+                    starts.append(KeyBinding((sums,), (sums,)))
         for part in own:
             what = self._derived.of(part)
-            if what is None or not isinstance(part, Relation):
+            if what is None or not isinstance(part, Atom):
                 continue
             if what.inputs and not what.is_lookup and not what.split(part)[0] <= there:
                 loops += self._rows(what, part, "CHANGED")
             if self._moves(part):
-                atom = Relation(what.name, part.variables)
+                atom = Atom(what.name, part.variables)
                 asked = asked_of(what, atom, self._used(part, list(monomial.factors), keys | there))
                 blocks = self.changed_keys(what, atom, bound, asked, there - bound)
                 if blocks is not None:

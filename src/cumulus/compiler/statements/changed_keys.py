@@ -6,39 +6,39 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
-from cumulus.algebra.terms import Compare, Exists, Lift, MapRead, Relation, Term, product_of, sum_of
+from cumulus.algebra.terms import Atom, Compare, Exists, Lift, MapRead, Term, product_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
 from cumulus.compiler.maps.canonical import is_value
 from cumulus.compiler.maps.columns import HIDDEN
 from cumulus.compiler.statements.definitions import needs
-from cumulus.compiler.statements.factors import Block, Names
+from cumulus.compiler.statements.factors import FactorBlock, Names
 
 
-class Place(NamedTuple):
+class KeyBinding(NamedTuple):
     """Factors that bind keys; `wider` are others that do as well, if there are, and need less of what is given."""
 
     factors: tuple[Term, ...]
     wider: tuple[Term, ...] | None
 
 
-def place_of(blocks: Iterable[Block]) -> Place:
+def place_of(blocks: Iterable[FactorBlock]) -> KeyBinding:
     """Return the factors of blocks as a place."""
     listed = list(blocks)
     wider = [block.factors if not block.needs else block.wider for block in listed]
-    return Place(
+    return KeyBinding(
         tuple(factor for block in listed for factor in block.factors),
         None if None in wider else tuple(factor for each in wider for factor in each or ()),
     )
 
 
-def asked_of(what: Derived, atom: Relation, used: Names) -> list[Summed | Ended]:
+def asked_of(what: DerivedRelation, atom: Atom, used: Names) -> list[Summed | Ended]:
     """Return the numbers on which a row depends, of whose columns some variables are used."""
     outer = dict(zip(what.parameters, atom.variables, strict=True))
     return what.numbers_in(scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))
 
 
-def is_asked(column: str, atom: Relation, used: Names) -> bool:
+def is_asked(column: str, atom: Atom, used: Names) -> bool:
     """Whether a column of an atom matters: it is used, or equal to another."""
     return column in used or atom.variables.count(column) > 1
 
@@ -49,13 +49,13 @@ def without(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[T
     Examples
     --------
     >>> from cumulus.algebra.terms import Var
-    >>> join = [Relation("r", ("x", "y")), Compare("<", Var("x"), Var("z")), Lift("u", Var("x"))]
+    >>> join = [Atom("r", ("x", "y")), Compare("<", Var("x"), Var("z")), Lift("u", Var("x"))]
     >>> [str(factor) for factor in without(frozenset("z"), join, Registry())]
     ['r(x, y)', '(u := x)']
     """
     parts = [factor for factor in factors if not is_value(factor)]
-    bound = frozenset[str]().union(*(outputs(part) for part in parts if isinstance(part, Relation)))
-    needed = frozenset[str]().union(*(needs(part, derived) for part in parts if isinstance(part, Relation)))
+    bound = frozenset[str]().union(*(outputs(part) for part in parts if isinstance(part, Atom)))
+    needed = frozenset[str]().union(*(needs(part, derived) for part in parts if isinstance(part, Atom)))
     free = {name: f"{name}{HIDDEN}any" for name in (given & bound) - needed}
     kept = [rename(part, free) for part in parts if not variables_of(part) & (given - free.keys())]
     while True:

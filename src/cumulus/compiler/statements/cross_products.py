@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import outputs, variables_of
-from cumulus.algebra.terms import Compare, Relation, Term
+from cumulus.algebra.terms import Atom, Compare, Term
 from cumulus.calculus.polynomial import components
 from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.maps.canonical import is_value
@@ -53,7 +53,7 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
     >>> from cumulus.catalog.schema import Column
     >>> customer = Table("c", (Column("ck"), Column("nk")), key=("ck",))
     >>> supplier = Table("s", (Column("sk"), Column("nk")), key=("sk",))
-    >>> join = [Relation("c", ("ck", "nk")), Relation("s", ("sk", "nk"))]
+    >>> join = [Atom("c", ("ck", "nk")), Atom("s", ("sk", "nk"))]
     >>> for keys in ({"ck", "sk"}, {"ck"}):
     ...     found = apart(join, frozenset(keys), {"c": customer, "s": supplier})
     ...     print([[str(factor) for factor in part] for part in found.groups])
@@ -61,7 +61,7 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
     [['c(ck, nk)', 's(sk, nk)']]
     """
     whole = Apart([list(group)])
-    atoms = [factor for factor in group if isinstance(factor, Relation)]
+    atoms = [factor for factor in group if isinstance(factor, Atom)]
     if len(atoms) < 2:
         return whole
     mine = frozenset[str]().union(*(variables_of(factor) for factor in group))
@@ -95,7 +95,7 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
 def _is_free(factor: Term, fixed: Names) -> bool:
     """Whether a condition or value can stand in any part or in the statement: its variables have one value."""
     return (
-        not isinstance(factor, Relation)
+        not isinstance(factor, Atom)
         and (isinstance(factor, Compare) or is_value(factor))
         and (variables_of(factor) <= fixed)
     )
@@ -103,14 +103,14 @@ def _is_free(factor: Term, fixed: Names) -> bool:
 
 def _is_whole(piece: _Piece) -> bool:
     """Whether a piece has rows, and all that its conditions are about."""
-    has_rows = any(isinstance(factor, Relation) for factor in piece.factors)
+    has_rows = any(isinstance(factor, Atom) for factor in piece.factors)
     inside = frozenset[str]().union(*(outputs(factor) for factor in piece.factors))
     return has_rows and all(variables_of(factor) <= inside for factor in piece.factors)
 
 
 def _piece(factors: list[Term], bound: Names, fixed: Names, tables: Mapping[str, Table]) -> _Piece:
     visible = frozenset(name for factor in factors for name in outputs(factor))
-    atoms = [factor for factor in factors if isinstance(factor, Relation)]
+    atoms = [factor for factor in factors if isinstance(factor, Atom)]
     is_static = bool(atoms) and all(tables[atom.name].static for atom in atoms)
     return _Piece(factors, visible & bound, visible & (bound | fixed), is_static)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, ordered, outputs, rename
-from cumulus.algebra.terms import End, Lift, Relation, Term, factors_of, number, product_of, sum_of
+from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, number, product_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived import Derived, Ended, Registry, Summed
+from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.columns import HIDDEN
 
@@ -20,10 +20,10 @@ def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -
     >>> from cumulus.algebra.terms import ONE, Var
     >>> from cumulus.scalars.typing import Typed
     >>> from cumulus.catalog.types import INTEGER
-    >>> total = Summed("total", product_of([Relation("r", ("a", "b")), Var("b")]), INTEGER)
+    >>> total = Summed("total", product_of([Atom("r", ("a", "b")), Var("b")]), INTEGER)
     >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
-    >>> query = Derived("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
-    >>> body = [Monomial(1, (Relation("s", ("k", "a")), Relation("q", ("a", "x"))))]
+    >>> query = DerivedRelation("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
+    >>> body = [Monomial(1, (Atom("s", ("k", "a")), Atom("q", ("a", "x"))))]
     >>> print(*(str(part).replace(HIDDEN, "'") for part in closed(("k", "x"), body, Registry([query]))))
     SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
     """
@@ -41,13 +41,13 @@ class Spelled:
         """Return the number for a sum of monomials, without writing it: that takes time in what is shared only."""
         return sum(self._row(what) for m in body for f in m.factors if (what := self._derived.of(f)) is not None)
 
-    def _row(self, what: Derived) -> int:
+    def _row(self, what: DerivedRelation) -> int:
         if what.name not in self._inside:
             self._inside[what.name] = sum(1 + self.count(monomials(each.term)) for each in written(what))
         return self._inside[what.name]
 
 
-def written(what: Derived) -> list[Summed | Ended]:
+def written(what: DerivedRelation) -> list[Summed | Ended]:
     """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
     found = what.numbers_in(scalar for _, scalar in what.columns)
     count = what.numbers[0]
@@ -70,13 +70,13 @@ def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) 
 def needs(factor: Term, derived: Registry) -> frozenset[str]:
     """Return the variables that must have a value before a factor is reached."""
     what = derived.of(factor)
-    if what is None or not isinstance(factor, Relation):
+    if what is None or not isinstance(factor, Atom):
         return inputs(factor)
     keys, given, _ = what.split(factor)
     return keys | given if what.is_lookup else given
 
 
-def inside(what: Derived, atom: Relation, derived: Registry, number_: int) -> dict[str, str]:
+def inside(what: DerivedRelation, atom: Atom, derived: Registry, number_: int) -> dict[str, str]:
     """Return what the variables of a relation are called where its atom is looked into for the `number_`-th time."""
     fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{number_}" for name in derived.locals_of(what)}
     return fresh | dict(zip(what.parameters, atom.variables, strict=True))
@@ -93,14 +93,14 @@ class _Closing:
         result: list[Term] = []
         for factor in readable(monomial.factors, bound, self._derived):
             what = self._derived.of(factor)
-            if what is None or not isinstance(factor, Relation):
+            if what is None or not isinstance(factor, Atom):
                 result.append(factor)
             else:
                 result += self._row(what, factor, frozenset(there))
             there.update(outputs(factor))
         return product_of([number(monomial.coefficient), *result])
 
-    def _row(self, what: Derived, atom: Relation, bound: frozenset[str]) -> list[Term]:
+    def _row(self, what: DerivedRelation, atom: Atom, bound: frozenset[str]) -> list[Term]:
         self._fresh += 1
         names = inside(what, atom, self._derived, self._fresh)
         factors: list[Term] = []

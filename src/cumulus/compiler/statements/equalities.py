@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import Batch, Compare, Lift, Relation, Term, Var
+from cumulus.algebra.terms import Atom, Batch, Compare, Lift, Term, Var
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.statements.factors import Names
@@ -87,7 +87,7 @@ def types_of(factors: Iterable[Term], tables: Mapping[str, Table], event: Mappin
     types = dict(event)
     lifts: list[Lift] = []
     for factor in factors:
-        if isinstance(factor, (Relation, Batch)):
+        if isinstance(factor, (Atom, Batch)):
             for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
                 if column.type is not None:
                     types.setdefault(name, Typed(column.type, not column.not_null))

@@ -11,6 +11,7 @@ from cumulus.algebra.terms import (
     MIRRORED,
     ONE,
     AggSum,
+    Atom,
     Batch,
     Compare,
     Exists,
@@ -18,7 +19,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -34,7 +34,7 @@ Names = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class FactorBlock:
     """Factors that stay together, in order: a row of a derived relation, the keys that changed, or one factor."""
 
     factors: tuple[Term, ...]
@@ -49,7 +49,7 @@ class Alternative(NamedTuple):
     """One of the products whose sum a monomial is."""
 
     sign: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[FactorBlock, ...]
 
 
 def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
@@ -73,8 +73,8 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
             match factor:
                 case Batch(name, variables) if derived.get(name) is None:
                     found |= set(variables)
-                case Batch(name, variables) | Relation(name, variables) if (what := derived.get(name)) is not None:
-                    keys, given, columns = what.split(Relation(name, variables))
+                case Batch(name, variables) | Atom(name, variables) if (what := derived.get(name)) is not None:
+                    keys, given, columns = what.split(Atom(name, variables))
                     if isinstance(factor, Batch):
                         found |= keys - loose
                     if keys | given <= found:
@@ -87,17 +87,17 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
             return frozenset(found)
 
 
-def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
+def in_order(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
     """Order blocks so that each finds its variables bound: conditions as early as they can stand, values last."""
     waiting = list(blocks)
     there = set(bound)
     result: list[Term] = []
 
-    def binds(block: Block) -> bool:
+    def binds(block: FactorBlock) -> bool:
         """Whether a block that is not ready says by its wider form what something else would have to loop over."""
         return block.wider is not None and any(name not in there for f in block.wider for name in outputs(f))
 
-    def rank(block: Block) -> tuple[bool, int, int]:
+    def rank(block: FactorBlock) -> tuple[bool, int, int]:
         free = sum(len(set(variables_of(f)) - there) for f in block.factors) if block.rank == 5 else 0
         # A look-up in a map goes with the conditions.
         return (
@@ -116,7 +116,7 @@ def in_order(blocks: Iterable[Block], bound: Names) -> list[Term]:
         if not chosen.needs <= there and chosen.wider is not None:
             factors = chosen.wider
             rest = tuple(factor for factor in chosen.factors if factor not in factors)
-            waiting += [Block(rest, chosen.needs, 0)] if rest else []
+            waiting += [FactorBlock(rest, chosen.needs, 0)] if rest else []
         result += factors
         there.update(name for factor in factors for name in outputs(factor))
     return result

@@ -8,6 +8,7 @@ from cumulus.algebra.scope import inputs, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -17,7 +18,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -77,9 +77,9 @@ def _cost(term: Term, bound: Collection[str], batch: Collection[str]) -> tuple[i
             return 3, 0
         case MapRead(_, _, keys) if not free and not any(isinstance(key, Range) for key in keys):
             return 2, 0
-        case Batch() | Relation() if not free:
+        case Batch() | Atom() if not free:
             return 2, 0
-        case Batch() | Relation() | MapRead(state="CHANGED"):
+        case Batch() | Atom() | MapRead(state="CHANGED"):
             return 5, len(free)
         case MapRead(_, _, keys):
             return (7 if len(keys) > len(free) else 9), len(free)
@@ -122,7 +122,7 @@ def lifted(term: Term | Range, bound: Names = frozenset()) -> Names:
 
 def mentions(term: Term | Range, relations: Collection[str]) -> bool:
     """Whether `term` reads one of some relations."""
-    if isinstance(term, (Batch, Relation)):
+    if isinstance(term, (Batch, Atom)):
         return term.name in relations
     return any(mentions(child, relations) for child in children(term))
 

@@ -70,7 +70,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class KeyInterval:
     """A sum over an interval.
 
     Parameters
@@ -89,7 +89,7 @@ class Interval:
     conditions: tuple[Condition, ...]
 
 
-def interval_of(term: Term, bound: Collection[str]) -> Interval | None:
+def interval_of(term: Term, bound: Collection[str]) -> KeyInterval | None:
     """Return the sum over an interval that a term is where some variables have a value; None if it is not one.
 
     Examples
@@ -120,10 +120,10 @@ def interval_of(term: Term, bound: Collection[str]) -> Interval | None:
         return None
     variable = axis.name
     conditions = _conditions([factor for factor in factors if factor is not read], variable, bound)
-    return Interval(read, free[0], variable, conditions) if conditions else None
+    return KeyInterval(read, free[0], variable, conditions) if conditions else None
 
 
-def _of_range(read: MapRead, bound: Collection[str]) -> Interval | None:
+def _of_range(read: MapRead, bound: Collection[str]) -> KeyInterval | None:
     ranges = [place for place, key in enumerate(read.keys) if isinstance(key, Range)]
     if len(ranges) != 1 or not all(_has_value(key, bound) for key in read.keys):
         return None
@@ -136,7 +136,7 @@ def _of_range(read: MapRead, bound: Collection[str]) -> Interval | None:
             compare = Compare(f"{op}=" if end[1] else op, Var(AXIS), end[0])
             conditions.append(Condition(compare, (), op == ">"))
     keys = (*read.keys[:axis], Var(AXIS), *read.keys[axis + 1 :])
-    return Interval(MapRead(read.map, read.column, keys, read.state), axis, AXIS, tuple(conditions))
+    return KeyInterval(MapRead(read.map, read.column, keys, read.state), axis, AXIS, tuple(conditions))
 
 
 def _has_value(key: Term | Range, bound: Collection[str]) -> bool:
@@ -352,7 +352,7 @@ def with_intervals(term: Term, bound: Collection[str], needed: Collection[str]) 
             return term
 
 
-def groups_of(term: Term, free: Collection[str], bound: Collection[str]) -> Interval | None:
+def groups_of(term: Term, free: Collection[str], bound: Collection[str]) -> KeyInterval | None:
     """Return the sum over an interval that a term is for each value of some variables; None if it is not one.
 
     The variables are all keys of what is read but the axis.

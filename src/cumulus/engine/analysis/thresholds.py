@@ -23,7 +23,7 @@ from cumulus.m3.program import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StatementPair:
     """A pair of statements.
 
     Parameters
@@ -60,8 +60,8 @@ class Difference:
 
 
 def differences(
-    statements: Sequence[Statement], bound: Collection[str], may: Callable[[Difference], bool] = lambda pair: True
-) -> tuple[dict[int, Difference], list[Statement]]:
+    statements: Sequence[Statement], bound: Collection[str], may: Callable[[StatementPair], bool] = lambda pair: True
+) -> tuple[dict[int, StatementPair], list[Statement]]:
     """Return the pairs among statements, by the identity of the one that stands for both, and all but the other ones.
 
     Parameters
@@ -81,7 +81,7 @@ def differences(
     >>> [(str(each.read), str(each.compare), each.is_up) for each in pairs.values()], len(rest)
     ([('m[x, y].n', '{x > h}', True)], 2)
     """
-    found: dict[int, Difference] = {}
+    found: dict[int, StatementPair] = {}
     gone: set[int] = set()
     alike: dict[object, list[Statement]] = {}
     for statement in statements:
@@ -96,7 +96,7 @@ def differences(
     return found, [statement for statement in statements if id(statement) not in gone]
 
 
-def _pair(new: Statement, old: Statement, bound: Collection[str]) -> Difference | None:
+def _pair(new: Statement, old: Statement, bound: Collection[str]) -> StatementPair | None:
     mine, theirs = factors_of(new.term), factors_of(old.term)
     if not _is_minus(theirs[0]) or _is_minus(mine[0]) or len(mine) != len(theirs) - 1:
         return None
@@ -122,7 +122,7 @@ def _as_old(term: Term | Range) -> Term | Range:
 
 def _difference(
     statement: Statement, factors: list[Term], changed: dict[Term, Term], bound: Collection[str]
-) -> Difference | None:
+) -> StatementPair | None:
     lifts: list[Lift] = []
     depending: set[str] = set()
     for factor in factors:
@@ -163,7 +163,7 @@ def _difference(
     conditions = sums.conditions(compare) if all(sums.add(_bare(lift, known)) for lift in running) else None
     if conditions is None or len(conditions) != 1 or not given.isdisjoint(own) or not inputs(reads[0]) <= given:
         return None
-    return Difference(
+    return StatementPair(
         statement,
         (*outer,),
         (*closed,),

@@ -9,15 +9,15 @@ from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead
 from cumulus.engine.analysis.separation import axis_of, is_scalar, without_marks
-from cumulus.engine.interpreter.loop_sources import Source, map_source, read_source
+from cumulus.engine.interpreter.loop_sources import DictSource, map_source, read_source
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Code
+from cumulus.scalars.python_code import PythonCode
 
 if TYPE_CHECKING:
     from cumulus.engine.interpreter.terms import Env, TermCoder
 
 
-def write_map_end(term: MapEnd, env: Env, coder: TermCoder) -> Code:
+def write_map_end(term: MapEnd, env: Env, coder: TermCoder) -> PythonCode:
     """Write the search for the least or greatest key of a slice; return the variable that holds it, None if none."""
     store = coder.store(term.map)
     source = map_source(store, store.definition.values[0].name, coder)
@@ -29,7 +29,7 @@ def write_map_end(term: MapEnd, env: Env, coder: TermCoder) -> Code:
     return _search(term.end, source, term.keys.index(None), bound, exists, coder)
 
 
-def write_end(term: End, env: Env, coder: TermCoder) -> Code:
+def write_end(term: End, env: Env, coder: TermCoder) -> PythonCode:
     """Write the search for the least or greatest value at which a term is not 0; return the variable that holds it.
 
     A single read of a map is searched where it lies. Of any other term the sums by the variable are made first.
@@ -37,7 +37,7 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
     inside = {name: code for name, code in env.items() if name != term.variable}
     inner = without_marks(term.term, inside)
     if inner is ZERO:
-        return Code("None")
+        return PythonCode("None")
     if term.variable not in outputs(inner):
         raise ValidationError(f"{term.variable} is not bound in {term}", hint="The term of an end binds its variable.")
     axis, bound = 0, list[str]()
@@ -53,8 +53,8 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Code:
 
 
 def _search(
-    end: str, source: Source, axis: int, bound: list[str], test: Callable[[str], str], coder: TermCoder
-) -> Code:
+    end: str, source: DictSource, axis: int, bound: list[str], test: Callable[[str], str], coder: TermCoder
+) -> PythonCode:
     """Write the search for an end of the part of `source` whose keys other than `axis` are `bound`.
 
     `test` gives the condition on an entry under which its key counts, "" if there is none.
@@ -72,8 +72,8 @@ def _search(
         if condition:
             writer.line(f"if not {condition}: continue")
         writer.line(f"{here} = {key if source.is_bare else f'{key}[{axis}]'}")
-        mine, best = (Code(name, column.type, False) for name in (here, found))
+        mine, best = (PythonCode(name, column.type, False) for name in (here, found))
         closer = coder.compare("<" if end == "MIN" else ">", mine, best)
         with writer.block(f"if {here} is not None and ({found} is None or {closer}):"):
             writer.line(f"{found} = {here}")
-    return Code(found, column.type, True)
+    return PythonCode(found, column.type, True)

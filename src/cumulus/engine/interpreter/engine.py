@@ -23,7 +23,7 @@ from cumulus.engine.interpreter.attempts import FAILED
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.module import ModuleCoder
 from cumulus.engine.interpreter.stepping import Stepping
-from cumulus.engine.interpreter.store import Positions, Store
+from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import identifier
 from cumulus.engine.limits import Budget, told
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
@@ -309,7 +309,7 @@ class Interpreter(Stepping):
 
     # --- reading and loading ----------------------------------------------------------------------------------------
 
-    def store(self, name: str) -> Store:
+    def store(self, name: str) -> DictMap:
         """Return the store of a map.
 
         Raises
@@ -448,9 +448,9 @@ class Interpreter(Stepping):
         return self.store(map).find(positions, values)
 
 
-def _stores(program: Program) -> dict[str, Store]:
+def _stores(program: Program) -> dict[str, DictMap]:
     """Return an empty store for each map, declared or only written or read."""
-    stores: dict[str, Store] = {}
+    stores: dict[str, DictMap] = {}
     names: set[str] = set()
     for definition in program.maps:
         assert isinstance(definition, MapDef), "a program holds MapDefs"
@@ -459,12 +459,12 @@ def _stores(program: Program) -> dict[str, Store]:
             count += 1
             name = f"map_{identifier(definition.name)}_{count}"
         names.add(name)
-        stores[definition.name] = Store(definition, name)
+        stores[definition.name] = DictMap(definition, name)
     return stores
 
 
 def _assembled(
-    store: Store, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
+    store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
 ) -> tuple[dict[Any, Any], set[str]]:
     """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""
     if store.flat:

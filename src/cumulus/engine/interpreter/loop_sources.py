@@ -12,9 +12,9 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.analysis import float_sums
 from cumulus.engine.failures import Sites
-from cumulus.engine.interpreter.new_state import Slices
+from cumulus.engine.interpreter.new_state import NewStateSlices
 from cumulus.engine.interpreter.numbers import NumberKind, Value
-from cumulus.engine.interpreter.store import Positions, Store
+from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import Writer
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CHANGES = "changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DictSource:
     """A dict as generated code sees it.
 
     Parameters
@@ -63,7 +63,7 @@ class Source:
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
-def read_source(read: MapRead, coder: TermCoder) -> Source:
+def read_source(read: MapRead, coder: TermCoder) -> DictSource:
     """Return what a read of a map loops over or looks up in."""
     store = coder.store(read.map)
     match read.state:
@@ -79,12 +79,12 @@ def read_source(read: MapRead, coder: TermCoder) -> Source:
             return map_source(store, read.column, coder)
 
 
-def ahead_name(store: Store) -> str:
+def ahead_name(store: DictMap) -> str:
     """Return how generated code calls a map as it will be."""
     return f"{store.name}_ahead"
 
 
-def map_source(store: Store, column: str, coder: TermCoder) -> Source:
+def map_source(store: DictMap, column: str, coder: TermCoder) -> DictSource:
     """Return a value column of a map before the event."""
     position = store.definition.column_index(column)
     declared = store.definition.values[position].type
@@ -97,10 +97,10 @@ def map_source(store: Store, column: str, coder: TermCoder) -> Source:
             return Value(f"{coder.pool.bind(float_sums.read_cell, 'read_cell')}({entry}[{position}])", NumberKind.FLOAT)
         return Value(f"{entry}[{position}]", kind, declared)
 
-    return Source(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))
+    return DictSource(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))
 
 
-def _indexed(store: Store) -> Callable[[Positions], str]:
+def _indexed(store: DictMap) -> Callable[[Positions], str]:
     def sliced(positions: Positions) -> str:
         store.add_index(positions)
         return store.index_name(positions)
@@ -108,14 +108,14 @@ def _indexed(store: Store) -> Callable[[Positions], str]:
     return sliced
 
 
-def _ahead_slicer(store: Store, coder: TermCoder) -> Callable[[Positions], str]:
+def _ahead_slicer(store: DictMap, coder: TermCoder) -> Callable[[Positions], str]:
     index = _indexed(store)
 
     def sliced(positions: Positions) -> str:
         name = coder.writer.lazy(
             (store.name, "NEW", positions), f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
         )
-        build = coder.pool.bind(Slices, "ahead_slices")
+        build = coder.pool.bind(NewStateSlices, "ahead_slices")
         made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
         coder.writer.line(f"if {name} is None: {name} = {made}")
         return name
@@ -123,22 +123,22 @@ def _ahead_slicer(store: Store, coder: TermCoder) -> Callable[[Positions], str]:
     return sliced
 
 
-def batch_source(columns: tuple[Column, ...], coder: TermCoder) -> Source:
+def batch_source(columns: tuple[Column, ...], coder: TermCoder) -> DictSource:
     """Return the net change that the trigger is fired with."""
 
     def value(entry: str) -> Value:
         return Value(entry, NumberKind.INT, BIGINT)
 
-    return Source(CHANGES, columns, False, value, False, _slicer(CHANGES, coder))
+    return DictSource(CHANGES, columns, False, value, False, _slicer(CHANGES, coder))
 
 
-def group_source(name: str, columns: tuple[Column, ...], kind: NumberKind, coder: TermCoder) -> Source:
+def group_source(name: str, columns: tuple[Column, ...], kind: NumberKind, coder: TermCoder) -> DictSource:
     """Return sums in a dict that stands in a local variable."""
 
     def value(entry: str) -> Value:
         return Value(entry, kind)
 
-    return Source(name, columns, len(columns) == 1, value, True, _slicer(name, coder))
+    return DictSource(name, columns, len(columns) == 1, value, True, _slicer(name, coder))
 
 
 def _slicer(text: str, coder: TermCoder) -> Callable[[Positions], str]:
@@ -192,7 +192,7 @@ class Shared:
         self._argument = CHANGES if takes_changes else ""
         self._known: dict[Term, tuple[str, tuple[Column, ...], NumberKind, int]] = {}
 
-    def source(self, term: Term, coder: TermCoder, new_coder: Callable[[Writer], TermCoder]) -> Source:
+    def source(self, term: Term, coder: TermCoder, new_coder: Callable[[Writer], TermCoder]) -> DictSource:
         """Return the value of `term`, computed before if it was needed before in this firing."""
         if term not in self._known:
             self._known[term] = self._write(term, coder.setting, coder.writer.about, new_coder)

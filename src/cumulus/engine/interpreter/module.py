@@ -13,19 +13,19 @@ from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.attempts import FAILED, PROBLEM
 from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact
-from cumulus.engine.interpreter.store import Store
+from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Env, Setting, TermCoder
 from cumulus.engine.interpreter.writer import Writer, identifier
 from cumulus.errors import ValidationError
 from cumulus.m3.program import On, Program, Statement, Trigger
-from cumulus.scalars.python_code import Code, Pool, canonical
+from cumulus.scalars.python_code import Pool, PythonCode, canonical
 
 Line = tuple[str, Any]
 _VERBS = {On.INSERT: "on_insert", On.DELETE: "on_delete", On.BATCH: "on_batch"}
 
 
 @dataclass(slots=True)
-class Module:
+class GeneratedModule:
     """The generated module.
 
     Parameters
@@ -68,7 +68,7 @@ class Module:
 class ModuleCoder:
     """Writes the module of one program over given stores."""
 
-    def __init__(self, program: Program, stores: Mapping[str, Store], pool: Pool) -> None:
+    def __init__(self, program: Program, stores: Mapping[str, DictMap], pool: Pool) -> None:
         self._program = program
         self._stores = stores
         self._pool = pool
@@ -84,7 +84,7 @@ class ModuleCoder:
                 f"leave_{store.name}",
             }
 
-    def write(self) -> Module:
+    def write(self) -> GeneratedModule:
         """Return the module; stores receive the indexes that it uses."""
         before = self._indexes()
         module = self._write()
@@ -96,8 +96,8 @@ class ModuleCoder:
     def _indexes(self) -> list[tuple[str, tuple[int, ...]]]:
         return [(name, positions) for name, store in self._stores.items() for positions in store.indexes]
 
-    def _write(self) -> Module:
-        module = Module()
+    def _write(self) -> GeneratedModule:
+        module = GeneratedModule()
         self._names = set()
         for store in self._stores.values():
             _index_functions(store, module)
@@ -120,7 +120,7 @@ class ModuleCoder:
         self._names.add(name)
         return name
 
-    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: Module) -> Setting:
+    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> Setting:
         shared = Shared(name, bool(batch), module.sites)
         return Setting(self._pool, self._stores, self._kept, batch, shared, self._taken)
 
@@ -137,7 +137,7 @@ class ModuleCoder:
                 return relation.columns
         return tuple(Column(name) for name in trigger.variables)
 
-    def _trigger(self, trigger: Trigger, name: str, module: Module) -> None:
+    def _trigger(self, trigger: Trigger, name: str, module: GeneratedModule) -> None:
         columns = self._columns(trigger)
         writer = Writer(self._taken)
         if trigger.on is On.BATCH:
@@ -149,7 +149,7 @@ class ModuleCoder:
             env = {}
             for variable, column in zip(trigger.variables, columns, strict=True):
                 text = writer.fresh(variable)
-                env[variable] = Code(text, column.type, not column.not_null)
+                env[variable] = PythonCode(text, column.type, not column.not_null)
                 if column.type is None or column.type.is_float:
                     writer.line(f"{text} = {self._pool.bind(canonical, 'canonical')}({text})")
             head = f"def {name}({', '.join(env[variable].text for variable in trigger.variables)}):"
@@ -157,7 +157,9 @@ class ModuleCoder:
         coder.write([_separated(s, env) for s in trigger.statements if s.op == "+="], env)
         module.add(name, head, writer, setting.shared)
 
-    def _assignment(self, target: str, statements: list[Statement], name: str, module: Module) -> tuple[int, ...]:
+    def _assignment(
+        self, target: str, statements: list[Statement], name: str, module: GeneratedModule
+    ) -> tuple[int, ...]:
         """Write the function that returns the new contents of a `:=` map, one dict per value column."""
         setting = self._setting(name, {}, module)
         writer = Writer(self._taken)
@@ -185,7 +187,7 @@ def _separated(statement: Statement, env: Env) -> Statement:
     return replace(statement, term=separated(statement.term, frozenset(env)))
 
 
-def _index_functions(store: Store, module: Module) -> None:
+def _index_functions(store: DictMap, module: GeneratedModule) -> None:
     """Write what keeps the indexes of a map right when an entry comes or goes."""
     if not store.indexes:
         return

@@ -49,7 +49,7 @@ class Ahead:
         return {key: 1 for key, entry in self.changed.items() if self._entries.get(key) != entry}
 
 
-class Slices:
+class NewStateSlices:
     """The keys of a map as it will be, by a part of them.
 
     Parameters

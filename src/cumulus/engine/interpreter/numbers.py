@@ -11,7 +11,7 @@ from cumulus.catalog.types import DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType,
 from cumulus.engine.analysis import float_sums
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Code, Pool
+from cumulus.scalars.python_code import Pool, PythonCode
 
 
 class NumberKind(IntEnum):
@@ -45,7 +45,7 @@ def kind_of(sql_type: SqlType | None) -> NumberKind | None:
     return NumberKind.FLOAT if sql_type.is_float else None
 
 
-def number_of(code: Code, pool: Pool) -> Value:
+def number_of(code: PythonCode, pool: Pool) -> Value:
     """Return the number that a scalar is in value context (NULL is 0).
 
     Raises
@@ -65,17 +65,17 @@ def number_of(code: Code, pool: Pool) -> Value:
     return Value(f"({text} or 0)" if code.nullable else text, kind, code.type)
 
 
-def scalar_of(value: Value, pool: Pool) -> Code:
+def scalar_of(value: Value, pool: Pool) -> PythonCode:
     """Return a number of value context as a scalar, never NULL."""
     match value.kind:
         case NumberKind.INT:
-            return Code(value.text, value.type or HUGEINT, False)
+            return PythonCode(value.text, value.type or HUGEINT, False)
         case NumberKind.DEC:
-            return Code(value.text, value.type, False)
+            return PythonCode(value.text, value.type, False)
         case NumberKind.FLOAT:
-            return Code(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
+            return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
         case NumberKind.ANY:
-            return Code(value.text, None, False)
+            return PythonCode(value.text, None, False)
 
 
 def product(values: Sequence[Value], pool: Pool) -> Value:

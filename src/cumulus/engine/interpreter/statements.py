@@ -23,7 +23,7 @@ from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.attempts import bounded, report
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.numbers import NumberKind, Value, product
-from cumulus.engine.interpreter.store import Store
+from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Env, Fit, TermCoder
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
@@ -163,7 +163,7 @@ class StatementCoder:
 
         self._coder.run([statement.term], env, add)
 
-    def _add_point(self, store: Store, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env) -> None:
+    def _add_point(self, store: DictMap, keys: tuple[str, ...], columns: dict[int, list[str]], env: Env) -> None:
         """Write stage 3 for one entry, whose key the trigger binds."""
         deltas: dict[int, str] = {}
         for column, names in columns.items():
@@ -175,7 +175,7 @@ class StatementCoder:
             key = self._key(store, [env[name].text for name in keys])
             self._add(store, key, deltas)
 
-    def _key(self, store: Store, parts: list[str]) -> str:
+    def _key(self, store: DictMap, parts: list[str]) -> str:
         """Return a name or constant for a packed key."""
         if len(parts) != store.width:
             raise ValidationError(f"map {store.definition.name} has {store.width} keys, not {len(parts)}")
@@ -185,7 +185,7 @@ class StatementCoder:
         self._writer.line(f"{name} = ({', '.join(parts)})")
         return name
 
-    def _add(self, store: Store, key: str, deltas: dict[int, str]) -> None:
+    def _add(self, store: DictMap, key: str, deltas: dict[int, str]) -> None:
         """Write what adds `deltas` (by value column) to the entry at `key`."""
         write = self._writer.line
         old = self._writer.fresh("old")
@@ -222,7 +222,7 @@ class StatementCoder:
                 if store.indexes:
                     write(f"leave_{store.name}({key})")
 
-    def _first(self, store: Store, deltas: dict[int, str]) -> str:
+    def _first(self, store: DictMap, deltas: dict[int, str]) -> str:
         if store.flat:
             return deltas[0]
         parts = []
@@ -237,13 +237,13 @@ class StatementCoder:
     def _cell(self, cell: str, delta: str) -> str:
         return f"{self._pool.bind(float_sums.add_to_cell, 'add_to_cell')}({cell}, {delta})"
 
-    def _told(self, store: Store, column: int, number: str) -> None:
+    def _told(self, store: DictMap, column: int, number: str) -> None:
         """Write that an overflow of a sum is reported; readers get an error until the entry is gone."""
         self._writer.site = self._site(store.definition.name, column)
         problem = self._pool.bind(float_sums.NOT_FINITE, "not_finite")
         self._writer.line(f"if not {bounded(number, self._pool)}: {report(self._writer, problem)}")
 
-    def _sums(self, store: Store, old: str, deltas: dict[int, str]) -> tuple[str, str]:
+    def _sums(self, store: DictMap, old: str, deltas: dict[int, str]) -> tuple[str, str]:
         """Write the new value columns; return the test that the entry stays, and the entry."""
         names = [self._writer.fresh(column.name) for column in store.definition.values]
         self._writer.line(f"{', '.join(names)}, = {old}")

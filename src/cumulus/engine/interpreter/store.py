@@ -27,7 +27,7 @@ from cumulus.scalars.python_code import canonical
 Positions = tuple[int, ...]
 
 
-class Store:
+class DictMap:
     """The entries of one map.
 
     Parameters

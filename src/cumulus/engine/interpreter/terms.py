@@ -18,6 +18,7 @@ from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -29,7 +30,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -42,21 +42,21 @@ from cumulus.engine.interpreter.attempts import assigned, can_fail, holding, sum
 from cumulus.engine.interpreter.ends import write_end, write_map_end
 from cumulus.engine.interpreter.loop_sources import (
     CHANGES,
+    DictSource,
     Shared,
-    Source,
     batch_source,
     group_source,
     map_source,
     read_source,
 )
 from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
-from cumulus.engine.interpreter.store import Store
+from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
 from cumulus.scalars import python_code
-from cumulus.scalars.python_code import Code, Pool, ScalarCoder
+from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 
-Env: TypeAlias = dict[str, Code]
+Env: TypeAlias = dict[str, PythonCode]
 Then: TypeAlias = Callable[[Env, list[Value]], None]
 Fit: TypeAlias = Callable[[Value], Value]
 """What makes a number fit the column that it is added to."""
@@ -81,7 +81,7 @@ class Setting:
     """
 
     pool: Pool
-    stores: Mapping[str, Store]
+    stores: Mapping[str, DictMap]
     kept: Mapping[str, str]
     batch: Mapping[str, tuple[Column, ...]]
     shared: Shared
@@ -134,7 +134,7 @@ class TermCoder:
             self.writer.line(f"{name} = {self.pool.bind(float_total, 'float_total')}({name})")
         return Value(name, kind, sums.type)
 
-    def scalar(self, term: Term, env: Env) -> Code:
+    def scalar(self, term: Term, env: Env) -> PythonCode:
         """Return the code of a scalar; what must be computed before is written."""
         return self._coder(env).code(term)
 
@@ -206,7 +206,7 @@ class TermCoder:
                 raise AssertionError("`_next` writes conditions, all that follow each other at once")
             case MapRead(keys=keys):
                 self._scan(read_source(term, self), keys, env, then)
-            case Batch(name, variables) | Relation(name, variables):
+            case Batch(name, variables) | Atom(name, variables):
                 self._base(name, variables, isinstance(term, Batch), env, then)
             case Lift(variable, inner):
                 self._lift(variable, inner, env, then)
@@ -253,7 +253,7 @@ class TermCoder:
             then(env, [])
             return
 
-        def bind(bound: Env, code: Code) -> None:
+        def bind(bound: Env, code: PythonCode) -> None:
             if variable in bound:
                 with self._when(self._coder(bound).compare("=", bound[variable], code)):
                     then(bound, [])
@@ -302,7 +302,7 @@ class TermCoder:
 
     # --- looking up and looping -------------------------------------------------------------------------------------
 
-    def _scan(self, source: Source, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
+    def _scan(self, source: DictSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
         if len(keys) != source.width:
             raise ValidationError(f"{source.text} has {source.width} keys, not {len(keys)}")
@@ -321,7 +321,7 @@ class TermCoder:
             self.writer.row = outside
 
     def _scan_bound(
-        self, source: Source, keys: tuple[Term | Range, ...], bound: Mapping[int, Code], env: Env, then: Then
+        self, source: DictSource, keys: tuple[Term | Range, ...], bound: Mapping[int, PythonCode], env: Env, then: Then
     ) -> None:
         entry = self.writer.fresh("entry")
         if len(bound) == source.width:
@@ -348,7 +348,7 @@ class TermCoder:
             self._loops -= 1
 
     def _unpack(
-        self, source: Source, keys: tuple[Term | Range, ...], key: str, env: Env, then: Callable[[Env], None]
+        self, source: DictSource, keys: tuple[Term | Range, ...], key: str, env: Env, then: Callable[[Env], None]
     ) -> None:
         """Bind the loop variables to parts of the key that stands in `key`, and filter."""
         inner = dict(env)
@@ -356,7 +356,7 @@ class TermCoder:
         for place, pattern in enumerate(keys):
             column = source.columns[place]
             text = key if source.is_bare else f"{key}[{place}]"
-            here = Code(text, column.type, not column.not_null)
+            here = PythonCode(text, column.type, not column.not_null)
             if isinstance(pattern, Range):
                 name = self.writer.fresh("end")
                 self.writer.line(f"{name} = {text}")
@@ -374,7 +374,7 @@ class TermCoder:
         else:
             then(inner)
 
-    def _within(self, pattern: Range, here: Code, env: Env) -> list[str]:
+    def _within(self, pattern: Range, here: PythonCode, env: Env) -> list[str]:
         coder = self._coder(env)
         tests = []
         if pattern.low is not None:
@@ -383,7 +383,7 @@ class TermCoder:
             tests.append(coder.compare("<=" if pattern.high[1] else "<", here, self.scalar(pattern.high[0], env)))
         return tests
 
-    def _visit(self, source: Source, entry: str, env: Env, then: Then) -> None:
+    def _visit(self, source: DictSource, entry: str, env: Env, then: Then) -> None:
         value = source.value(entry)
         if value.text == entry and not source.may_be_zero:
             then(env, [value])
@@ -399,15 +399,15 @@ class TermCoder:
 
     # --- sums in dicts, shared terms --------------------------------------------------------------------------------
 
-    def grouped(self, term: Term, free: Sequence[str], env: Env) -> Source:
+    def grouped(self, term: Term, free: Sequence[str], env: Env) -> DictSource:
         """Write the sums of `term` by the variables in `free` into a dict."""
         name = self.writer.fresh("groups")
         self.writer.line(f"{name} = {{}}")
         return self.group_into(name, term, free, env)
 
-    def group_into(self, name: str, term: Term, free: Sequence[str], env: Env, fit: Fit | None = None) -> Source:
+    def group_into(self, name: str, term: Term, free: Sequence[str], env: Env, fit: Fit | None = None) -> DictSource:
         """Write the loops that add `term` by the variables in `free` to the dict `name`; `fit` as in `closed`."""
-        codes: dict[str, Code] = {}
+        codes: dict[str, PythonCode] = {}
         keys: list[str] = []
 
         def render(text: str, simple: bool) -> str:
@@ -422,7 +422,7 @@ class TermCoder:
                 before = codes.get(variable)
                 here = bound[variable]
                 same = before is None or before.type == here.type
-                codes[variable] = Code(
+                codes[variable] = PythonCode(
                     "", here.type if same else None, here.nullable or bool(before and before.nullable)
                 )
             texts = [bound[variable].text for variable in free]
@@ -452,19 +452,19 @@ class TermCoder:
 
     # --- scalars ----------------------------------------------------------------------------------------------------
 
-    def compare(self, op: str, left: Code, right: Code) -> str:
+    def compare(self, op: str, left: PythonCode, right: PythonCode) -> str:
         """Return the comparison of two scalars that are written already."""
         return self._coder({}).compare(op, left, right)
 
     def _coder(self, env: Env) -> ScalarCoder:
-        def lookup(name: str) -> Code:
+        def lookup(name: str) -> PythonCode:
             if name not in env:
                 raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
             return env[name]
 
         return ScalarCoder(self.pool, lookup, lambda term: self._leaf(term, env))
 
-    def _leaf(self, term: Term, env: Env) -> Code:
+    def _leaf(self, term: Term, env: Env) -> PythonCode:
         """A node of value context inside a scalar is its number; an end is one of its values."""
         if isinstance(term, MapEnd):
             return write_map_end(term, env, self)
@@ -472,7 +472,7 @@ class TermCoder:
             return write_end(term, env, self)
         return scalar_of(self.closed(term, env), self.pool)
 
-    def store(self, name: str) -> Store:
+    def store(self, name: str) -> DictMap:
         """Return the map called `name`; ValidationError if there is none."""
         if name not in self.setting.stores:
             raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")

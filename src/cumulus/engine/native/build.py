@@ -17,21 +17,21 @@ from cumulus import version
 from cumulus.engine.garbage import uncollected
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, Cache, Code, Load, Loaded, default_folder, identity
-from cumulus.engine.native.program import Plan, written
+from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
+from cumulus.engine.native.program import CodePlan, written
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 
 Indexes = Mapping[str, Sequence[tuple[int, ...]]]
 _MOST_RECENT = 64
 _DEEPEST = 1 << 17
-_recent: dict[str, tuple[Plan, Code]] = {}
+_recent: dict[str, tuple[CodePlan, MachineCode]] = {}
 """What this process has loaded, the oldest first."""
 
 
 def built(
     program: Program, functions: Mapping[str, UserFunction], indexes: Indexes, level: int, load: Load | None
-) -> tuple[Plan, Loaded]:
+) -> tuple[CodePlan, Loaded]:
     """Return a program's code.
 
     Parameters
@@ -64,7 +64,7 @@ def forget() -> None:
     _recent.clear()
 
 
-def cached(name: str, level: int) -> tuple[Plan, Code] | None:
+def cached(name: str, level: int) -> tuple[CodePlan, MachineCode] | None:
     """Return code that this process has loaded, or the user's cache has; None if there is none."""
     file = f"{name}-{level}.plan"
     found = _recent.get(file) or _from_cache(file)
@@ -73,7 +73,7 @@ def cached(name: str, level: int) -> tuple[Plan, Code] | None:
 
 def build(
     name: str, program: Program, functions: Mapping[str, UserFunction], indexes: Indexes, level: int
-) -> tuple[Plan, Code]:
+) -> tuple[CodePlan, MachineCode]:
     """Write and compile a program, and leave the code in the user's cache."""
     store = Cache(default_folder())
     with uncollected(), _deep():
@@ -81,7 +81,7 @@ def build(
         objects = [_object_of(store, module, level) for module in modules]
     file = f"{name}-{level}.plan"
     store.put(file, pickle.dumps((plan, [each for each, _ in objects])))
-    return _remembered(file, (plan, Code(made for _, made in objects)))
+    return _remembered(file, (plan, MachineCode(made for _, made in objects)))
 
 
 @contextmanager
@@ -95,31 +95,31 @@ def _deep() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _remembered(file: str, found: tuple[Plan, Code]) -> tuple[Plan, Code]:
+def _remembered(file: str, found: tuple[CodePlan, MachineCode]) -> tuple[CodePlan, MachineCode]:
     _recent[file] = found
     while len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]
     return found
 
 
-def code_of(modules: Sequence[Module], level: int) -> Code:
+def code_of(modules: Sequence[Module], level: int) -> MachineCode:
     """Return modules as code, from the user's cache where it has them."""
     store = Cache(default_folder())
-    return Code([_object_of(store, module, level)[1] for module in modules])
+    return MachineCode([_object_of(store, module, level)[1] for module in modules])
 
 
 def _object_of(store: Cache, module: Module, level: int) -> tuple[str, bytes]:
     return store.object_of(to_llvm(module, inline=level > 0), level)
 
 
-def _from_cache(file: str) -> tuple[Plan, Code] | None:
+def _from_cache(file: str) -> tuple[CodePlan, MachineCode] | None:
     store = Cache(default_folder())
     found = store.get(file)
     if found is None:
         return None
     plan, files = pickle.loads(found)
     objects = [store.get(each) for each in files]
-    return None if None in objects else (plan, Code(each for each in objects if each is not None))
+    return None if None in objects else (plan, MachineCode(each for each in objects if each is not None))
 
 
 def name_of(program: Program, functions: Mapping[str, UserFunction], indexes: Indexes) -> str:

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from cumulus.catalog.types import DOUBLE, Kind
 from cumulus.engine.native.column_gathering import WORTH, gather
 from cumulus.engine.native.kernel.lanes import NULL_FLOAT, NULL_WORD
-from cumulus.engine.native.store.memory_layout import Held
+from cumulus.engine.native.store.memory_layout import ColumnStorage
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.views.batches import Places
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Numbered, Vector
+from cumulus.views.vectors import Array, Mask, NotColumnarError, NumberedTexts, Vector
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.values.codec import Numbered as Dictionary
+    from cumulus.engine.native.values.codec import NumberedValues as Dictionary
 
 _NUMBERED = (Kind.VARCHAR, Kind.INTERVAL)
 
@@ -34,7 +34,7 @@ class StoredColumns:
     def __init__(self, stored: StoredMap, dictionary: Dictionary) -> None:
         self._store = stored.store
         self._rows: npt.NDArray[np.int64] = stored.view.rows()
-        self._dictionary: Numbered = dictionary
+        self._dictionary: NumberedTexts = dictionary
         self.size = len(self._rows)
         self._columns: dict[tuple[int, int], npt.NDArray[np.int64]] = {}
         """Whole columns that were read: by their first word, and how many words they have."""
@@ -50,7 +50,7 @@ class StoredColumns:
         for place in dict.fromkeys((*values, *counted)):
             lane = store.values[place]
             first = store.shape.keys + lane.word
-            words += [(first, 1), (first + 1, 1)] if lane.held is Held.CELL else [(first, lane.held.words)]
+            words += [(first, 1), (first + 1, 1)] if lane.held is ColumnStorage.CELL else [(first, lane.held.words)]
         missing = [each for each in words if each not in self._columns]
         self._columns.update(zip(missing, gather(self._rows, missing), strict=True))
 
@@ -58,17 +58,17 @@ class StoredColumns:
         """Return which rows exist for readers; see `MapColumns.there`."""
         store, rows = self._store, self._rows[at]
         if store.count is None:
-            if any(lane.held is Held.BOXED for lane in store.values):
+            if any(lane.held is ColumnStorage.BOXED for lane in store.values):
                 raise NotColumnarError  # a box may hold 0
             first = store.shape.keys
             found: Mask = np.any(rows[:, first : first + store.shape.values], axis=1)
             return found
         lane = store.values[store.count]
         word = store.shape.keys + lane.word
-        if lane.held is Held.COUNT:
+        if lane.held is ColumnStorage.COUNT:
             counts = self._columns.get((word, 1), self._rows[:, word])[at]
             return np.greater(counts, 0) if positive else np.not_equal(counts, 0)
-        if lane.held is not Held.WIDE:
+        if lane.held is not ColumnStorage.WIDE:
             raise NotColumnarError
         low, high = rows[:, word], rows[:, word + 1]
         there: Mask = np.not_equal(low | high, 0)
@@ -101,12 +101,12 @@ class StoredColumns:
         first = self._store.shape.keys + lane.word
         if lane.type is None:
             raise NotColumnarError
-        if lane.held is Held.BOXED:
+        if lane.held is ColumnStorage.BOXED:
             boxes = self._words(first, first + 1, at)
             if boxes.any():
                 raise NotColumnarError
             return Vector(lane.type, boxes)  # no box at all: all are 0
-        if lane.held is Held.CELL:
+        if lane.held is ColumnStorage.CELL:
             total = self._words(first, first + 1, at).view(np.float64)
             with np.errstate(all="ignore"):
                 total = total + self._words(first + 1, first + 2, at).view(np.float64)

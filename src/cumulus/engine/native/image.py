@@ -14,8 +14,8 @@ from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_co
 from cumulus.engine.native.kernel.language import Signature
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
-from cumulus.engine.native.program import Plan
-from cumulus.engine.native.store.hash_tables import Block
+from cumulus.engine.native.program import CodePlan
+from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
 from cumulus.engine.native.store.row_layout import MEMORY as MAP_MEMORY
 from cumulus.engine.native.values.dictionary import Dictionary
@@ -37,7 +37,7 @@ class Image:
 
     def __init__(
         self,
-        made: Plan,
+        made: CodePlan,
         code: Loaded,
         dictionary: Dictionary,
         call: Callable[[int, int], int],
@@ -113,12 +113,12 @@ class Image:
             if store.store.is_scratch:
                 store.clear()
 
-    def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[Block, Any]]) -> bool:
+    def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[MemoryBlock, Any]]) -> bool:
         """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
         store = self.maps[number].store
         memory, at = self.at + MEMORY, self.at + self.made.context.record(store)
         grow = self.code.function(GROW.name, PTR, PTR, PTR, I64, I64)
-        taken: list[tuple[Block, int]] = []
+        taken: list[tuple[MemoryBlock, int]] = []
         for block, data in blocks:
             address = grow(memory, None, 0, block.size)
             if not address:

@@ -18,7 +18,7 @@ from cumulus.engine.batches import UPSERT
 from cumulus.engine.native.code.assignments import assign_function
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
-from cumulus.engine.native.code.statements import StatementCoder
+from cumulus.engine.native.code.statements import StatementEmitter
 from cumulus.engine.native.code.undo_log import journal_functions, notes_function, touched_function, undo_function
 from cumulus.engine.native.intake.builtin import builtin_function
 from cumulus.engine.native.intake.key_checks import Checks
@@ -43,7 +43,7 @@ from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
 from cumulus.engine.native.scalars.python_functions import Outside
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
-from cumulus.engine.native.store.memory_layout import STATUS, Context, EventLane, event_words, lanes_of
+from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of
 from cumulus.engine.native.store.row_layout import Shape
 from cumulus.engine.native.store.text_table import TEXT_FUNCTIONS
 from cumulus.explain.lineage import Place
@@ -58,7 +58,7 @@ _VERBS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch"}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CodePlan:
     """What must be known of a program's code to run it.
 
     Parameters
@@ -83,7 +83,7 @@ class Plan:
         Those of them that code takes upserts of.
     """
 
-    context: Context
+    context: ContextLayout
     triggers: dict[tuple[On, str], str]
     assigns: dict[str, str]
     batches: dict[str, tuple[str, int]]
@@ -113,7 +113,7 @@ _MOST_WORDS = 1000
 
 def written(
     program: Program, functions: Mapping[str, UserFunction], indexes: Mapping[str, Sequence[tuple[int, ...]]]
-) -> tuple[Plan, tuple[Module, ...]]:
+) -> tuple[CodePlan, tuple[Module, ...]]:
     """Return a program as code: what all programs have, what all have that use a shape of map, and its own.
 
     A batch trigger becomes code only where single ones cannot stand for it: it would be as much code as both of them,
@@ -132,7 +132,7 @@ def written(
     single = come_one_by_one(program)
     triggers = (each for each in program.triggers if each.on is not On.BATCH or each.relation not in single)
     program = replace(program, triggers=tuple(triggers))
-    context = Context()
+    context = ContextLayout()
     before: object = None
     while True:
         # The code tells which stores and indexes there are, and they tell where the code finds them.
@@ -163,7 +163,7 @@ class _Writer:
         self,
         program: Program,
         functions: Mapping[str, UserFunction],
-        context: Context,
+        context: ContextLayout,
         indexes: Mapping[str, Sequence[tuple[int, ...]]],
     ) -> None:
         self._program = program
@@ -175,7 +175,7 @@ class _Writer:
         self._either: dict[str, Function] = {}
         """What the single triggers of these relations call, once it is written."""
 
-    def write(self) -> tuple[Plan, tuple[Module, ...]]:
+    def write(self) -> tuple[CodePlan, tuple[Module, ...]]:
         triggers: dict[tuple[On, str], str] = {}
         functions: list[Function] = []
         for number, trigger in enumerate(self._program.triggers):
@@ -202,7 +202,7 @@ class _Writer:
         functions += self._entrances(events, triggers, {each.name: each for each in functions}, checks)
         context = self._host.context
         shapes = {store.shape.name: store.shape for store in context.stores.values()}
-        plan = Plan(
+        plan = CodePlan(
             context,
             triggers,
             assigns,
@@ -340,7 +340,7 @@ class _Writer:
         ]
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass
-        StatementCoder(self._host, body, known).write([each for each in statements if each.op == "+="], env)
+        StatementEmitter(self._host, body, known).write([each for each in statements if each.op == "+="], env)
         with body.inside(start):
             self._host.forget_shared(body)
         body.leave(body.load(I64, CONTEXT, STATUS))

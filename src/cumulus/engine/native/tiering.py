@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.engine.native.build import Indexes, build, cached, name_of
 from cumulus.engine.native.kernel.machine import Loaded
-from cumulus.engine.native.program import Plan
+from cumulus.engine.native.program import CodePlan
 from cumulus.m3.parser import parse
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
@@ -42,7 +42,7 @@ class Tier:
         self._child: subprocess.Popen[bytes] | None = None
         self._events = 0
 
-    def after(self, events: int) -> tuple[Plan, Loaded] | None:
+    def after(self, events: int) -> tuple[CodePlan, Loaded] | None:
         """Count events; return the best code if it is there now, and start making it if that is worth it."""
         self._events += events
         if self._events < WARM:
@@ -82,7 +82,7 @@ def _child() -> None:
     build(name, parse(text), {key: _declared(each) for key, each in signatures.items()}, indexes, BEST)
 
 
-def _declared(signature: Signature) -> UserFunction:
+def _declared(signature: FunctionSignature) -> UserFunction:
     def implement(*arguments: Any) -> Any:
         raise AssertionError(f"{signature.name}{arguments} is called by nobody here")
 

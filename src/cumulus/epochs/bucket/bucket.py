@@ -27,7 +27,7 @@ from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.fast_path import is_plain, only_comes, rounds
 from cumulus.epochs.bucket.moves import (
-    Change,
+    InputChange,
     Key,
     Move,
     Position,
@@ -44,7 +44,7 @@ from cumulus.epochs.bucket.references import sees, violations
 from cumulus.epochs.bucket.view_errors import FailedRow, failed_rows, row_text
 from cumulus.epochs.intake.packing import Chunk, unpack
 from cumulus.epochs.intake.reading import DELETE, INSERT, TRUNCATE, UPSERT, Rejected
-from cumulus.epochs.plan import Plan, layout_of
+from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -112,7 +112,7 @@ class Bucket:
     def __init__(
         self,
         program: Program,
-        plan: Plan,
+        plan: BucketPlan,
         index: int,
         make_engine: Callable[..., Engine],
         late_epochs: int = LATE_EPOCHS,
@@ -138,7 +138,7 @@ class Bucket:
                 self._watched.setdefault(name, set()).add(view.name)
         self._assigned = sources(program)
         self._last: dict[str, Positions] = {}
-        self._waiting: list[Change] = []
+        self._waiting: list[InputChange] = []
         kept = {each.name: each for each in program.relations if each.name in self._kept}
         self._references = [each for each in references(kept) if sees(plan.partitioned, each.child.name, each.key)]
 
@@ -194,7 +194,7 @@ class Bucket:
         others = [chunk for chunk in chunks if chunk.relation not in fresh]
         others += [chunk for name, mine in fresh.items() if name not in straight for chunk in mine]
         changes = changes_of(others, epoch)
-        waited: dict[str, list[Change]] = {}
+        waited: dict[str, list[InputChange]] = {}
         for change in self._waiting:
             waited.setdefault(change.relation, []).append(change)
         moves: list[Move] = []
@@ -209,7 +209,7 @@ class Bucket:
     def _wanted(self, moves: list[Move]) -> list[Move]:
         return moves
 
-    def _loadable(self, epoch: int, changes: list[Change], outcome: Outcome) -> list[Change]:
+    def _loadable(self, epoch: int, changes: list[InputChange], outcome: Outcome) -> list[InputChange]:
         """Refuse what is not an insertion into a static table in the first epoch: no trigger could take it."""
         fine = [change for change in changes if epoch == 1 and change.op == INSERT]
         for change in changes:
@@ -218,7 +218,7 @@ class Bucket:
                 self._refuse(Refused(change, reason), outcome)
         return fine
 
-    def _moves(self, relation: Relation, changes: list[Change], outcome: Outcome, *, is_new: bool) -> list[Move]:
+    def _moves(self, relation: Relation, changes: list[InputChange], outcome: Outcome, *, is_new: bool) -> list[Move]:
         """Return the moves of a table; `is_new`: what is repeated was dropped before."""
         name = relation.name
         positions: dict[Key, Position | None] = {}
@@ -430,7 +430,7 @@ class Bucket:
         self._last = {}
         for name, positions in last.items():
             self._positions(self.program.relation(name)).load(positions)
-        self._waiting = [Change(*each) for each in waiting]
+        self._waiting = [InputChange(*each) for each in waiting]
         for name, table in maps.items():
             snapshot.restore(self.engine, name, from_ipc(table))
         with decimal.localcontext(EXACT):
@@ -439,13 +439,13 @@ class Bucket:
         self.engine.take_errors()
 
 
-def _older(positions: Mapping[Key, Position | None], truncation: Change) -> list[Key]:
+def _older(positions: Mapping[Key, Position | None], truncation: InputChange) -> list[Key]:
     """Return the keys whose rows a truncation takes: a row from a later place of the source stays."""
     place = truncation.place()
     return [key for key, last in positions.items() if place is None or last is None or last <= place]
 
 
-def _text(program: Program, change: Change) -> str:
+def _text(program: Program, change: InputChange) -> str:
     if change.op == TRUNCATE:
         return f"truncate {change.relation}"
     sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]

@@ -30,7 +30,7 @@ class Last(Protocol):
         ...
 
 
-class Change(NamedTuple):
+class InputChange(NamedTuple):
     """One row of an input file; `since` is the epoch that it arrived in, `seq` None without an order."""
 
     relation: str
@@ -53,20 +53,20 @@ class Move:
     relation: str
     removed: Row | None
     added: Row | None
-    cause: Change
+    cause: InputChange
     count: int = 1
 
 
 class Refused(NamedTuple):
     """A change that was not applied, and why."""
 
-    change: Change
+    change: InputChange
     reason: str
 
 
-def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
+def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[InputChange]]:
     """Return table → changes, in the order of the chunks."""
-    found: dict[str, list[Change]] = {}
+    found: dict[str, list[InputChange]] = {}
     for chunk in chunks:
         if not chunk.rows.num_rows:
             continue
@@ -77,13 +77,13 @@ def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[Change]]:
         orders = columns[names.index("_seq")] if "_seq" in names else [None] * len(positions)
         rows = zip(*columns[: names.index("_op")], strict=True)
         fields = (repeat(chunk.relation), operations, rows, orders, repeat(chunk.source), positions, repeat(epoch))
-        found.setdefault(chunk.relation, []).extend(map(Change._make, zip(*fields, strict=False)))
+        found.setdefault(chunk.relation, []).extend(map(InputChange._make, zip(*fields, strict=False)))
     return found
 
 
 def drop_repeated(
-    changes: list[Change], key_at: tuple[int, ...], last: Last
-) -> tuple[list[Change], dict[Key, Position], list[Change]]:
+    changes: list[InputChange], key_at: tuple[int, ...], last: Last
+) -> tuple[list[InputChange], dict[Key, Position], list[InputChange]]:
     """Sort the ordered changes of each primary key and drop what is not newer than the last one seen.
 
     A truncation is of all keys: what is not newer is dropped, too.
@@ -96,8 +96,8 @@ def drop_repeated(
     if not any(change.seq is not None for change in changes):
         return changes, {}, []
     seen: dict[Key, Position] = {}
-    kept: list[Change] = []
-    dropped: list[Change] = []
+    kept: list[InputChange] = []
+    dropped: list[InputChange] = []
     every = (None,) * len(key_at)
     truncated = last.get(every)
     for change in in_order(changes):
@@ -113,17 +113,17 @@ def drop_repeated(
     return kept, seen, dropped
 
 
-def in_order(changes: Iterable[Change]) -> list[Change]:
+def in_order(changes: Iterable[InputChange]) -> list[InputChange]:
     """Sort changes by their positions; what has none comes first, as it stands."""
     return sorted(changes, key=lambda change: change.place() or (-1 << 63, 0))
 
 
 def keyed_moves(
     relation: Relation,
-    changes: list[Change],
+    changes: list[InputChange],
     current: Callable[[Key], Row | None],
     owns: Any,
-    truncated: Callable[[Change], Iterable[Key]] | None = None,
+    truncated: Callable[[InputChange], Iterable[Key]] | None = None,
 ) -> tuple[list[Move], list[Refused], list[Row]]:
     """Return the moves of a table with a primary key whose rows are kept, what is refused, and what was truncated.
 
@@ -137,7 +137,7 @@ def keyed_moves(
         Truncation → the keys of the rows before the epoch that it takes away.
     """
     key_at = relation.key_positions
-    groups: dict[Key, list[Change]] = {}
+    groups: dict[Key, list[InputChange]] = {}
     for change in changes:
         if change.op == TRUNCATE:
             assert truncated is not None, "who has truncations says what they take"
@@ -168,12 +168,12 @@ class _Followed(NamedTuple):
     """Where the changes of a key lead: the row, the last change that was taken, and what was not."""
 
     row: Row | None
-    cause: Change | None
+    cause: InputChange | None
     refused: list[Refused]
     truncated: list[Row]
 
 
-def _follow(relation: Relation, group: list[Change], before: Row | None, owns: Any) -> _Followed:
+def _follow(relation: Relation, group: list[InputChange], before: Row | None, owns: Any) -> _Followed:
     row, cause = before, None
     refused: list[Refused] = []
     truncated: list[Row] = []
@@ -213,7 +213,7 @@ def _count(rows: Mapping[Row, int], row: Row) -> int:
 
 
 def truncated_bag_moves(
-    relation: Relation, changes: list[Change], current: Mapping[Row, int]
+    relation: Relation, changes: list[InputChange], current: Mapping[Row, int]
 ) -> tuple[list[Move], list[Refused], list[Row]]:
     """Return the moves of a table without a primary key that is truncated, what is refused, and what was truncated.
 
@@ -225,7 +225,7 @@ def truncated_bag_moves(
     rows = dict(current)
     refused: list[Refused] = []
     gone: list[Row] = []
-    cause: dict[Row, Change] = {}
+    cause: dict[Row, InputChange] = {}
     begin = 0
     ends = [at for at, change in enumerate(changes) if change.op == TRUNCATE]
     for end in [*ends, len(changes)]:
@@ -251,7 +251,7 @@ def truncated_bag_moves(
     return moves, refused, gone
 
 
-def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple[list[Move], list[Refused]]:
+def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> tuple[list[Move], list[Refused]]:
     """Return the net moves of a table without a primary key, or whose rows are not kept.
 
     Parameters
@@ -260,7 +260,7 @@ def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple
         Row → how often it is there; None if rows are not kept (then nothing can be refused but updates).
     """
     net: dict[Row, int] = {}
-    cause: dict[Row, Change] = {}
+    cause: dict[Row, InputChange] = {}
     refused: list[Refused] = []
     for change in changes:
         op, row = change.op, change.row
@@ -287,7 +287,7 @@ def bag_moves(relation: Relation, changes: list[Change], count_of: Any) -> tuple
         elif count < 0:
             moves.append(Move(relation.name, row, None, cause[row], -count))
     if too_many:
-        deletions: dict[Row, list[Change]] = {row: [] for row, _ in too_many}
+        deletions: dict[Row, list[InputChange]] = {row: [] for row, _ in too_many}
         for change in changes:
             if change.op == DELETE and change.row in deletions:
                 deletions[change.row].append(change)

@@ -21,11 +21,11 @@ from cumulus.catalog.types import BIGINT
 from cumulus.engine.native.build import code_of
 from cumulus.engine.native.kernel.body import define
 from cumulus.engine.native.kernel.language import I64, PTR, U8, Function, Module, Signature
-from cumulus.engine.native.kernel.machine import LEVELS, Code, system_functions
+from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Store, lanes_of, value_lanes
+from cumulus.engine.native.store.memory_layout import MapLayout, lanes_of, value_lanes
 from cumulus.engine.native.store.row_layout import CREATED, Shape, address
 from cumulus.engine.native.values.columns import column_words
 from cumulus.engine.native.values.dictionary import Dictionary
@@ -66,7 +66,7 @@ def _newest_function(shape: Shape) -> Function:
 
 
 @cache
-def _code(shape: Shape) -> Code:
+def _code(shape: Shape) -> MachineCode:
     return code_of([BASE, library(shape), Module([_newest_function(shape)])], LEVELS[-1])
 
 
@@ -81,7 +81,7 @@ class Newest:
 
     def __init__(self, keys: Sequence[Column]) -> None:
         lanes = lanes_of(keys)
-        store = Store("", 0, tuple(each.name for each in keys), lanes, value_lanes([BIGINT, BIGINT]))
+        store = MapLayout("", 0, tuple(each.name for each in keys), lanes, value_lanes([BIGINT, BIGINT]))
         self._keys, self._shape = keys, store.shape
         self._code = _code(self._shape)
         self._dictionary = Dictionary(self._code)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from cumulus.catalog.events import Row
 from cumulus.durable.files import write_parquet
 from cumulus.engine.failures import ErrorLog
-from cumulus.epochs.bucket.moves import Change, Move
+from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.m3.program import Program
 
 VIEW_ERRORS = "view_errors"
@@ -51,7 +51,7 @@ class FailedRow(NamedTuple):
 
 def failed_rows(program: Program, log: ErrorLog, moves: Iterable[Move]) -> list[FailedRow]:
     """Return the errors of an epoch with the places in the input that they come from."""
-    causes: dict[tuple[str, Row], Change] = {}
+    causes: dict[tuple[str, Row], InputChange] = {}
     for move in moves:
         for row in (move.removed, move.added):
             if row is not None:

@@ -209,7 +209,7 @@ def is_all_null(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.bool
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LineShape:
     """How lines write the columns of a table, the operation (None where the table has such a column) and the order."""
 
     columns: tuple[str, ...]
@@ -220,7 +220,7 @@ class Shape:
 
 def shape_of(
     source: FolderSource, relation: Relation, records: Sequence[Mapping[str, Any]], encodings: Encodings
-) -> Shape | None:
+) -> LineShape | None:
     """Return how records write a table; what they do not have is looked for as the table calls it."""
     try:
         names = find_names([name for record in records for name in record], relation, source)
@@ -241,7 +241,7 @@ def shape_of(
         if word is not None and word not in fields:
             sample = sample_of(records, word)
             fields[word] = pa.int64() if word == order and sample is None else word_type(sample)
-    return Shape(columns, operation, order, pa.schema(list(fields.items())))
+    return LineShape(columns, operation, order, pa.schema(list(fields.items())))
 
 
 class PlainColumns:
@@ -250,7 +250,7 @@ class PlainColumns:
     def __init__(self, source: FolderSource, relation: Relation) -> None:
         self._source, self._relation = source, relation
         self._encodings = encodings_of(source, relation)
-        self._shape: Shape | None = None
+        self._shape: LineShape | None = None
 
     def read(self, numbers: Sequence[int], lines: Sequence[bytes]) -> Read | None:
         """Return the rows of plain lines, and the indexes of all others."""
@@ -280,7 +280,7 @@ class PlainColumns:
         rest = set(range(len(lines))).difference(taken) if len(taken) < len(lines) else ()
         return found, sorted(rest)
 
-    def _rows(self, shape: Shape, table: pa.Table, block: bytes) -> tuple[Found, Mask | None] | None:
+    def _rows(self, shape: LineShape, table: pa.Table, block: bytes) -> tuple[Found, Mask | None] | None:
         """Return the rows of a block without their positions, and which of its lines they are if not all."""
         fields = {name: table.column(name).chunk(0) for name in table.column_names}
         spellings = Spellings(block)

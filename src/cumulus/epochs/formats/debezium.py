@@ -10,8 +10,8 @@ from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.lines import ABSENT, Change, NotARowError
-from cumulus.epochs.formats.names import AmbiguousNameError, Names, find_names
+from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange
+from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
 from cumulus.epochs.formats.parsed_rows import MESSAGES, TOMBSTONES
 from cumulus.epochs.sources import FolderSource
 
@@ -53,9 +53,9 @@ class EnvelopeRecords:
         self._source, self._relation = source, relation
         self._given = encodings_of(source, relation)
         self._path = source.order.split(".")
-        self._names: dict[tuple[str, ...], Names] = {}
+        self._names: dict[tuple[str, ...], FileColumns] = {}
 
-    def changes(self, record: Any) -> list[Change] | str:
+    def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the changes that a message says, or what it is if it says none."""
         envelope = envelope_in(record)
         if envelope is None:
@@ -66,7 +66,7 @@ class EnvelopeRecords:
         schema = record.get("schema") if isinstance(record, Mapping) and envelope is not record else None
         order = self._order(envelope)
         if op in ("t", "truncate"):
-            return [Change((None,) * len(self._relation.columns), "truncate", order, self._given)]
+            return [RecordChange((None,) * len(self._relation.columns), "truncate", order, self._given)]
         before, after = envelope.get("before"), envelope.get("after")
         if op == "u" and before is not None:
             return [self._row(before, "d", order, schema, "before"), self._row(after, "i", order, schema, "after")]
@@ -79,7 +79,7 @@ class EnvelopeRecords:
             value = value.get(part) if isinstance(value, Mapping) else None
         return ABSENT if value is None else value
 
-    def _row(self, row: Any, op: str, order: Any, schema: Any, side: str) -> Change:
+    def _row(self, row: Any, op: str, order: Any, schema: Any, side: str) -> RecordChange:
         if not isinstance(row, Mapping):
             raise NotARowError(f"op {op!r} without {side!r}" if row is None else f"{side!r} is not an object")
         names = self._found(row)
@@ -89,15 +89,15 @@ class EnvelopeRecords:
             )
         encodings = self._given if schema is None else self._encodings(schema, names)
         values = tuple([None if name is None else row[name] for name in names.columns])
-        return Change(values, op, order, encodings)
+        return RecordChange(values, op, order, encodings)
 
-    def _encodings(self, schema: Any, names: Names) -> Encodings:
+    def _encodings(self, schema: Any, names: FileColumns) -> Encodings:
         try:
             return encodings_in(schema, self._relation, names.columns, self._given)
         except (TypeError, ValueError, OverflowError) as problem:
             raise NotARowError(f"its schema cannot be read: {problem}") from None
 
-    def _found(self, row: Mapping[str, Any]) -> Names:
+    def _found(self, row: Mapping[str, Any]) -> FileColumns:
         keys = tuple(row)
         names = self._names.get(keys)
         if names is None:

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.columns import (
     SAMPLE,
+    LineShape,
     Mask,
     Read,
-    Shape,
     Spellings,
     is_all_null,
     is_plain,
@@ -49,7 +49,7 @@ class _Form:
 
     prefix: bytes
     nested: bool
-    row: Shape
+    row: LineShape
     schema: pa.Schema
     encodings: Encodings
 
@@ -195,7 +195,7 @@ class _Columns:
     def __init__(self, source: FolderSource, relation: Relation) -> None:
         self._source, self._relation = source, relation
 
-    def shape(self, records: Sequence[Mapping[str, Any]], encodings: Encodings) -> Shape | None:
+    def shape(self, records: Sequence[Mapping[str, Any]], encodings: Encodings) -> LineShape | None:
         return shape_of(self._source, self._relation, records, encodings)
 
     def names(self, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ from cumulus.epochs.formats.columns import ColumnReader
 from cumulus.epochs.formats.content import readable
 from cumulus.epochs.formats.encodings import Encodings, encodings_of
 from cumulus.epochs.formats.json_values import parse
-from cumulus.epochs.formats.names import AmbiguousNameError, Names, find_names
+from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Found
 from cumulus.epochs.sources import FolderSource
 
@@ -33,7 +33,7 @@ class NotARowError(ValueError):
     """A record that is no row, with the reason."""
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """What one record says of one row; the operation None says insert, the order `ABSENT` that there is none."""
 
     values: tuple[Any, ...]
@@ -52,7 +52,7 @@ ABSENT = _Absent()
 class Records(Protocol):
     """How records become changes."""
 
-    def changes(self, record: Any) -> list[Change] | str:
+    def changes(self, record: Any) -> list[RecordChange] | str:
         """Return what a record says, or the name of what it is when it says nothing.
 
         Raises
@@ -69,7 +69,7 @@ class PlainRecords:
 
     relation: Relation
     source: FolderSource
-    _names: dict[tuple[str, ...], Names]
+    _names: dict[tuple[str, ...], FileColumns]
     _encodings: Encodings
 
     def __init__(self, source: FolderSource, relation: Relation) -> None:
@@ -77,7 +77,7 @@ class PlainRecords:
         self._names = {}
         self._encodings = encodings_of(source, relation)
 
-    def changes(self, record: Any) -> list[Change] | str:
+    def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the one row that a record is."""
         if not isinstance(record, dict):
             raise NotARowError("not a JSON object")
@@ -88,9 +88,9 @@ class PlainRecords:
         values = tuple([None if name is None else record[name] for name in names.columns])
         operation = None if names.operation is None else record[names.operation]
         order = ABSENT if names.order is None else record[names.order]
-        return [Change(values, operation, order, self._encodings)]
+        return [RecordChange(values, operation, order, self._encodings)]
 
-    def _found(self, record: dict[str, Any]) -> Names:
+    def _found(self, record: dict[str, Any]) -> FileColumns:
         keys = tuple(record)
         names = self._names.get(keys)
         if names is None:
@@ -108,11 +108,11 @@ class Gathered:
 
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
-        self._changes: list[Change] = []
+        self._changes: list[RecordChange] = []
         self._positions: list[int] = []
         self._texts: list[str] = []
 
-    def add(self, position: int, text: str, changes: Sequence[Change]) -> None:
+    def add(self, position: int, text: str, changes: Sequence[RecordChange]) -> None:
         """Add the changes of the record at a position."""
         for change in changes:
             self._changes.append(change)

@@ -15,7 +15,7 @@ class AmbiguousNameError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class FileColumns:
     """How a file calls a table's columns, in their order, the operation and the order; None where it has none."""
 
     columns: tuple[str | None, ...]
@@ -23,7 +23,7 @@ class Names:
     order: str | None
 
 
-def find_names(found: Iterable[str], relation: Relation, source: FolderSource) -> Names:
+def find_names(found: Iterable[str], relation: Relation, source: FolderSource) -> FileColumns:
     """Return the names that belong together.
 
     A column of the table that is called like the operation is no operation.
@@ -47,6 +47,6 @@ def find_names(found: Iterable[str], relation: Relation, source: FolderSource) -
         return alike[0] if alike else None
 
     has_operation = find_name(source.op, relation.column_names) is None
-    return Names(
+    return FileColumns(
         tuple(map(find, relation.column_names)), find(source.op) if has_operation else None, find(source.order)
     )

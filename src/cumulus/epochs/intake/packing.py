@@ -18,7 +18,7 @@ from cumulus.catalog.partition import buckets_of
 from cumulus.durable.files import ZSTD
 from cumulus.epochs import faults
 from cumulus.epochs.intake.reading import TRUNCATE, UPSERT, Reading, Rejected
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
 _REJECTED = pa.schema(
@@ -57,7 +57,7 @@ class Chunk:
         return self.rows.column("_position")[0].as_py() if self.rows.num_rows else 0
 
 
-def pack(readings: Iterable[Reading], plan: Plan) -> list[bytes]:
+def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
     """Return one payload per bucket."""
     payloads: list[list[bytes]] = [[] for _ in range(plan.buckets)]
     for reading in readings:
@@ -79,7 +79,7 @@ def unpack(payloads: Iterable[bytes]) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: (chunk.relation, chunk.source, chunk.first))
 
 
-def _split(reading: Reading, plan: Plan) -> list[tuple[pa.Table, int]]:
+def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
     rows = reading.rows
     column = plan.partitioned.get(reading.relation)
     if plan.buckets == 1:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.epochs.output.sink import write_durably
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
@@ -41,7 +41,7 @@ class Identity:
 
     checkpoint: str
     program: str
-    plan: Plan
+    plan: BucketPlan
     fresh: bool
 
 
@@ -108,7 +108,7 @@ class Checkpoint:
                     hint="State of one program is not that of another: start with a new --out and --checkpoint, "
                     "or run the old SQL.",
                 )
-            return Identity(found["checkpoint"], now, Plan(**found["plan"]), False)
+            return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
         plan = choose()
         identity = uuid.uuid4().hex
         content = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.output.sink import write_durably
-from cumulus.epochs.plan import Plan
+from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
 
 CARD = "origin.json"
@@ -46,9 +46,9 @@ class Origin:
     late_epochs: int = LATE_EPOCHS
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> BucketPlan:
         """The buckets of the run."""
-        return Plan(self.buckets, dict(self.partitioned))
+        return BucketPlan(self.buckets, dict(self.partitioned))
 
 
 def absolute(text: str) -> str:

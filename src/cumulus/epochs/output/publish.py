@@ -26,7 +26,7 @@ from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.reading import Rejected
 from cumulus.epochs.output.sink import QUARANTINE, Written
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import Plan, layout_of
+from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.errors import EvaluationError, StoreError
 from cumulus.layout.one_round import Merge
 from cumulus.m3.program import MapDef, Program, ViewDef
@@ -48,7 +48,7 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
-def merge_of(plan: Plan, program: Program, view: ViewDef) -> Merge:
+def merge_of(plan: BucketPlan, program: Program, view: ViewDef) -> Merge:
     """Return how the view comes from its buckets: ANY (bucket 0 has it), UNION (rows of all), or ADD (the driver
     merges).
     """
@@ -61,7 +61,7 @@ def merge_of(plan: Plan, program: Program, view: ViewDef) -> Merge:
 
 
 def merges(
-    plan: Plan, program: Program, out: Path, functions: Functions | None = None
+    plan: BucketPlan, program: Program, out: Path, functions: Functions | None = None
 ) -> dict[str, Callable[[int, list[str]], str]]:
     """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
 
@@ -82,7 +82,7 @@ def merges(
     return {view.name: merger(view) for view in program.views if merge_of(plan, program, view) is Merge.ADD}
 
 
-def _merged(plan: Plan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
+def _merged(plan: BucketPlan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
     shares: list[dict[str, Entries]] = []
     for file in files:
         with open(file, "rb") as opened:

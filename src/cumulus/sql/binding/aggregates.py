@@ -10,11 +10,11 @@ from cumulus.algebra.terms import (
     ONE,
     ZERO,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
     Lift,
-    Relation,
     Scalar,
     Term,
     Var,
@@ -22,14 +22,14 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.calculus.derived import DerivedRelation, Ended, Summed
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.bind import Aggregate
 from cumulus.sql.binding.branches import NEVER, Within, settle, summed
 from cumulus.sql.binding.conditions import is_not_null, special, summand
-from cumulus.sql.binding.float_sums import COLUMNS, Column, apart, is_apart
+from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, apart, is_apart
 from cumulus.sql.binding.groups import Grouped, derive
 from cumulus.sql.binding.scope import Scope
 
@@ -73,7 +73,7 @@ class Sums:
     sums: list[Summed] = field(default_factory=list)
     ends: list[Ended] = field(default_factory=list)
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
-    _values: dict[tuple[object, ...], tuple[str, Derived]] = field(default_factory=dict)
+    _values: dict[tuple[object, ...], tuple[str, DerivedRelation]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.standing:
@@ -173,7 +173,7 @@ class Sums:
     def _apart(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
         """Return the sum of a difference of floats from exact sums over each side of it."""
 
-        def summed_up(column: Column) -> Scalar:
+        def summed_up(column: FloatSumColumn) -> Scalar:
             kept, part = column.type, column.function
             return self.column(
                 column.hint, kept, (part, *identity), lambda w: product_of([only(w), apart(w, arg, column)])
@@ -257,7 +257,7 @@ class Sums:
             there = Compare(">", Var(count), number(0))
             self._values[identity] = (value, derive(rows, (), there, lookup=False))
         x, values = self._values[identity]
-        atom = Relation(values.name, values.parameters)
+        atom = Atom(values.name, values.parameters)
         each = self._added("d", BIGINT, ("d", *identity), lambda: atom)
         if aggregate.kind == "count":
             return each

@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar, Var
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
@@ -33,8 +33,8 @@ from cumulus.errors import BindError, CumulusError, UnsupportedError
 from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.scalars.user import fits
-from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
-from cumulus.sql.binding.scope import Lookup, Scope
+from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, SqlCall, Star, Subquery
+from cumulus.sql.binding.scope import Scope, SubqueryLookup
 from cumulus.sql.syntax.advice import function_advice
 from cumulus.sql.syntax.functions import SECOND_NAMES
 from cumulus.sql.syntax.membership import connected, links
@@ -93,7 +93,7 @@ class Binder:
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
     groupings: dict[str, tuple[tuple[Scalar, ...], int]] = field(default_factory=dict)
     grouped: dict[Expr, Scalar] = field(default_factory=dict)
-    lookups: list[Lookup] = field(default_factory=list)
+    lookups: list[SubqueryLookup] = field(default_factory=list)
     subqueries: dict[tuple[Subquery, bool, bool], Scalar] = field(default_factory=dict)
     folds: bool = True
     """Whether constants are computed now."""
@@ -128,7 +128,7 @@ class Binder:
                 return self.scope.resolve(expr)
             case CastTo(arg, target, at):
                 return self.cast(self.bind(arg, aggregates=aggregates, clause=clause), target, at)
-            case Call(name, _, at) if name in AGGREGATES:
+            case SqlCall(name, _, at) if name in AGGREGATES:
                 if not aggregates:
                     raise BindError(
                         f"{name.upper()} cannot stand in {clause}",
@@ -136,20 +136,20 @@ class Binder:
                         **self.scope.source.place(at),
                     )
                 return self._aggregate(expr)
-            case Call("try", (inner,), at):
+            case SqlCall("try", (inner,), at):
                 folds, self.folds = self.folds, False  # a constant that fails is NULL, and no error
                 try:
                     return self.apply("try", (self.bind(inner, aggregates=aggregates, clause=clause),), at)
                 finally:
                     self.folds = folds
-            case Call("grouping" | "grouping_id", args, at):
+            case SqlCall("grouping" | "grouping_id", args, at):
                 if not aggregates:
                     raise BindError(f"GROUPING cannot stand in {clause}", **self.scope.source.place(at))
                 name = self._unused()
                 self.groupings[name] = tuple(self._key(arg) for arg in args), at
                 self.scope.variables[name] = Typed(BIGINT, False)
                 return Var(name)
-            case Call(name, args, at):
+            case SqlCall(name, args, at):
                 bound = tuple(self.bind(arg, aggregates=aggregates, clause=clause) for arg in args)
                 return self.apply(name, bound, at)
             case Star(_, at):
@@ -174,7 +174,7 @@ class Binder:
         known = (expr, truth, self.lookups is self.scope.lookups)
         if known not in self.subqueries:
             sides: tuple[Expr, ...] = () if expr.left is None else (expr.left,)
-            if isinstance(expr.left, Call) and expr.left.name == "row":
+            if isinstance(expr.left, SqlCall) and expr.left.name == "row":
                 sides = expr.left.args
             lefts = tuple(self.bind(side, aggregates=aggregates, clause=clause) for side in sides)
             self.subqueries[known] = bind_subquery(self, expr, lefts, truth=truth)
@@ -183,7 +183,7 @@ class Binder:
     def truth(self, expr: Expr, *, aggregates: bool = False, clause: str = "WHERE") -> Scalar:
         """Return a condition of which only matters whether it is TRUE."""
         match expr:
-            case Call("and", args, at):
+            case SqlCall("and", args, at):
                 bound = tuple(self.truth(arg, aggregates=aggregates, clause=clause) for arg in args)
                 return self.apply("and", bound, at)
             case Subquery() if not (aggregates and expr in self.grouped):
@@ -267,7 +267,7 @@ class Binder:
             return self.cast(found, TIMESTAMPTZ, at) if self.type_of(found) == TIMESTAMP else found
         return None
 
-    def _users(self, signature: Signature, args: tuple[Scalar, ...], at: int) -> Scalar:
+    def _users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
         place = self.scope.source.place(at)
         if len(args) != len(signature.parameters):
@@ -362,7 +362,7 @@ class Binder:
                 fitted[index] = Const(literal.value, target)
         return tuple(fitted)
 
-    def _aggregate(self, expr: Call) -> Scalar:
+    def _aggregate(self, expr: SqlCall) -> Scalar:
         """Bind an aggregate call; the sub-queries in its argument are read per row, not per group."""
         after, self.lookups = self.lookups, self.scope.lookups
         try:
@@ -370,7 +370,7 @@ class Binder:
         finally:
             self.lookups = after
 
-    def _aggregate_of_rows(self, expr: Call) -> Scalar:
+    def _aggregate_of_rows(self, expr: SqlCall) -> Scalar:
         place = self.scope.source.place(expr.at)
         where = None if expr.where is None else self.truth(expr.where, clause="FILTER")
         if not expr.args:
@@ -395,7 +395,7 @@ class Binder:
         nullable = expr.name != "count"
         return self._register(Aggregate(expr.name, arg, distinct, where, result, expr.at), nullable=nullable)
 
-    def _aggregated(self, expr: Call, arg: Scalar, place: dict[str, Any]) -> tuple[Scalar, SqlType]:
+    def _aggregated(self, expr: SqlCall, arg: Scalar, place: dict[str, Any]) -> tuple[Scalar, SqlType]:
         """Return the argument of an aggregate as it is taken, and the type of the result."""
         name, found = expr.name, self.type_of(arg)
         if name == "count":

@@ -11,11 +11,11 @@ from cumulus.algebra.terms import (
     ONE,
     ZERO,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
     Lift,
-    Relation,
     Scalar,
     Term,
     Var,
@@ -85,10 +85,10 @@ class Within:
                     lifts.append(Lift(variable, arg))
                     arg = Var(variable)
                 args.append(arg.name)
-            atom = Relation(lookup.derived.name, (*args, *names))
+            atom = Atom(lookup.derived.name, (*args, *names))
             used = used.union(args, *(variables_of(lift) for lift in lifts))
             ahead = [atom, *lifts, *ahead]
-        atoms = [factor for factor in ahead if isinstance(factor, Relation)]
+        atoms = [factor for factor in ahead if isinstance(factor, Atom)]
         return product_of([*atoms, *own, *(factor for factor in ahead if factor not in atoms)])
 
     def _equated(self) -> set[str]:
@@ -265,7 +265,7 @@ def _merged(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Ty
     if values:
         branch.values = {name: substitute(scalar, values) for name, scalar in branch.values.items()} | values
         branch.atoms = [
-            Relation(atom.name, tuple(names.get(name, name) for name in atom.variables)) for atom in branch.atoms
+            Atom(atom.name, tuple(names.get(name, name) for name in atom.variables)) for atom in branch.atoms
         ]
         branch.copies = [names.get(name, name) for name in branch.copies]
         branch.guards = [rename(guard, names) for guard in branch.guards]

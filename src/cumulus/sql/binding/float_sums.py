@@ -17,7 +17,7 @@ from cumulus.sql.binding.conditions import is_not_null
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FloatSumColumn:
     """One of the sums that a sum of floats is made of.
 
     Parameters
@@ -35,9 +35,9 @@ class Column:
 
 
 COLUMNS = (
-    Column("s", "float_whole", HUGEINT, False),
-    Column("f", "float_fraction", HUGEINT, False),
-    Column("r", "float_rest", BIGDECIMAL, True),
+    FloatSumColumn("s", "float_whole", HUGEINT, False),
+    FloatSumColumn("f", "float_fraction", HUGEINT, False),
+    FloatSumColumn("r", "float_rest", BIGDECIMAL, True),
 )
 """What `float_total` makes the sum of."""
 
@@ -69,7 +69,7 @@ def _joined(names: frozenset[str], tables: list[frozenset[str]]) -> frozenset[st
     return found
 
 
-def apart(within: Within, arg: Scalar, column: Column) -> Term:
+def apart(within: Within, arg: Scalar, column: FloatSumColumn) -> Term:
     """Return the term that adds up one column of a float: of each side by itself where it is taken apart."""
     scalar = within.scalar(arg)
     if not is_apart(within, arg):
@@ -80,7 +80,7 @@ def apart(within: Within, arg: Scalar, column: Column) -> Term:
     return product_of([there, sum_of([_part(left, column), _part(right, column, minus=scalar.function == "sub")])])
 
 
-def _part(scalar: Scalar, column: Column, *, minus: bool = False) -> Term:
+def _part(scalar: Scalar, column: FloatSumColumn, *, minus: bool = False) -> Term:
     if not column.is_rare:
         number = Apply(column.function, (scalar,))
         return negate(number) if minus else number

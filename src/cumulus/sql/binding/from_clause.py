@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
-from cumulus.algebra.terms import ONE, Apply, Const, Relation, Scalar, Var, number
+from cumulus.algebra.terms import ONE, Apply, Atom, Const, Scalar, Var, number
 from cumulus.catalog.names import Name
 from cumulus.catalog.types import BIGINT
 from cumulus.errors import BindError
@@ -14,7 +14,7 @@ from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import MAX_BRANCHES
 from cumulus.sql.binding.conditions import conjuncts
 from cumulus.sql.binding.groups import derive
-from cumulus.sql.binding.scope import Branch, Lookup, Queries, Scope, ScopeTable, showing
+from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, showing
 
 
 def open_from(scope: Scope, items: tuple[FromItem, ...]) -> None:
@@ -71,7 +71,7 @@ def _table(scope: Scope, name: str, alias: str, at: int) -> list[Branch]:
         assert column.type is not None, "SQL declares every type"
         columns[Name(column.name)] = scope.new_variable(column.name, alias, Typed(column.type, not column.not_null))
     _add_table(scope, ScopeTable(alias, {name: Var(variable) for name, variable in columns.items()}), at)
-    return [Branch(atoms=[Relation(context.tables[name].name, tuple(columns.values()))])]
+    return [Branch(atoms=[Atom(context.tables[name].name, tuple(columns.values()))])]
 
 
 def _query(
@@ -202,7 +202,9 @@ def _unmatched(
         outside = {name: inner.parameter(Var(name)) for name in sorted(variables_of(scalar) - inside)}
         return substitute(scalar, outside)
 
-    inner.lookups = [Lookup(each.derived, tuple(map(from_here, each.args)), each.outs) for each in scope.lookups]
+    inner.lookups = [
+        SubqueryLookup(each.derived, tuple(map(from_here, each.args)), each.outs) for each in scope.lookups
+    ]
     tests = [from_here(condition) for condition in conditions]
     inner.branches = [branch.joined(Branch(where=tests)) for branch in right]
     # The variables are those of the join itself, where less may be known of them.
@@ -211,7 +213,7 @@ def _unmatched(
     derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
-    scope.lookups.append(Lookup(derived, args, (out,)))
+    scope.lookups.append(SubqueryLookup(derived, args, (out,)))
     absent: dict[str, Scalar] = {name: Const(None, scope.variables[name].type) for name in of_right}
     none = Apply("eq", (Var(out), number(0)))
     return [branch.joined(Branch(where=[none], values=absent)) for branch in left]

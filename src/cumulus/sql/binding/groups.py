@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
-from cumulus.algebra.terms import ONE, Apply, Compare, Lift, Relation, Scalar, Term, Var, number, product_of
-from cumulus.calculus.derived import Derived, Ended, Summed
+from cumulus.algebra.terms import ONE, Apply, Atom, Compare, Lift, Scalar, Term, Var, number, product_of
+from cumulus.calculus.derived import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import monomials
 from cumulus.m3.program import OrderItem
 from cumulus.sql.binding.conditions import condition
-from cumulus.sql.binding.scope import Branch, Lookup, Scope
+from cumulus.sql.binding.scope import Branch, Scope, SubqueryLookup
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Grouped:
     order_by: tuple[OrderItem, ...] = ()
     limit: int | None = None
     offset: int = 0
-    after: list[Lookup] = field(default_factory=list)
+    after: list[SubqueryLookup] = field(default_factory=list)
     always: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Grouped:
 
 
 @dataclass(slots=True)
-class Bag:
+class QueryRows:
     """A query as rows of a scope: its columns by name, over the scope's variables."""
 
     scope: Scope
@@ -76,7 +76,7 @@ def is_bound(name: str, term: Term, scope: Scope) -> bool:
         for factor in monomial.factors:
             if isinstance(factor, Lift) and factor.variable == name:
                 break
-            if isinstance(factor, Relation) and name in factor.variables:
+            if isinstance(factor, Atom) and name in factor.variables:
                 what = scope.context.derived.get(factor.name)
                 if what is None or (not what.is_lookup and name not in what.split(factor)[1]):
                     break
@@ -85,7 +85,7 @@ def is_bound(name: str, term: Term, scope: Scope) -> bool:
     return True
 
 
-def derive(grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term, *, lookup: bool) -> Derived:
+def derive(grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term, *, lookup: bool) -> DerivedRelation:
     """Return the derived relation of a query's groups.
 
     Parameters
@@ -106,7 +106,7 @@ def derive(grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term,
     fixed = [name for name in used if all(is_bound(name, body, scope) for body in bodies)]
     inputs = tuple(name for name in used if name not in fixed and name not in grouped.keys)
     return scope.context.derived.add(
-        lambda name: Derived(
+        lambda name: DerivedRelation(
             name=name,
             keys=ordered((*grouped.keys, *fixed)),
             inputs=inputs,
@@ -120,7 +120,7 @@ def derive(grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term,
     )
 
 
-def as_bag(grouped: Grouped, into: Scope) -> Bag:
+def as_bag(grouped: Grouped, into: Scope) -> QueryRows:
     """Return the rows of a grouped query as rows of `into`, the scope of a query in FROM."""
     scope = grouped.scope
     names = [*(each.name for each in grouped.sums), *(each.name for each in grouped.ends)]
@@ -142,10 +142,10 @@ def as_bag(grouped: Grouped, into: Scope) -> Bag:
         derived = derive(grouped, made, there, lookup=lookup)
         renamed: dict[str, Scalar] = {name: Var(variable) for name, (variable, _) in zip(names, made, strict=True)}
         columns = [(name, substitute(scalar, renamed)) for name, scalar in grouped.columns]
-    branch = Branch(atoms=[Relation(derived.name, derived.parameters)])
+    branch = Branch(atoms=[Atom(derived.name, derived.parameters)])
     if not simple:
         into.lookups += [
-            Lookup(each.derived, tuple(substitute(arg, renamed) for arg in each.args), each.outs)
+            SubqueryLookup(each.derived, tuple(substitute(arg, renamed) for arg in each.args), each.outs)
             for each in grouped.after
         ]
         if grouped.having is not None:
@@ -156,4 +156,4 @@ def as_bag(grouped: Grouped, into: Scope) -> Bag:
             branch.values[variable] = repeat
             branch.copies.append(variable)
     into.branches = [branch]
-    return Bag(into, columns)
+    return QueryRows(into, columns)

@@ -14,16 +14,16 @@ from cumulus.sql.ast import Query, Select, SetOperation
 from cumulus.sql.binding.aggregates import Sums
 from cumulus.sql.binding.branches import Within, settle
 from cumulus.sql.binding.from_clause import open_from, set_columns_apart
-from cumulus.sql.binding.groups import Bag, Grouped, as_bag, stands
+from cumulus.sql.binding.groups import Grouped, QueryRows, as_bag, stands
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import Scope
 from cumulus.sql.binding.select_list import Selecting, has_aggregate
 
 if TYPE_CHECKING:
-    from cumulus.sql.source import Source
+    from cumulus.sql.source import SqlText
 
 
-def query_bag(scope: Scope, query: Query) -> Bag:
+def query_bag(scope: Scope, query: Query) -> QueryRows:
     """Return a query in FROM, or a sub-query, as rows of `scope`, which is new.
 
     ORDER BY plays no part in a bag.
@@ -40,7 +40,7 @@ def query_bag(scope: Scope, query: Query) -> Bag:
     if query.distinct or is_grouped(query):
         return as_bag(_grouped(scope.around(), query), scope)
     selecting = _opened(scope, query)
-    return Bag(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
+    return QueryRows(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
 
 
 def query_groups(scope: Scope, query: Query) -> Grouped:
@@ -65,7 +65,7 @@ def _as_rows(grouped: Grouped, scope: Scope, *, distinct: bool = False) -> Group
     bag = as_bag(grouped, into)
     order = [scalar for _, scalar in bag.columns[shown:]]
     return rows_of(
-        Bag(into, bag.columns[:shown]),
+        QueryRows(into, bag.columns[:shown]),
         distinct=distinct,
         order_by=[OrderItem(s, i.descending, i.nulls_first) for s, i in zip(order, items, strict=True)],
         limits=(grouped.limit, grouped.offset),
@@ -118,7 +118,7 @@ def _grouped(scope: Scope, query: Select) -> Grouped:
     columns = [(item.name, selecting.bind(item.expr)) for item in selecting.items]
     order_by = selecting.order_by([scalar for _, scalar in columns])
     return rows_of(
-        Bag(scope, columns),
+        QueryRows(scope, columns),
         branches,
         distinct=query.distinct,
         order_by=order_by,
@@ -127,7 +127,7 @@ def _grouped(scope: Scope, query: Select) -> Grouped:
 
 
 def rows_of(
-    bag: Bag,
+    bag: QueryRows,
     branches: list[Within] | None = None,
     *,
     distinct: bool = False,
@@ -165,7 +165,7 @@ def rows_of(
     )
 
 
-def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: Source, at: int) -> list[str]:
+def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: SqlText, at: int) -> list[str]:
     """Return the names of the columns; a name that stands twice gets a number, as in DuckDB's tables."""
     if len(given) > len(own):
         raise BindError(f"{what} names {len(given)} columns, its SELECT has {len(own)}", **source.place(at))

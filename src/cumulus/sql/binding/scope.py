@@ -14,21 +14,21 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from cumulus.algebra.scope import substitute, variables_of
-from cumulus.algebra.terms import Relation, Scalar, Term, Var
-from cumulus.calculus.derived import Derived, Registry
+from cumulus.algebra.terms import Atom, Scalar, Term, Var
+from cumulus.calculus.derived import DerivedRelation, Registry
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.scalars.typing import Typed, typed
 from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 
 Queries: TypeAlias = "Mapping[str, tuple[NamedQuery, Queries]]"
 """Queries of WITH by name, each with those that it may read."""
 
 
 @dataclass(slots=True)
-class Context:
+class ViewContext:
     """What all SELECTs of a view share.
 
     Parameters
@@ -39,7 +39,7 @@ class Context:
         The derived relations of the whole script.
     """
 
-    source: Source
+    source: SqlText
     tables: Mapping[str, Table]
     views: Mapping[str, CreateView]
     derived: Registry
@@ -103,7 +103,7 @@ def showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class SubqueryLookup:
     """A derived relation read at given keys and inputs: a sub-query in an expression.
 
     Parameters
@@ -114,7 +114,7 @@ class Lookup:
         Variables for its columns.
     """
 
-    derived: Derived
+    derived: DerivedRelation
     args: tuple[Scalar, ...]
     outs: tuple[str, ...]
 
@@ -137,7 +137,7 @@ class Branch:
         What is known of variables here and not elsewhere.
     """
 
-    atoms: list[Relation] = field(default_factory=list)
+    atoms: list[Atom] = field(default_factory=list)
     where: list[Scalar] = field(default_factory=list)
     values: dict[str, Scalar] = field(default_factory=dict)
     copies: list[str] = field(default_factory=list)
@@ -176,19 +176,19 @@ class Scope:
         How often a name has meant a column of these tables.
     """
 
-    context: Context
+    context: ViewContext
     parent: Scope | None = None
     tables: list[ScopeTable] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=lambda: [Branch()])
     parameters: dict[Scalar, str] = field(default_factory=dict)
-    lookups: list[Lookup] = field(default_factory=list)
+    lookups: list[SubqueryLookup] = field(default_factory=list)
     queries: Queries = field(default_factory=dict)
     aliases: Callable[[str], Scalar | None] | None = None
     grouped: Callable[[Scalar], Scalar] | None = None
     named: int = 0
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SqlText:
         """The text."""
         return self.context.source
 

@@ -12,13 +12,13 @@ from cumulus.catalog.types import BIGINT, INTEGER
 from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
-from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, Star, Subquery
+from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
 from cumulus.sql.binding.aggregates import Lifts, Sums
 from cumulus.sql.binding.bind import AGGREGATES, Binder
 from cumulus.sql.binding.branches import Within
 from cumulus.sql.binding.groups import Grouped, stands
 from cumulus.sql.binding.keys import Keys
-from cumulus.sql.binding.scope import Lookup, Scope
+from cumulus.sql.binding.scope import Scope, SubqueryLookup
 
 
 class Selecting:
@@ -99,7 +99,7 @@ class Selecting:
         keys = Keys(scope, branches)
         sets = self._grouping_sets(keys)
         self._aggregates = True
-        after: list[Lookup] = []
+        after: list[SubqueryLookup] = []
         self.binder.lookups = after
         selected = [
             self._item_keys.get(at) or self.binder.bind(item.expr, aggregates=True, clause="SELECT")
@@ -148,7 +148,7 @@ class Selecting:
             order_by=tuple(OrderItem(finish(i.expression, query.at), i.descending, i.nulls_first) for i in order_by),
             limit=query.limit,
             offset=query.offset,
-            after=[Lookup(e.derived, tuple(finish(arg, query.at) for arg in e.args), e.outs) for e in after],
+            after=[SubqueryLookup(e.derived, tuple(finish(arg, query.at) for arg in e.args), e.outs) for e in after],
             always=always,
         )
 
@@ -293,7 +293,7 @@ def _grouping(
 
 def has_aggregate(expr: Expr) -> bool:
     """Whether an expression has an aggregate call of its own SELECT."""
-    if isinstance(expr, Call):
+    if isinstance(expr, SqlCall):
         return expr.name in AGGREGATES or expr.name in ("grouping", "grouping_id") or any(map(has_aggregate, expr.args))
     if isinstance(expr, CastTo):
         return has_aggregate(expr.arg)
@@ -301,6 +301,6 @@ def has_aggregate(expr: Expr) -> bool:
 
 
 def _has_subquery(expr: Expr) -> bool:
-    if isinstance(expr, Call):
+    if isinstance(expr, SqlCall):
         return any(map(_has_subquery, expr.args))
     return isinstance(expr, Subquery) or (isinstance(expr, CastTo) and _has_subquery(expr.arg))

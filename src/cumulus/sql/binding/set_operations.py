@@ -13,12 +13,12 @@ from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import NEVER, Within, settle
-from cumulus.sql.binding.groups import Bag, Grouped, as_bag
+from cumulus.sql.binding.groups import Grouped, QueryRows, as_bag
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import Branch, Scope
 
 
-def bag_of_set(scope: Scope, query: SetOperation) -> Bag:
+def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
     """Return a set operation as rows of `scope`, which is new."""
     if query.op == "union" and query.all:
         return _both(scope, query, mark="")
@@ -74,7 +74,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     )
 
 
-def _both(scope: Scope, query: SetOperation, *, mark: str) -> Bag:
+def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
     from cumulus.sql.binding.queries import query_bag
 
@@ -104,7 +104,7 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> Bag:
         for branch in sides[which]:
             branch.values |= {name: substitute(scalar, branch.values) for name, scalar in values[which].items()}
     scope.branches = [*sides[0], *sides[1]]
-    return Bag(scope, columns)
+    return QueryRows(scope, columns)
 
 
 def _met(binder: Binder, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
@@ -125,7 +125,7 @@ def _met(binder: Binder, left: Scalar, right: Scalar, query: SetOperation) -> Sq
     return found
 
 
-def _order_by(scope: Scope, query: SetOperation, bag: Bag) -> list[OrderItem]:
+def _order_by(scope: Scope, query: SetOperation, bag: QueryRows) -> list[OrderItem]:
     items: list[OrderItem] = []
     for item in query.order_by:
         place = scope.source.place(item.expr.at)

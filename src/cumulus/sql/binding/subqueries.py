@@ -15,8 +15,8 @@ from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.binding.aggregates import one_group
 from cumulus.sql.binding.bind import Aggregate, Binder
-from cumulus.sql.binding.groups import Bag, Grouped, derive
-from cumulus.sql.binding.scope import Lookup, Scope
+from cumulus.sql.binding.groups import Grouped, QueryRows, derive
+from cumulus.sql.binding.scope import Scope, SubqueryLookup
 from cumulus.sql.syntax.chains import chained
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -51,11 +51,11 @@ def _read(binder: Binder, inner: Scope, grouped: Grouped, columns: list[tuple[st
     outside = {variable: scalar for scalar, variable in inner.parameters.items()}
     args = tuple(outside[name] for name in (*derived.keys, *derived.inputs))
     outs = tuple(name for name, _ in columns)
-    binder.lookups.append(Lookup(derived, args, outs))
+    binder.lookups.append(SubqueryLookup(derived, args, outs))
     return [Var(name) for name in outs]
 
 
-def _count(binder: Binder, query: Query, test: Callable[[Binder, Bag, Scope], Scalar] | None = None) -> Scalar:
+def _count(binder: Binder, query: Query, test: Callable[[Binder, QueryRows, Scope], Scalar] | None = None) -> Scalar:
     """Return how many rows a sub-query has, or how many of them pass a test."""
     from cumulus.sql.binding.queries import query_bag  # the two modules call each other
 
@@ -119,7 +119,7 @@ def _one_column(binder: Binder, expr: Subquery, columns: int, wanted: int = 1) -
 def _any(binder: Binder, expr: Subquery, lefts: tuple[Scalar, ...], op: str, *, truth: bool) -> Scalar:
     """Return `left op ANY (query)` with SQL's three values."""
 
-    def comparison(inside: Binder, bag: Bag, inner: Scope) -> Scalar:
+    def comparison(inside: Binder, bag: QueryRows, inner: Scope) -> Scalar:
         _one_column(binder, expr, len(bag.columns), len(lefts))
         tests = [
             inside.apply(op, (inner.parameter(left), scalar), expr.at)
@@ -133,7 +133,7 @@ def _any(binder: Binder, expr: Subquery, lefts: tuple[Scalar, ...], op: str, *, 
         return holds
     unknown_possible: list[bool] = []
 
-    def unknown(inside: Binder, bag: Bag, inner: Scope) -> Scalar:
+    def unknown(inside: Binder, bag: QueryRows, inner: Scope) -> Scalar:
         test = comparison(inside, bag, inner)
         unknown_possible.append(inside.nullable(test))
         return inside.apply("is_null", (test,), expr.at)

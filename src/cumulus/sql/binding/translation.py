@@ -15,8 +15,8 @@ from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import CreateView
 from cumulus.sql.binding.queries import query_groups, unique_names
-from cumulus.sql.binding.scope import Context, Lookup, Scope
-from cumulus.sql.source import Source
+from cumulus.sql.binding.scope import Scope, SubqueryLookup, ViewContext
+from cumulus.sql.source import SqlText
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BoundView:
     order_by: tuple[OrderItem, ...]
     limit: int | None
     offset: int
-    lookups: tuple[Lookup, ...]
+    lookups: tuple[SubqueryLookup, ...]
     variables: Mapping[str, Typed]
     sql: str
     strict: bool = False
@@ -65,7 +65,7 @@ class BoundView:
 def bind_view(
     view: CreateView,
     tables: Mapping[str, Table],
-    source: Source,
+    source: SqlText,
     views: Mapping[str, CreateView] | None = None,
     derived: Registry | None = None,
 ) -> BoundView:
@@ -83,7 +83,9 @@ def bind_view(
     BindError, UnsupportedError
         With the place in the script.
     """
-    context = Context(source, tables, views or {}, derived if derived is not None else Registry(), opened=(view.name,))
+    context = ViewContext(
+        source, tables, views or {}, derived if derived is not None else Registry(), opened=(view.name,)
+    )
     scope = Scope(context)
     grouped = query_groups(scope, view.query)
     names = [name for name, _ in grouped.columns]

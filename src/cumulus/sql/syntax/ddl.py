@@ -10,14 +10,14 @@ from sqlglot import exp
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
 from cumulus.errors import BindError, UnsupportedError
-from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import type_advice
 from cumulus.sql.syntax.understood import check_taken
 
 _TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"}
 
 
-def sql_type(source: Source, node: exp.DataType) -> SqlType:
+def sql_type(source: SqlText, node: exp.DataType) -> SqlType:
     """Return the type that a type node names; UnsupportedError if Cumulus has none."""
     name = node.this.name if hasattr(node.this, "name") else str(node.this)
     written = str(node.meta.get("word") or node.sql(dialect="duckdb"))
@@ -34,7 +34,7 @@ def sql_type(source: Source, node: exp.DataType) -> SqlType:
     return found
 
 
-def create_table(source: Source, tree: exp.Create, options: Mapping[str, tuple[str, int]]) -> Relation:
+def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[str, int]]) -> Relation:
     """Return the relation that a CREATE TABLE declares.
 
     Parameters
@@ -111,7 +111,7 @@ def create_table(source: Source, tree: exp.Create, options: Mapping[str, tuple[s
     return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), static, keep)
 
 
-def _relies(source: Source, node: exp.Expression) -> bool:
+def _relies(source: SqlText, node: exp.Expression) -> bool:
     """Whether a key is trusted; UnsupportedError for any other promise or action than RELY."""
     check_taken(source, node)
     words = {str(option).upper() for option in node.args.get("options") or ()}
@@ -128,7 +128,7 @@ def _relies(source: Source, node: exp.Expression) -> bool:
     return "RELY" in words
 
 
-def _reference(source: Source, columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
+def _reference(source: SqlText, columns: tuple[str, ...], node: exp.Reference) -> ForeignKey:
     target, rely = node.this, _relies(source, node)
     if isinstance(target, exp.Schema):
         parent = identifier(target.this.this)
@@ -136,7 +136,7 @@ def _reference(source: Source, columns: tuple[str, ...], node: exp.Reference) ->
     return ForeignKey(columns, identifier(target.this), (), rely)
 
 
-def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:
+def _refuse(source: SqlText, node: exp.Expression, kind: exp.Expression) -> None:
     written = kind.sql(dialect="duckdb")
     raise UnsupportedError(
         f"{written!r} in CREATE TABLE is not supported",
@@ -146,7 +146,7 @@ def _refuse(source: Source, node: exp.Expression, kind: exp.Expression) -> None:
     )
 
 
-def _options(source: Source, options: Mapping[str, tuple[str, int]]) -> tuple[bool, str]:
+def _options(source: SqlText, options: Mapping[str, tuple[str, int]]) -> tuple[bool, str]:
     static, keep = False, "auto"
     for name, (value, at) in options.items():
         if name == "static" and value in ("true", "false"):

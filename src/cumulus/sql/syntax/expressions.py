@@ -1,4 +1,4 @@
-"""Expressions of sqlglot's tree to `cumulus.sql.ast`: operators and functions become `Call`s by our names."""
+"""Expressions of sqlglot's tree to `cumulus.sql.ast`: operators and functions become `SqlCall`s by our names."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from cumulus.catalog.types import (
 )
 from cumulus.errors import BindError, EvaluationError, UnsupportedError
 from cumulus.scalars.registry import FUNCTIONS, cast_value
-from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
-from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, SqlCall, Star, Subquery
+from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import AGGREGATES
 from cumulus.sql.syntax.chains import chained
 from cumulus.sql.syntax.ddl import sql_type
@@ -54,7 +54,7 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
 }  # fmt: skip
 
 
-def expression_of(source: Source, tree: Any) -> Expr:
+def expression_of(source: SqlText, tree: Any) -> Expr:
     """Return the expression that `tree` is; UnsupportedError names what has no place here."""
     at = offset_of(tree)
     if isinstance(tree, exp.Window):
@@ -76,9 +76,9 @@ def expression_of(source: Source, tree: Any) -> Expr:
             kind = "any" if isinstance(tree.expression, exp.Any) else "all"
             return Subquery(_query(source, tree.expression.this), kind, expression_of(source, tree.this), name, at)
         args = tuple(expression_of(source, arg) for arg in (tree.this, tree.expression))
-        call = rows_compared(source, name, args, at) if any(map(is_row, args)) else Call(name, args, at)
+        call = rows_compared(source, name, args, at) if any(map(is_row, args)) else SqlCall(name, args, at)
         if tree.args.get("negate"):
-            return Call("not", (call,), at, shown=(f"!{_SIGNS[type(tree)]}", args))
+            return SqlCall("not", (call,), at, shown=(f"!{_SIGNS[type(tree)]}", args))
         return replace(call, shown=(_SIGNS[type(tree)], args)) if type(tree) in (exp.Pow, exp.StartsWith) else call
     if type(tree) in _AGGREGATES:
         return _aggregate(source, tree, at)
@@ -105,20 +105,20 @@ def expression_of(source: Source, tree: Any) -> Expr:
             inner = expression_of(source, tree.this)
             if isinstance(inner, Literal) and inner.type.is_numeric and inner.value is not None:
                 return Literal(-inner.value, inner.type, at)
-            return Call("neg", (inner,), at)
+            return SqlCall("neg", (inner,), at)
         case exp.Cast():
             return _cast(source, tree, at)
         case exp.Tuple():
-            return Call("row", tuple(expression_of(source, item) for item in tree.expressions), at)
+            return SqlCall("row", tuple(expression_of(source, item) for item in tree.expressions), at)
         case exp.AtTimeZone():
-            return Call("timezone", (expression_of(source, tree.args["zone"]), expression_of(source, tree.this)), at)
+            return SqlCall("timezone", (expression_of(source, tree.args["zone"]), expression_of(source, tree.this)), at)
         case exp.Interval():
             return _interval_of(source, tree, at)
         case exp.Filter():
             inner = expression_of(source, tree.this)
-            if not isinstance(inner, Call):
+            if not isinstance(inner, SqlCall):
                 raise _refuse(source, tree, "FILTER")
-            return Call(inner.name, inner.args, at, inner.distinct, expression_of(source, tree.expression.this))
+            return SqlCall(inner.name, inner.args, at, inner.distinct, expression_of(source, tree.expression.this))
         case _:
             return _condition(source, tree, at)
 
@@ -127,10 +127,10 @@ _NOT_DISTINCT = "IS NOT DISTINCT FROM"
 
 
 def _not_distinct(args: tuple[Expr, ...], at: int) -> Expr:
-    return Call("not", (Call("is_distinct", args, at),), at, shown=(_NOT_DISTINCT, args))
+    return SqlCall("not", (SqlCall("is_distinct", args, at),), at, shown=(_NOT_DISTINCT, args))
 
 
-def _chain(source: Source, tree: Any, at: int) -> Expr:
+def _chain(source: SqlText, tree: Any, at: int) -> Expr:
     """Return a AND b AND c …, which sqlglot nests as deep as it is long."""
     if type(tree) not in _BINARY:
         raise _refuse(source, tree, type(tree).__name__.upper())
@@ -140,22 +140,22 @@ def _chain(source: Source, tree: Any, at: int) -> Expr:
         links.append(rest.expression)
         rest = rest.this
     parts: list[Expr] = [expression_of(source, link) for link in [rest, *reversed(links)]]
-    return chained(parts, lambda left, right: Call(_BINARY[type(tree)], (left, right), at))
+    return chained(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
 
 
-def _condition(source: Source, tree: Any, at: int) -> Expr:
+def _condition(source: SqlText, tree: Any, at: int) -> Expr:
     def sub(node: Any) -> Expr:
         return expression_of(source, node)
 
     match tree:
         case exp.Not():
             inner = sub(tree.this)
-            before = inner.shown if isinstance(inner, Call) else None
+            before = inner.shown if isinstance(inner, SqlCall) else None
             shown = ("is_distinct", before[1]) if before is not None and before[0] == _NOT_DISTINCT else None
-            return Call("not", (inner,), at, shown=shown)
+            return SqlCall("not", (inner,), at, shown=shown)
         case exp.Is():
             if isinstance(tree.expression, exp.Null):
-                return Call("is_null", (sub(tree.this),), at)
+                return SqlCall("is_null", (sub(tree.this),), at)
             if not isinstance(tree.expression, exp.Boolean):
                 raise _refuse(source, tree, tree.sql(dialect="duckdb"))
             truth = CastTo(sub(tree.this), BOOLEAN, at)
@@ -168,38 +168,38 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
             return _not_distinct(args, at)
         case exp.Between():
             subject, low, high = sub(tree.this), sub(tree.args["low"]), sub(tree.args["high"])
-            both = (Call("ge", (subject, low), at), Call("le", (subject, high), at))
-            return Call("and", both, at, shown=("between", (subject, low, high)))
+            both = (SqlCall("ge", (subject, low), at), SqlCall("le", (subject, high), at))
+            return SqlCall("and", both, at, shown=("between", (subject, low, high)))
         case exp.In():
             query = tree.args.get("query")
             if query is not None:
                 left = tree.this
                 row = tuple(map(sub, left.expressions)) if isinstance(left, exp.Tuple) else None
-                compared = Call("row", row, at) if row is not None else sub(left)
+                compared = SqlCall("row", row, at) if row is not None else sub(left)
                 return Subquery(_query(source, query), "in", compared, "eq", at)
             if tree.args.get("unnest") or tree.args.get("field"):
                 raise _refuse(source, tree, "IN over an array")
             wanted, *choices = sub(tree.this), *(sub(item) for item in tree.expressions)
             if is_row(wanted) or any(map(is_row, choices)):
                 return row_in(source, wanted, choices, at)
-            return Call("in", (wanted, *choices), at)
+            return SqlCall("in", (wanted, *choices), at)
         case exp.Escape():
             inner = sub(tree.this)
-            negated = isinstance(inner, Call) and inner.name == "not"
-            like = inner.args[0] if isinstance(inner, Call) and negated else inner
-            if not isinstance(like, Call) or like.name not in ("like", "ilike"):
+            negated = isinstance(inner, SqlCall) and inner.name == "not"
+            like = inner.args[0] if isinstance(inner, SqlCall) and negated else inner
+            if not isinstance(like, SqlCall) or like.name not in ("like", "ilike"):
                 raise _refuse(source, tree, "ESCAPE")
-            escaped = Call(like.name, (*like.args, sub(tree.expression)), at)
-            return Call("not", (escaped,), at) if negated else escaped
+            escaped = SqlCall(like.name, (*like.args, sub(tree.expression)), at)
+            return SqlCall("not", (escaped,), at) if negated else escaped
         case exp.Case():
             return _case(source, tree, at)
         case exp.If():
             otherwise = tree.args.get("false")
             last = Literal(None, NULL, at) if otherwise is None else sub(otherwise)
             branches = (sub(tree.this), sub(tree.args["true"]), last)
-            return Call("case", branches, at, shown=("if(", branches))
+            return SqlCall("case", branches, at, shown=("if(", branches))
         case exp.Grouping() | exp.GroupingId():
-            return Call("grouping", tuple(map(sub, tree.expressions)), at)
+            return SqlCall("grouping", tuple(map(sub, tree.expressions)), at)
         case exp.Exists():
             return Subquery(_query(source, tree.this), "exists", at=at)
         case exp.Subquery():
@@ -208,48 +208,48 @@ def _condition(source: Source, tree: Any, at: int) -> Expr:
             return _function(source, tree, at)
 
 
-def _query(source: Source, tree: Any) -> Any:
+def _query(source: SqlText, tree: Any) -> Any:
     from cumulus.sql.syntax.queries import query_of  # the two modules call each other
 
     return query_of(source, tree)
 
 
-def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
+def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{what} is not supported", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
     )
 
 
-def _aggregate(source: Source, tree: Any, at: int) -> Expr:
+def _aggregate(source: SqlText, tree: Any, at: int) -> Expr:
     name = _AGGREGATES[type(tree)]
     inner = tree.this
     if tree.expressions:
         raise _refuse(source, tree, f"{name.upper()} of several columns")
     if inner is None or isinstance(inner, exp.Star):
-        return Call(name, (), at)
+        return SqlCall(name, (), at)
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
             raise _refuse(source, tree, f"{name.upper()}(DISTINCT …) of several columns")
-        return Call(name, (expression_of(source, inner.expressions[0]),), at, distinct=True)
+        return SqlCall(name, (expression_of(source, inner.expressions[0]),), at, distinct=True)
     if isinstance(inner, (exp.Order, exp.Limit)):
         raise _refuse(source, tree, f"ORDER BY inside {name.upper()}")
-    return Call(name, (expression_of(source, inner),), at)
+    return SqlCall(name, (expression_of(source, inner),), at)
 
 
-def _case(source: Source, tree: exp.Case, at: int) -> Expr:
+def _case(source: SqlText, tree: exp.Case, at: int) -> Expr:
     parts: list[Expr] = []
     subject = None if tree.this is None else expression_of(source, tree.this)
     for branch in tree.args["ifs"]:
         condition = expression_of(source, branch.this)
         if subject is not None:
-            condition = Call("eq", (subject, condition), at)
+            condition = SqlCall("eq", (subject, condition), at)
         parts += [condition, expression_of(source, branch.args["true"])]
     default = tree.args.get("default")
     parts.append(Literal(None, NULL, at) if default is None else expression_of(source, default))
-    return Call("case", tuple(parts), at)
+    return SqlCall("case", tuple(parts), at)
 
 
-def _function(source: Source, tree: Any, at: int) -> Expr:
+def _function(source: SqlText, tree: Any, at: int) -> Expr:
     """Return the call that a function node stands for."""
 
     def sub(*nodes: Any) -> tuple[Expr, ...]:
@@ -259,23 +259,23 @@ def _function(source: Source, tree: Any, at: int) -> Expr:
         case exp.Anonymous():
             return call_of(source, str(tree.this).lower(), sub(*tree.expressions), at)
         case exp.Substring():
-            return Call("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
+            return SqlCall("substring", sub(tree.this, tree.args.get("start"), tree.args.get("length")), at)
         case exp.Trim():
             side = str(tree.args.get("position") or "").upper()
             name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim")
-            return Call(name, sub(tree.this, tree.expression), at)
+            return SqlCall(name, sub(tree.this, tree.expression), at)
         case exp.StrPosition():
             args = sub(tree.this, tree.args.get("substr"))
-            return Call("strpos", args, at, shown=("position(", args))
+            return SqlCall("strpos", args, at, shown=("position(", args))
         case exp.Extract():
             return part_of(source, str(tree.this.name), expression_of(source, tree.expression), at)
         case exp.Overlay():
             start, length = tree.args.get("from_"), tree.args.get("for_")
-            return Call("overlay", sub(tree.this, tree.expression, start, length), at)
+            return SqlCall("overlay", sub(tree.this, tree.expression, start, length), at)
         case exp.Abs():
-            return Call("abs", sub(tree.this), at, shown=("@", sub(tree.this)))
+            return SqlCall("abs", sub(tree.this), at, shown=("@", sub(tree.this)))
         case exp.BitwiseNot():
-            return Call("bit_not", sub(tree.this), at)
+            return SqlCall("bit_not", sub(tree.this), at)
         case exp.ByteString():  # e'a\n'
             return Literal(str(tree.this), VARCHAR, at)
         case exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime() | exp.Localtimestamp() | exp.Localtime():
@@ -317,7 +317,7 @@ _TAKEN_APART = frozenset(
 )  # fmt: skip
 
 
-def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
+def _literal(source: SqlText, tree: exp.Literal, at: int) -> Literal:
     if tree.is_string:
         return Literal(str(tree.this), VARCHAR, at)
     written = str(tree.this).replace("_", "")
@@ -340,11 +340,11 @@ def _literal(source: Source, tree: exp.Literal, at: int) -> Literal:
     return Literal(number, BIGINT if number < 1 << 63 else HUGEINT, at)
 
 
-def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
+def _cast(source: SqlText, tree: exp.Cast, at: int) -> Expr:
     target = sql_type(source, tree.to)
     inner = expression_of(source, tree.this)
     if isinstance(tree, exp.TryCast):
-        return Call("try", (CastTo(inner, target, at),), at)
+        return SqlCall("try", (CastTo(inner, target, at),), at)
     if isinstance(inner, Literal) and isinstance(inner.value, str):
         try:
             if target.kind is Kind.DATE:
@@ -360,7 +360,7 @@ def _cast(source: Source, tree: exp.Cast, at: int) -> Expr:
     return CastTo(inner, target, at)
 
 
-def _interval_of(source: Source, tree: exp.Interval, at: int) -> Expr:
+def _interval_of(source: SqlText, tree: exp.Interval, at: int) -> Expr:
     """Return INTERVAL '3' DAY, or INTERVAL (n) DAY as to_days(n)."""
     if tree.this is None or isinstance(tree.this, exp.Literal):
         return Literal(_interval(source, tree), INTERVAL, at)
@@ -369,13 +369,13 @@ def _interval_of(source: Source, tree: exp.Interval, at: int) -> Expr:
     name = f"to_{_PLURALS.get(part or '', f'{part}s')}"
     if name not in FUNCTIONS:
         raise _refuse(source, tree, tree.sql(dialect="duckdb"))
-    return Call(name, (expression_of(source, tree.this),), at)
+    return SqlCall(name, (expression_of(source, tree.this),), at)
 
 
 _PLURALS = {"century": "centuries", "millennium": "millennia"}
 
 
-def _interval(source: Source, tree: exp.Interval) -> Interval:
+def _interval(source: SqlText, tree: exp.Interval) -> Interval:
     """Return INTERVAL '3' DAY, INTERVAL '1 year 2 months 03:00' and the like.
 
     Where the unit stands behind the string, the number is cut to a whole one, but for seconds and milliseconds.

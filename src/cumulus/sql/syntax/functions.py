@@ -14,8 +14,8 @@ from typing import TypeAlias
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
 from cumulus.errors import BindError, UnsupportedError
-from cumulus.sql.ast import Call, CastTo, Expr, Literal
-from cumulus.sql.source import Source
+from cumulus.sql.ast import CastTo, Expr, Literal, SqlCall
+from cumulus.sql.source import SqlText
 
 Args: TypeAlias = tuple[Expr, ...]
 
@@ -41,7 +41,7 @@ _CHANGING = frozenset(
 )  # fmt: skip
 
 
-def call_of(source: Source, name: str, args: Args, at: int) -> Expr:
+def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
     """Return the call of the function that SQL calls `name`.
 
     Parameters
@@ -59,7 +59,7 @@ def call_of(source: Source, name: str, args: Args, at: int) -> Expr:
         If the function gives another value each time.
     """
     if name in source.functions:
-        return Call(name, args, at)
+        return SqlCall(name, args, at)
     if name in _CHANGING:
         raise UnsupportedError(
             f"{name} is not the same each time, and a view is a function of its tables",
@@ -78,25 +78,25 @@ def call_of(source: Source, name: str, args: Args, at: int) -> Expr:
             count = f"{least}" if least == most else f"{least} to {most}" if most < _MANY else f"{least} or more"
             raise BindError(f"{name} takes {count} arguments, not {len(args)}", **source.place(at))
         made = make(args, at)
-        return replace(made, shown=(f"{name}(", args)) if isinstance(made, Call) and name != "ifnull" else made
-    return Call(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
+        return replace(made, shown=(f"{name}(", args)) if isinstance(made, SqlCall) and name != "ifnull" else made
+    return SqlCall(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
 
 
-def part_of(source: Source, part: str, time: Expr, at: int, shown: tuple[str, Args] | None = None) -> Expr:
+def part_of(source: SqlText, part: str, time: Expr, at: int, shown: tuple[str, Args] | None = None) -> Expr:
     """Return EXTRACT(part FROM time), which an unnamed column shows as `date_part`."""
     known = PARTS.get(part.lower())
     if known is None:
         raise BindError(f"there is no date part {part!r}", hint=f"There are {', '.join(_parts())}.", **source.place(at))
     if shown is None:
         shown = ("date_part(", (Literal(part.lower(), VARCHAR, at), time))
-    return Call(known, (time,), at, shown=shown)
+    return SqlCall(known, (time,), at, shown=shown)
 
 
-def _part(source: Source, name: str, args: Args, at: int) -> Expr:
+def _part(source: SqlText, name: str, args: Args, at: int) -> Expr:
     part = args[0]
     if isinstance(part, Literal) and isinstance(part.value, str):
         return part_of(source, part.value, args[1], at, shown=(f"{name}(", args))
-    return Call("date_part", args, at)
+    return SqlCall("date_part", args, at)
 
 
 def _parts() -> list[str]:
@@ -106,22 +106,22 @@ def _parts() -> list[str]:
 def _concat(args: Args, at: int) -> Expr:
     """CONCAT takes NULL for the empty string; `||` does not."""
     empty = Literal("", VARCHAR, at)
-    joined: Expr = Call("coalesce", (CastTo(args[0], VARCHAR, at), empty), at)
+    joined: Expr = SqlCall("coalesce", (CastTo(args[0], VARCHAR, at), empty), at)
     for arg in args[1:]:
-        joined = Call("concat", (joined, Call("coalesce", (CastTo(arg, VARCHAR, at), empty), at)), at)
+        joined = SqlCall("concat", (joined, SqlCall("coalesce", (CastTo(arg, VARCHAR, at), empty), at)), at)
     return joined
 
 
 def _if_null(args: Args, at: int) -> Expr:
-    return Call("coalesce", args, at)
+    return SqlCall("coalesce", args, at)
 
 
 def _if(args: Args, at: int) -> Expr:
-    return Call("case", args, at)
+    return SqlCall("case", args, at)
 
 
 def _log(args: Args, at: int) -> Expr:
-    return Call("log10" if len(args) == 1 else "log", args, at)
+    return SqlCall("log10" if len(args) == 1 else "log", args, at)
 
 
 def _pi(args: Args, at: int) -> Expr:
@@ -129,19 +129,19 @@ def _pi(args: Args, at: int) -> Expr:
 
 
 def _floor_of_quotient(args: Args, at: int) -> Expr:
-    return Call("floor", (Call("div", args, at),), at)
+    return SqlCall("floor", (SqlCall("div", args, at),), at)
 
 
 def _rest_of_floor(args: Args, at: int) -> Expr:
-    return Call("sub", (args[0], Call("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
+    return SqlCall("sub", (args[0], SqlCall("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
 
 
 def _moved(args: Args, at: int) -> Expr:
-    return Call("add", args, at)
+    return SqlCall("add", args, at)
 
 
 def _days_in_month(args: Args, at: int) -> Expr:
-    return Call("day", (Call("last_day", args, at),), at)
+    return SqlCall("day", (SqlCall("last_day", args, at),), at)
 
 
 def _date(args: Args, at: int) -> Expr:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cumulus.errors import UnsupportedError
 from cumulus.sql.ast import Expr
-from cumulus.sql.source import Source, offset_of
+from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.expressions import expression_of
 from cumulus.sql.syntax.understood import check_taken
 
@@ -18,7 +18,7 @@ MAX_SETS = 4096
 Sets = list[tuple[Expr, ...]]
 
 
-def group_by(source: Source, group: exp.Expression) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, ...], ...] | None]:
+def group_by(source: SqlText, group: exp.Expression) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, ...], ...] | None]:
     """Return the expressions of GROUP BY, and its grouping sets if it has any but the one of plain GROUP BY."""
     check_taken(source, group)
     items = list(group.expressions)
@@ -40,7 +40,7 @@ def group_by(source: Source, group: exp.Expression) -> tuple[tuple[Expr, ...], t
     return every, None if plain else tuple(sets)
 
 
-def _check_words(source: Source, group: exp.Expression, items: list[exp.Expression]) -> None:
+def _check_words(source: SqlText, group: exp.Expression, items: list[exp.Expression]) -> None:
     """Refuse what other systems write here and DuckDB does not, such as WITH ROLLUP: sqlglot reads it all."""
     found = ""
     if group.args.get("all") and items:
@@ -61,7 +61,7 @@ def _check_words(source: Source, group: exp.Expression, items: list[exp.Expressi
         )
 
 
-def _sets(source: Source, item: exp.Expression) -> Sets:
+def _sets(source: SqlText, item: exp.Expression) -> Sets:
     match item:
         case exp.Cube():
             parts = [_one(source, part) for part in item.expressions]
@@ -79,7 +79,7 @@ def _sets(source: Source, item: exp.Expression) -> Sets:
             return [_one(source, item)]
 
 
-def _one(source: Source, item: exp.Expression) -> tuple[Expr, ...]:
+def _one(source: SqlText, item: exp.Expression) -> tuple[Expr, ...]:
     if isinstance(item, exp.Tuple):
         return tuple(expression_of(source, part) for part in item.expressions)
     if isinstance(item, exp.Paren):

@@ -14,7 +14,7 @@ from itertools import pairwise
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS
 from cumulus.sql.syntax.words import RESERVED, is_name, reserved
 
@@ -24,7 +24,7 @@ _CONSTRAINTS = frozenset(("primary", "foreign", "unique", "check", "constraint")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class StatementHead:
     """What a statement is.
 
     Parameters
@@ -46,7 +46,7 @@ class Head:
     options: Options = field(default_factory=dict)
 
 
-def head_of(source: Source, words: Sequence[Token]) -> Head:
+def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
     """Return what a statement is.
 
     Raises
@@ -72,7 +72,7 @@ def head_of(source: Source, words: Sequence[Token]) -> Head:
     )
 
 
-def _no_declaration(source: Source, words: Sequence[Token], told: str, hint: str) -> UnsupportedError:
+def _no_declaration(source: SqlText, words: Sequence[Token], told: str, hint: str) -> UnsupportedError:
     return UnsupportedError(
         f"a script declares tables and views; this is {told!r}",
         feature=told,
@@ -81,7 +81,7 @@ def _no_declaration(source: Source, words: Sequence[Token], told: str, hint: str
     )
 
 
-def _drop(source: Source, words: Sequence[Token]) -> Head:
+def _drop(source: SqlText, words: Sequence[Token]) -> StatementHead:
     kind = 2 if len(words) > 2 and words[1].text.upper() == "MATERIALIZED" else 1
     if len(words) <= kind or words[kind].text.upper() != "VIEW":
         told = " ".join(word.text for word in words[:3])
@@ -99,14 +99,14 @@ def _drop(source: Source, words: Sequence[Token]) -> Head:
             **source.place(words[0].start),
         )
     _check_schema(source, words[name:], "view")
-    return Head("DROP VIEW", tuple(words), words[name].start)
+    return StatementHead("DROP VIEW", tuple(words), words[name].start)
 
 
 def _texts(words: Sequence[Token]) -> list[str]:
     return [word.text.upper() for word in words]
 
 
-def _create(source: Source, words: Sequence[Token]) -> Head:
+def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
     at, replaces, is_strict, before = 1, False, False, []
     if _texts(words[1:3]) == ["OR", "REPLACE"]:
         at, replaces = 3, True
@@ -143,10 +143,10 @@ def _create(source: Source, words: Sequence[Token]) -> Head:
     _check_columns(source, kind, rest)
     head = [word for word in words[: len(words) - len(words[at + 1 :])] if word.text.upper() != "STRICT"]
     tokens = (*head, *(words[at + 1 : at + 4] if unless_there else ()), *rest)
-    return Head(f"CREATE {kind}", tokens, rest[0].start, is_strict, replaces, unless_there, options)
+    return StatementHead(f"CREATE {kind}", tokens, rest[0].start, is_strict, replaces, unless_there, options)
 
 
-def _unknown_kind(source: Source, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
+def _unknown_kind(source: SqlText, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
     """Return the error of a CREATE of what is neither a table nor a view."""
     told = words[at].text if at < len(words) else ""
     known = next((hint for name, hint in KINDS.items() if told.upper() == name), None)
@@ -160,7 +160,7 @@ def _unknown_kind(source: Source, words: Sequence[Token], at: int) -> SqlSyntaxE
     )
 
 
-def _check_name(source: Source, kind: str, word: Token, rest: Sequence[Token]) -> None:
+def _check_name(source: SqlText, kind: str, word: Token, rest: Sequence[Token]) -> None:
     """Refuse a declaration without a name, with a reserved one, or with one that has a schema."""
     nameless = not rest or rest[0].token_type in (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING)
     if nameless or (rest[0].text.upper() == "AS" and len(rest) > 1 and rest[1].text.upper() in _QUERIES):
@@ -172,7 +172,7 @@ def _check_name(source: Source, kind: str, word: Token, rest: Sequence[Token]) -
     _check_schema(source, rest, kind.lower())
 
 
-def _check_schema(source: Source, rest: Sequence[Token], what: str) -> None:
+def _check_schema(source: SqlText, rest: Sequence[Token], what: str) -> None:
     if len(rest) > 2 and rest[1].token_type is TokenType.DOT:
         raise UnsupportedError(
             f"a schema in front of the name of a {what} is not supported",
@@ -182,7 +182,7 @@ def _check_schema(source: Source, rest: Sequence[Token], what: str) -> None:
         )
 
 
-def _check_columns(source: Source, kind: str, rest: Sequence[Token]) -> None:
+def _check_columns(source: SqlText, kind: str, rest: Sequence[Token]) -> None:
     """Refuse what does not follow a name: no columns, no AS; and reserved words as names of columns.
 
     sqlglot takes some of these words as names. DuckDB takes none.
@@ -224,7 +224,7 @@ def _as_of(words: Sequence[Token]) -> int:
     return len(words)
 
 
-def _with_clause(source: Source, words: Sequence[Token]) -> tuple[int, int, Options]:
+def _with_clause(source: SqlText, words: Sequence[Token]) -> tuple[int, int, Options]:
     """Return which words are a WITH (…) behind the name or the columns, and its options."""
     depth = 0
     for index, token in enumerate(words):

@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
 from cumulus.sql.syntax.words import RESERVED, is_name, reserved, too_deep
@@ -42,7 +42,7 @@ class Attempt:
     told: str = ""
 
 
-def tree_of(source: Source, words: Sequence[Token]) -> exp.Expression:
+def tree_of(source: SqlText, words: Sequence[Token]) -> exp.Expression:
     """Return the tree of a statement.
 
     Raises
@@ -97,7 +97,7 @@ def _given_up(text: str, words: Sequence[Token]) -> Attempt:
     return Attempt(None, words[-1].end + 1)
 
 
-def _mistake(source: Source, words: Sequence[Token], attempt: Attempt) -> SqlSyntaxError | UnsupportedError:
+def _mistake(source: SqlText, words: Sequence[Token], attempt: Attempt) -> SqlSyntaxError | UnsupportedError:
     """Return the error of a statement that cannot be read."""
     stopped = next((index for index, word in enumerate(words) if word.start >= attempt.at), len(words))
     if stopped < len(words) and words[stopped].text.upper() in QUERIES:
@@ -128,7 +128,7 @@ def _mistake(source: Source, words: Sequence[Token], attempt: Attempt) -> SqlSyn
     return _unexpected(source, words, stopped, attempt.told)
 
 
-def _unexpected(source: Source, words: Sequence[Token], stopped: int, told: str) -> SqlSyntaxError:
+def _unexpected(source: SqlText, words: Sequence[Token], stopped: int, told: str) -> SqlSyntaxError:
     """Return the error of a word that cannot follow those before it."""
     last = words[min(stopped, len(words) - 1)]
     if stopped >= len(words) or told.startswith("Required keyword"):

@@ -7,7 +7,7 @@ from decimal import Decimal
 from cumulus.algebra.printing import print_text
 from cumulus.catalog.names import Name
 from cumulus.catalog.types import Kind, SqlType
-from cumulus.sql.ast import Call, CastTo, ColumnRef, Expr, Literal, Star, Subquery
+from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, SqlCall, Star, Subquery
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "eq": "=", "ne": "!=", "lt": "<",
@@ -40,7 +40,7 @@ def default_name(expr: Expr) -> Name:
     Examples
     --------
     >>> from cumulus.catalog.types import INTEGER
-    >>> default_name(Call("sum", (Call("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
+    >>> default_name(SqlCall("sum", (SqlCall("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
     'sum((a * 2))'
     """
     match expr:
@@ -58,7 +58,7 @@ def _written(expr: Expr) -> str:
             return _literal(value, found.kind)
         case CastTo(arg, target):
             return f"CAST({_written(arg)} AS {_type_name(target)})"
-        case Call():
+        case SqlCall():
             return _call(expr)
         case Star():
             return "*"
@@ -84,7 +84,7 @@ def _literal(value: object, kind: Kind) -> str:
 
 def _links(expr: Expr, name: str) -> list[str]:
     """Return the conditions of a chain of ANDs or ORs, however it is bracketed."""
-    if isinstance(expr, Call) and expr.name == name:
+    if isinstance(expr, SqlCall) and expr.name == name:
         return [link for arg in expr.args for link in _links(arg, name)]
     return [_written(expr)]
 
@@ -98,12 +98,12 @@ def _type_name(target: SqlType) -> str:
     return str(target).replace(",", ", ").replace("REAL", "FLOAT")
 
 
-def _call(expr: Call) -> str:
+def _call(expr: SqlCall) -> str:
     if expr.shown is not None:
         name, given = expr.shown
         if name.endswith("("):
             return _function(name[:-1], ", ".join(map(_written, given)))
-        return _call(Call(name, given, expr.at))
+        return _call(SqlCall(name, given, expr.at))
     name, args = expr.name, [_written(arg) for arg in expr.args]
     if name == "count" and not args:
         told = "count_star()"
@@ -124,7 +124,7 @@ def _call(expr: Call) -> str:
         told = f"(-({args[0]}))"
     elif name == "is_null":
         told = f"({args[0]} IS NULL)"
-    elif name == "not" and isinstance(expr.args[0], Call) and expr.args[0].name == "is_null":
+    elif name == "not" and isinstance(expr.args[0], SqlCall) and expr.args[0].name == "is_null":
         told = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
     elif name == "not":
         told = f"(NOT {args[0]})"

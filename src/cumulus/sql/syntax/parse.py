@@ -14,20 +14,20 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokens import Token  # type: ignore[attr-defined]  # public, though not re-exported
 
-from cumulus.catalog.functions import Signature
+from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import Name
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError, UsageError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
-from cumulus.sql.source import Source, Words, identifier
+from cumulus.sql.source import SqlText, Words, identifier
 from cumulus.sql.syntax.ddl import create_table
 from cumulus.sql.syntax.dialect import TAKEN
-from cumulus.sql.syntax.heads import Head, Options, head_of
+from cumulus.sql.syntax.heads import Options, StatementHead, head_of
 from cumulus.sql.syntax.mistakes import tree_of
 from cumulus.sql.syntax.queries import query_of
 from cumulus.sql.syntax.words import check_nesting, statements_of, words_of
 
 
-def parse_script(text: str, name: str = "", functions: Sequence[Signature] = (), begin: int = 0) -> Script:
+def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignature] = (), begin: int = 0) -> Script:
     """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
 
     Parameters
@@ -63,7 +63,7 @@ def parse_script(text: str, name: str = "", functions: Sequence[Signature] = (),
         if signature.name.lower() in TAKEN:
             raise UsageError(f"{signature.name} means something else in SQL", hint="Give the function another name.")
     own = {signature.name.lower(): signature for signature in functions}
-    source = Source(text, name, functions=own, begin=begin)
+    source = SqlText(text, name, functions=own, begin=begin)
     tokens = words_of(source)
     source = replace(source, words=Words(tokens))
     statements: list[Statement] = []
@@ -79,7 +79,7 @@ def parse_script(text: str, name: str = "", functions: Sequence[Signature] = (),
     return Script(tuple(statements), source, tuple(errors), frozenset(broken))
 
 
-def _pieces(source: Source, words: list[Token], errors: list[SqlError]) -> list[list[Token]]:
+def _pieces(source: SqlText, words: list[Token], errors: list[SqlError]) -> list[list[Token]]:
     """Return the statements between two semicolons: more than one is an error, and each is read all the same."""
     begins = [
         index
@@ -106,7 +106,7 @@ def _declared(words: Sequence[Token]) -> set[str]:
     return {Name(word.text) for word in words[1:end]}
 
 
-def _statement(source: Source, words: Sequence[Token]) -> Statement:
+def _statement(source: SqlText, words: Sequence[Token]) -> Statement:
     check_nesting(source, words)
     head = head_of(source, words)
     tree = tree_of(source, head.tokens)
@@ -132,7 +132,7 @@ def _statement(source: Source, words: Sequence[Token]) -> Statement:
     return DropView(identifier(name.this), bool(tree.args.get("exists")), bool(tree.args.get("cascade")), head.at)
 
 
-def _check_properties(source: Source, tree: exp.Create) -> None:
+def _check_properties(source: SqlText, tree: exp.Create) -> None:
     """Refuse clauses of CREATE that mean nothing here."""
     properties = tree.args.get("properties")
     for each in properties.expressions if properties is not None else ():
@@ -143,11 +143,11 @@ def _check_properties(source: Source, tree: exp.Create) -> None:
             raise _refuse(source, clause.strip("_").upper(), "Leave it out: docs/sql.md lists the clauses.")
 
 
-def _refuse(source: Source, what: str, hint: str) -> UnsupportedError:
+def _refuse(source: SqlText, what: str, hint: str) -> UnsupportedError:
     return UnsupportedError(f"{what} is not supported", feature=what, hint=hint, **source.place(-1))
 
 
-def _create_view(source: Source, tree: exp.Create, head: Head) -> CreateView:
+def _create_view(source: SqlText, tree: exp.Create, head: StatementHead) -> CreateView:
     target = tree.this
     columns: tuple[str, ...] = ()
     if isinstance(target, exp.Schema):
@@ -174,7 +174,7 @@ def _create_view(source: Source, tree: exp.Create, head: Head) -> CreateView:
     )
 
 
-def _order(source: Source, options: Options) -> str:
+def _order(source: SqlText, options: Options) -> str:
     """Return the order of materialisation that a view asks for, "" if none."""
     for name, (value, at) in options.items():
         if name != "order" or value not in ("0", "1", "full"):

@@ -20,7 +20,7 @@ from cumulus.sql.ast import (
     SetOperation,
     TableRef,
 )
-from cumulus.sql.source import Source, identifier, offset_of
+from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.expressions import expression_of
 from cumulus.sql.syntax.grouping import group_by
@@ -34,7 +34,7 @@ _TAKEN = {
 }  # fmt: skip
 
 
-def query_of(source: Source, tree: exp.Expression) -> Query:
+def query_of(source: SqlText, tree: exp.Expression) -> Query:
     """Return the query that `tree` is; UnsupportedError names a clause that has no place here."""
     match tree:
         case exp.Subquery():
@@ -65,7 +65,7 @@ def query_of(source: Source, tree: exp.Expression) -> Query:
             raise _refuse(source, tree, type(tree).__name__.upper())
 
 
-def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError:
+def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{what} is not supported in a view",
         feature=what,
@@ -74,7 +74,7 @@ def _refuse(source: Source, tree: exp.Expression, what: str) -> UnsupportedError
     )
 
 
-def _select(source: Source, tree: exp.Select) -> Select:
+def _select(source: SqlText, tree: exp.Select) -> Select:
     for clause, value in tree.args.items():
         if value and clause not in _TAKEN:
             raise _refuse(source, tree, clause.rstrip("_").upper())
@@ -116,14 +116,14 @@ def _select(source: Source, tree: exp.Select) -> Select:
     )
 
 
-def _item(source: Source, item: exp.Expression) -> SelectItem:
+def _item(source: SqlText, item: exp.Expression) -> SelectItem:
     if isinstance(item, exp.Alias):
         return SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
     expr = expression_of(source, item)
     return SelectItem(expr, default_name(expr))
 
 
-def _from_item(source: Source, tree: exp.Expression) -> FromItem:
+def _from_item(source: SqlText, tree: exp.Expression) -> FromItem:
     if isinstance(tree, (exp.Table, exp.Subquery)):
         check_taken(source, tree)
     match tree:
@@ -172,7 +172,7 @@ def _alias(tree: exp.Expression) -> str:
     return identifier(tree.args["alias"].this)
 
 
-def _join(source: Source, sources: list[FromItem], tree: exp.Join) -> None:
+def _join(source: SqlText, sources: list[FromItem], tree: exp.Join) -> None:
     """Add one join to `sources`: a comma starts a new item, JOIN extends the last one."""
     check_taken(source, tree)
     right = _from_item(source, tree.this)
@@ -214,7 +214,7 @@ def _is_all(order: exp.Expression) -> bool:
     )
 
 
-def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
+def _order_by(source: SqlText, tree: exp.Expression) -> tuple[OrderBy, ...]:
     order = tree.args.get("order")
     if order is None:
         return ()
@@ -227,7 +227,7 @@ def _order_by(source: Source, tree: exp.Expression) -> tuple[OrderBy, ...]:
     return tuple(items)
 
 
-def _limits(source: Source, tree: exp.Expression) -> tuple[int | None, int]:
+def _limits(source: SqlText, tree: exp.Expression) -> tuple[int | None, int]:
     numbers: list[Any] = []
     for clause in ("limit", "offset"):
         node = tree.args.get(clause)
@@ -251,7 +251,7 @@ def _limit_at(tree: exp.Expression) -> int:
     return next((at for at in places if at >= 0), offset_of(tree))
 
 
-def _ctes(source: Source, tree: exp.Expression) -> tuple[NamedQuery, ...]:
+def _ctes(source: SqlText, tree: exp.Expression) -> tuple[NamedQuery, ...]:
     clause = tree.args.get("with_")
     if clause is None:
         return ()

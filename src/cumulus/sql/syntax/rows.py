@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from cumulus.catalog.types import BOOLEAN
 from cumulus.errors import BindError, UnsupportedError
-from cumulus.sql.ast import Call, Expr, Literal
-from cumulus.sql.source import Source
+from cumulus.sql.ast import Expr, Literal, SqlCall
+from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.chains import chained
 
 _ORDERS = {"lt": ("lt", False), "le": ("lt", True), "gt": ("gt", False), "ge": ("gt", True)}
@@ -20,10 +20,10 @@ _ORDERS = {"lt": ("lt", False), "le": ("lt", True), "gt": ("gt", False), "ge": (
 
 def is_row(expr: Expr) -> bool:
     """Whether an expression is `(a, b, …)` or `row(a, …)`."""
-    return isinstance(expr, Call) and expr.name == "row"
+    return isinstance(expr, SqlCall) and expr.name == "row"
 
 
-def rows_compared(source: Source, name: str, args: tuple[Expr, ...], at: int) -> Call:
+def rows_compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     """Return the comparison of two rows by an operator of `cumulus.scalars.registry`.
 
     Raises
@@ -36,36 +36,36 @@ def rows_compared(source: Source, name: str, args: tuple[Expr, ...], at: int) ->
     return _shown(_compared(source, name, args, at), name, args)
 
 
-def _shown(found: Call, name: str, args: tuple[Expr, ...]) -> Call:
+def _shown(found: SqlCall, name: str, args: tuple[Expr, ...]) -> SqlCall:
     return replace(found, shown=(name, args))
 
 
-def _compared(source: Source, name: str, args: tuple[Expr, ...], at: int) -> Call:
+def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     left, right = _parts(source, args[0], args[1], at)
     if name == "eq":
         return _equal(left, right, at)
     if name in ("ne", "is_distinct"):
-        return Call("not", (_equal(left, right, at),), at)
+        return SqlCall("not", (_equal(left, right, at),), at)
     if name not in _ORDERS:
         raise UnsupportedError("rows are compared, nothing else", feature="row value", **source.place(at))
     order, equal = _ORDERS[name]
-    ways: list[Call] = []
+    ways: list[SqlCall] = []
     for place in range(len(left)):
         before = [_same(mine, yours, at) for mine, yours in zip(left[:place], right[:place], strict=True)]
         ways.append(_all([*before, _ordered(order, left[place], right[place], at)], at))
     if equal:
         ways.append(_equal(left, right, at))
-    return chained(ways, lambda first, second: Call("or", (first, second), at))
+    return chained(ways, lambda first, second: SqlCall("or", (first, second), at))
 
 
-def row_in(source: Source, wanted: Expr, choices: Sequence[Expr], at: int) -> Call:
+def row_in(source: SqlText, wanted: Expr, choices: Sequence[Expr], at: int) -> SqlCall:
     """Return `row IN (row, …)`."""
     tests = [_equal(*_parts(source, wanted, choice, at), at) for choice in choices]
-    return _shown(chained(tests, lambda first, second: Call("or", (first, second), at)), "in", (wanted, *choices))
+    return _shown(chained(tests, lambda first, second: SqlCall("or", (first, second), at)), "in", (wanted, *choices))
 
 
-def _parts(source: Source, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    if not (isinstance(left, Call) and isinstance(right, Call) and is_row(left) and is_row(right)):
+def _parts(source: SqlText, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    if not (isinstance(left, SqlCall) and isinstance(right, SqlCall) and is_row(left) and is_row(right)):
         raise BindError(
             "a row compares with a row", hint="Write as many parts in brackets on both sides.", **source.place(at)
         )
@@ -76,21 +76,23 @@ def _parts(source: Source, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr
     return left.args, right.args
 
 
-def _same(left: Expr, right: Expr, at: int) -> Call:
-    return Call("not", (Call("is_distinct", (left, right), at),), at)
+def _same(left: Expr, right: Expr, at: int) -> SqlCall:
+    return SqlCall("not", (SqlCall("is_distinct", (left, right), at),), at)
 
 
-def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> Call:
+def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> SqlCall:
     return _all([_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
 
 
-def _all(parts: list[Call], at: int) -> Call:
-    return chained(parts, lambda first, second: Call("and", (first, second), at))
+def _all(parts: list[SqlCall], at: int) -> SqlCall:
+    return chained(parts, lambda first, second: SqlCall("and", (first, second), at))
 
 
-def _ordered(order: str, left: Expr, right: Expr, at: int) -> Call:
+def _ordered(order: str, left: Expr, right: Expr, at: int) -> SqlCall:
     """Return `left < right` (or >) of two parts, never NULL: NULL is the greatest."""
     least, greatest = (left, right) if order == "lt" else (right, left)
-    both = Call("coalesce", (Call(order, (left, right), at), Literal(False, BOOLEAN, at)), at)
-    up_to_null = Call("and", (Call("not", (Call("is_null", (least,), at),), at), Call("is_null", (greatest,), at)), at)
-    return Call("or", (both, up_to_null), at)
+    both = SqlCall("coalesce", (SqlCall(order, (left, right), at), Literal(False, BOOLEAN, at)), at)
+    up_to_null = SqlCall(
+        "and", (SqlCall("not", (SqlCall("is_null", (least,), at),), at), SqlCall("is_null", (greatest,), at)), at
+    )
+    return SqlCall("or", (both, up_to_null), at)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
-from cumulus.sql.source import Source, offset_of
+from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.words import RESERVED
 
 _USUAL = frozenset(("this", "expression", "expressions"))
@@ -38,7 +38,7 @@ _READ: dict[Any, frozenset[str]] = {
 }  # fmt: skip
 
 
-def check_taken(source: Source, tree: exp.Expression, *, whole: bool = False) -> None:
+def check_taken(source: SqlText, tree: exp.Expression, *, whole: bool = False) -> None:
     """Refuse a node with something set that is not read.
 
     Parameters
@@ -65,7 +65,7 @@ def check_taken(source: Source, tree: exp.Expression, *, whole: bool = False) ->
             )
 
 
-def check_name(source: Source, node: Any) -> None:
+def check_name(source: SqlText, node: Any) -> None:
     """Refuse a reserved word as a name: sqlglot takes some of them, DuckDB takes them in double quotes only."""
     name = node.this if isinstance(node, exp.Identifier) and not node.args.get("quoted") else ""
     if str(name).lower() in RESERVED:

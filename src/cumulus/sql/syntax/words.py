@@ -10,7 +10,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
-from cumulus.sql.source import Source
+from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.dialect import CumulusSql
 
 MAX_NESTING = 32
@@ -29,7 +29,7 @@ RESERVED = frozenset(
 """DuckDB's reserved words, in lower case: as a name each stands in double quotes."""
 
 
-def words_of(source: Source) -> list[Token]:
+def words_of(source: SqlText) -> list[Token]:
     """Return the words of a text.
 
     Raises
@@ -131,7 +131,7 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
     return [statement for statement in statements if statement]
 
 
-def check_nesting(source: Source, statement: Sequence[Token]) -> None:
+def check_nesting(source: SqlText, statement: Sequence[Token]) -> None:
     """Refuse what is nested more deeply than anything here can read."""
     depth = 0
     for token in statement:
@@ -158,7 +158,7 @@ def is_name(token: Token) -> bool:
     return token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING) and token.text.isidentifier()
 
 
-def reserved(source: Source, token: Token) -> SqlSyntaxError:
+def reserved(source: SqlText, token: Token) -> SqlSyntaxError:
     """Return the error of a reserved word where a name is wanted."""
     return SqlSyntaxError(
         f"{token.text} is a reserved word", hint=f'As a name it is quoted: "{token.text}".', **source.place(token.start)

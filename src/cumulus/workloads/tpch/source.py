@@ -68,7 +68,7 @@ def _generator() -> str:
     return found
 
 
-class Reader:
+class TableReader:
     """Reads one table from its beginning, as many rows at a time as are asked for."""
 
     def __init__(self, folder: Path, table: str, columns: tuple[str, ...]) -> None:

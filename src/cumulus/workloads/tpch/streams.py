@@ -21,7 +21,7 @@ from cumulus.catalog import Event
 from cumulus.errors import InputError, UsageError
 from cumulus.workloads import changes
 from cumulus.workloads.tpch.schema import TABLES, query_columns
-from cumulus.workloads.tpch.source import Reader
+from cumulus.workloads.tpch.source import TableReader
 
 ARRIVALS = ("parents_first", "random")
 """How rows come: the small tables, then each order before its lineitems; or everything anywhere."""
@@ -65,8 +65,8 @@ class Stream:
     def line_counts(self) -> Places:
         """Lineitems of each order, in the order of the files; zeros for the rows of partsupp in the orders' place."""
         if self.paced == ("partsupp",):
-            return np.zeros(Reader(self.folder, "partsupp", ("ps_partkey",)).count, np.int64)
-        keys = Reader(self.folder, "lineitem", ("l_orderkey",))
+            return np.zeros(TableReader(self.folder, "partsupp", ("ps_partkey",)).count, np.int64)
+        keys = TableReader(self.folder, "lineitem", ("l_orderkey",))
         order = keys.take(keys.count)["l_orderkey"].to_numpy()
         starts = np.flatnonzero(np.diff(order, prepend=order[0] - 1))
         if np.any(np.diff(order) < 0):
@@ -221,7 +221,7 @@ class _Cutter:
         ends = np.cumsum(plan.line_counts)
         self._line_ends = np.concatenate([[0], ends])
         for rank, name in enumerate(name for name in self._tables if name not in plan.paced):
-            reader = Reader(plan.folder, name, self._tables[name])
+            reader = TableReader(plan.folder, name, self._tables[name])
             self._left[name] = reader.count
             self._pending[name].append(
                 _piece(self._clock.small_table(rank, reader.count), "i", reader.take(reader.count))
@@ -243,10 +243,10 @@ class _Cutter:
         if any(parts and parts[0].num_rows for parts in self._ready.values()):
             yield from self._cut(1)
 
-    def _readers(self) -> dict[str, Reader]:
-        return {name: Reader(self._plan.folder, name, self._tables[name]) for name in self._plan.paced}
+    def _readers(self) -> dict[str, TableReader]:
+        return {name: TableReader(self._plan.folder, name, self._tables[name]) for name in self._plan.paced}
 
-    def _block_rows(self, block: int, readers: dict[str, Reader]) -> tuple[dict[str, pa.Table], Places]:
+    def _block_rows(self, block: int, readers: dict[str, TableReader]) -> tuple[dict[str, pa.Table], Places]:
         """Return the block's rows, and for each lineitem the place of its order in the block."""
         first, last = block * BLOCK, min((block + 1) * BLOCK, self._clock.order_count)
         counts = self._plan.line_counts[first:last]
@@ -254,7 +254,7 @@ class _Cutter:
         rows = {name: reader.take(sizes.get(name, last - first)) for name, reader in readers.items()}
         return rows, np.repeat(np.arange(last - first), counts)
 
-    def _arrive(self, block: int, readers: dict[str, Reader]) -> None:
+    def _arrive(self, block: int, readers: dict[str, TableReader]) -> None:
         rows, order_of_line = self._block_rows(block, readers)
         ranks, random = self._clock.shuffled(block)
         spread = self._clock.spread
@@ -264,7 +264,7 @@ class _Cutter:
             times = lines if name == "lineitem" else orders
             self._pending[name].append(_piece(times.astype(np.float64), "i", table))
 
-    def _depart(self, block: int, readers: dict[str, Reader]) -> None:
+    def _depart(self, block: int, readers: dict[str, TableReader]) -> None:
         rows, order_of_line = self._block_rows(block, readers)
         ranks, _ = self._clock.shuffled(block)
         times = self._clock.departures(ranks.astype(np.float64))
@@ -324,5 +324,5 @@ class _Cutter:
         self._ready = {name: [ready[name]] if name in ready else [] for name in self._tables}
 
     def _empty(self, name: str, columns: tuple[str, ...]) -> pa.Table:
-        schema = Reader(self._plan.folder, name, columns).schema
+        schema = TableReader(self._plan.folder, name, columns).schema
         return pa.schema([("op", pa.string()), ("seq", pa.int64()), *schema]).empty_table()

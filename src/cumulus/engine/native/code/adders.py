@@ -9,7 +9,7 @@ from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, i64, select
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Held, Reason, Status, Store, ValueLane
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import CREATED, Shape, address
 from cumulus.engine.native.values.long_numbers import BoxOp
@@ -21,7 +21,7 @@ _NEGLIGIBLE = 1e-12
 """`cumulus.engine.analysis.float_sums.NEGLIGIBLE`."""
 
 
-def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
+def adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
     shape, record = store.shape, host.record(store)
@@ -38,7 +38,7 @@ def adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) ->
     return body.function
 
 
-def ahead_adder(host: ProgramHost, store: Store, columns: Sequence[int], name: str) -> Function:
+def ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function that adds to an entry as it will be, beside the map."""
     beside = host.ahead(store)
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
@@ -52,14 +52,14 @@ def ahead_adder(host: ProgramHost, store: Store, columns: Sequence[int], name: s
         body.store(I64, place, shape.value(store.value_words), 1)
     for column, number in zip(columns, numbers, strict=True):
         _add(host, body, store, column, place, number)
-    if any(value.held is Held.CELL for value in store.values):
+    if any(value.held is ColumnStorage.CELL for value in store.values):
         with body.when(~_stays(body, store, place)):
             for word in range(store.value_words):
                 body.store(I64, place, shape.value(word), 0)
     return body.function
 
 
-def setter(host: ProgramHost, store: Store, name: str) -> Function:
+def setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
     """Return the function `(context, key words…, value words…)` that gives an entry its values; none if all are 0."""
     words = [f"v{word}" for word in range(store.value_words)]
     parameters = [
@@ -99,7 +99,7 @@ def setter(host: ProgramHost, store: Store, name: str) -> Function:
     return body.function
 
 
-def _begun(store: Store, held: Sequence[Held], name: str) -> tuple[Body, list[Local], list[Local]]:
+def _begun(store: MapLayout, held: Sequence[ColumnStorage], name: str) -> tuple[Body, list[Local], list[Local]]:
     keys = [(f"k{word}", I64) for word in range(store.shape.keys)]
     numbers = [(f"delta{place}", each.kernel) for place, each in enumerate(held)]
     with define(name, [("context", PTR), *keys, *numbers], inline=False) as body:
@@ -108,7 +108,7 @@ def _begun(store: Store, held: Sequence[Held], name: str) -> tuple[Body, list[Lo
 
 
 def _put(
-    host: ProgramHost, body: Body, store: Store, shape: Shape, record: Expr, keys: Sequence[Expr]
+    host: ProgramHost, body: Body, store: MapLayout, shape: Shape, record: Expr, keys: Sequence[Expr]
 ) -> tuple[Local, Local]:
     """Write the finding or making of a row; return what `put` gave, and where the row stands."""
     row = body.call(shape.put, record, *keys, hint="row")
@@ -118,7 +118,7 @@ def _put(
     return row, body.let(address(body, shape, record, row & ROW), "place")
 
 
-def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -> None:
+def _note(host: ProgramHost, body: Body, store: MapLayout, row: Expr, place: Expr) -> None:
     """Write the note of a row in the journal; where that is refused, the row goes if it is new, and nothing changes."""
     noted = body.call(note(store.shape), body.parameter("context"), i64(store.number), place, hint="noted")
     with body.when(noted.eq(0), likely=False):
@@ -127,15 +127,15 @@ def _note(host: ProgramHost, body: Body, store: Store, row: Expr, place: Expr) -
         body.leave()
 
 
-def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, number: Expr) -> None:
+def _add(host: ProgramHost, body: Body, store: MapLayout, column: int, place: Expr, number: Expr) -> None:
     """Write the adding to one value column of a row."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
-    if lane.held is Held.CELL:
+    if lane.held is ColumnStorage.CELL:
         _add_to_cell(host, body, store, column, place, number)
         return
     before = body.load(lane.held.kernel, place, offset, "before")
-    if lane.held is Held.BOXED:
+    if lane.held is ColumnStorage.BOXED:
         body.store(I64, place, offset, host.box(body, BoxOp.ADD, before, number))
         return
     after, overflow = body.checked("add", before, number, "after")
@@ -144,7 +144,7 @@ def _add(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, 
     body.store(lane.held.kernel, place, offset, after)
 
 
-def _add_to_cell(host: ProgramHost, body: Body, store: Store, column: int, place: Expr, delta: Expr) -> None:
+def _add_to_cell(host: ProgramHost, body: Body, store: MapLayout, column: int, place: Expr, delta: Expr) -> None:
     """Write Neumaier's step, as in `cumulus.engine.analysis.float_sums.add_to_cell`."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
@@ -164,10 +164,10 @@ def _size(number: Expr) -> Expr:
     return select(number < 0.0, -number, number)
 
 
-def _stays(body: Body, store: Store, place: Expr) -> Expr:
-    """Write whether anything is left of an entry: as `cumulus.engine.interpreter.store.Store.is_gone` says."""
-    exact = [lane for lane in store.values if lane.held is not Held.CELL]
-    cells = [lane for lane in store.values if lane.held is Held.CELL]
+def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
+    """Write whether anything is left of an entry: as `cumulus.engine.interpreter.store.DictMap.is_gone` says."""
+    exact = [lane for lane in store.values if lane.held is not ColumnStorage.CELL]
+    cells = [lane for lane in store.values if lane.held is ColumnStorage.CELL]
     words = [
         body.load(I64, place, store.shape.value(word))
         for lane in exact
@@ -179,7 +179,7 @@ def _stays(body: Body, store: Store, place: Expr) -> Expr:
     return body.let(stays, "stays")
 
 
-def _is_sum(body: Body, store: Store, lane: ValueLane, place: Expr) -> Expr:
+def _is_sum(body: Body, store: MapLayout, lane: ValueLane, place: Expr) -> Expr:
     offset = store.shape.value(lane.word)
     value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
     return _size(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE

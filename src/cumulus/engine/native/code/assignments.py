@@ -12,11 +12,11 @@ from dataclasses import replace
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.native.code.numbers import Env, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
-from cumulus.engine.native.code.terms import TermCoder
+from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, i64
-from cumulus.engine.native.store.memory_layout import Held, Reason, Store, ValueLane
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, ValueLane
 from cumulus.m3.program import Statement
 
 
@@ -41,14 +41,14 @@ def assign_function(host: ProgramHost, name: str, statements: Sequence[Statement
     return body.function
 
 
-def _site(host: ProgramHost, target: Store, column: int) -> int:
+def _site(host: ProgramHost, target: MapLayout, column: int) -> int:
     return host.sites.of((target.name, host.program.map(target.name).values[column].name))
 
 
-def _compute(host: ProgramHost, body: Body, target: Store, beside: Store, statement: Statement) -> None:
+def _compute(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout, statement: Statement) -> None:
     """Write the sums of one statement into its column beside the map."""
     column = host.column(statement.map, statement.column)
-    coder = TermCoder(host, body, host.typing.variables(statement.term, {}), _site(host, target, column))
+    coder = TermEmitter(host, body, host.typing.variables(statement.term, {}), _site(host, target, column))
     lane = beside.values[column]
 
     def add(bound: Env, numbers: list[Number]) -> None:
@@ -59,9 +59,9 @@ def _compute(host: ProgramHost, body: Body, target: Store, beside: Store, statem
     coder.run([statement.term], {}, add)
 
 
-def _replace(host: ProgramHost, body: Body, target: Store, beside: Store) -> None:
+def _replace(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout) -> None:
     """Write the making of what stands beside a map its contents."""
-    coder = TermCoder(host, body, {}, _site(host, target, 0))
+    coder = TermEmitter(host, body, {}, _site(host, target, 0))
     setter, nothing = host.setter(target), [i64(0)] * target.value_words
     for place, _ in coder.rows_of(target):
         keys = _keys(body, target, place)
@@ -76,15 +76,15 @@ def _replace(host: ProgramHost, body: Body, target: Store, beside: Store) -> Non
         body.run(setter, CONTEXT, *keys, *words)
 
 
-def _keys(body: Body, store: Store, place: Expr) -> list[Expr]:
+def _keys(body: Body, store: MapLayout, place: Expr) -> list[Expr]:
     return [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
 
 
-def _words(host: ProgramHost, body: Body, target: Store, beside: Store, column: int, place: Expr) -> list[Expr]:
+def _words(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout, column: int, place: Expr) -> list[Expr]:
     """Write a sum as the words of the map's value column."""
     mine: ValueLane = target.values[column]
     number = read_value(body, beside, column, place)
-    if mine.held is Held.CELL:
+    if mine.held is ColumnStorage.CELL:
         value = number.value
         with body.when((value - value).ne(0.0), likely=False):
             host.report(body, _site(host, target, column), Reason.NOT_FINITE, i64(0))

@@ -9,29 +9,31 @@ from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.separation import axis_of, without_marks
-from cumulus.engine.native.code.loops import Group, Source
+from cumulus.engine.native.code.loops import LoopSource, SortedGroup
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar, bits_of, kernel_type
-from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, TRUE, Const, Expr
-from cumulus.engine.native.store.memory_layout import Store
+from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, TRUE, Expr, Immediate
+from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
 from cumulus.errors import ValidationError
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermCoder
+    from cumulus.engine.native.code.terms import TermEmitter
 
 _AXIS = "axis of an end"
 
 
-def write_map_end(term: MapEnd, env: Env, coder: TermCoder) -> Scalar:
+def write_map_end(term: MapEnd, env: Env, coder: TermEmitter) -> Scalar:
     """Write the search for the least or greatest key of a slice."""
     store = coder.host.store(term.map)
     keys = tuple(Var(_AXIS) if key is None else key for key in term.keys)
-    return _search(term.end, _AXIS, Source(store, lambda body, place: _exists(body, store, place)), keys, env, coder)
+    return _search(
+        term.end, _AXIS, LoopSource(store, lambda body, place: _exists(body, store, place)), keys, env, coder
+    )
 
 
-def _exists(body: Body, store: Store, place: Expr) -> Number:
+def _exists(body: Body, store: MapLayout, place: Expr) -> Number:
     """Write whether the entry in a row exists for readers."""
     shape = store.shape
     first, words = 0, store.value_words
@@ -44,7 +46,7 @@ def _exists(body: Body, store: Store, place: Expr) -> Number:
     return Number(body.let(found.ne(0).to(I64), "exists"))
 
 
-def write_end(term: End, env: Env, coder: TermCoder) -> Scalar:
+def write_end(term: End, env: Env, coder: TermEmitter) -> Scalar:
     """Write the search for the least or greatest value at which a term is not 0.
 
     A single read of a map is searched where it lies. Of any other term the sums by the variable are made first.
@@ -63,7 +65,9 @@ def write_end(term: End, env: Env, coder: TermCoder) -> Scalar:
     return _search(term.end, term.variable, source, keys, inside, coder)
 
 
-def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...], env: Env, coder: TermCoder) -> Scalar:
+def _search(
+    end: str, axis: str, source: LoopSource, keys: tuple[Term | Range, ...], env: Env, coder: TermEmitter
+) -> Scalar:
     """Write the search for the end of `axis` among the keys of a source that are not NULL."""
     body = coder.body
     place = next(at for at, key in enumerate(keys) if key is Var(axis))
@@ -97,12 +101,18 @@ def _search(end: str, axis: str, source: Source, keys: tuple[Term | Range, ...],
             group = coder.group(source.store, order, bound)
             _walk(LEFT if end == "MIN" else RIGHT, group, order, place, source, take, coder)
         if source.ahead is not None:
-            coder.scan(Source(source.ahead, source.value), keys, env, visit)
+            coder.scan(LoopSource(source.ahead, source.value), keys, env, visit)
     return Scalar(sql_type, best, null, bits_of(sql_type))
 
 
 def _walk(
-    side: int, group: Group, order: int, axis: int, source: Source, take: Callable[[Scalar], None], coder: TermCoder
+    side: int,
+    group: SortedGroup,
+    order: int,
+    axis: int,
+    source: LoopSource,
+    take: Callable[[Scalar], None],
+    coder: TermEmitter,
 ) -> None:
     """Write the way from an end of a group to the first row that counts: it has a number, a key, and is not changed.
 
@@ -132,4 +142,4 @@ def _walk(
 
 
 def _nothing(sql_type: SqlType) -> Expr:
-    return Const(kernel_type(sql_type), 0)
+    return Immediate(kernel_type(sql_type), 0)

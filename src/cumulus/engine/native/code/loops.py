@@ -14,17 +14,17 @@ from cumulus.engine.native.code.numbers import Env, Evaluator, Then
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, Number, Scalar, bits_of, from_words, kernel_type
 from cumulus.engine.native.kernel.language import I64, I128, PTR, U32, Expr, Local, i64, select
-from cumulus.engine.native.kernel.language import Const as Literal
-from cumulus.engine.native.scalars.scalar_code import ScalarCoder
+from cumulus.engine.native.kernel.language import Immediate as Literal
+from cumulus.engine.native.scalars.scalar_code import ScalarEmitter
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Reason, Store
+from cumulus.engine.native.store.memory_layout import MapLayout, Reason
 from cumulus.engine.native.store.ordered_index import root_of
 from cumulus.engine.native.store.row_layout import LAST, ROOT
 from cumulus.errors import ValidationError
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LoopSource:
     """A map that a factor loops over or looks up in.
 
     Parameters
@@ -39,14 +39,14 @@ class Source:
         Whether its rows are those of the batch that the trigger is fired with.
     """
 
-    store: Store
+    store: MapLayout
     value: Callable[[Body, Expr], Number]
-    ahead: Store | None = None
+    ahead: MapLayout | None = None
     is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SortedGroup:
     """Rows that an order sorts, as code has found them.
 
     Parameters
@@ -73,28 +73,28 @@ class Scanner(Evaluator):
     _loops = 0
     """How many loops are open here."""
 
-    def scan(self, source: Source, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
+    def scan(self, source: LoopSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
         with self.bound(source.store, keys, env) as bound:
             row = self._row
             self._scan_bound(source, keys, bound, env, then)
             self._row = row
 
-    def group(self, store: Store, order: int, bound: Mapping[int, Sequence[Expr]]) -> Group:
+    def group(self, store: MapLayout, order: int, bound: Mapping[int, Sequence[Expr]]) -> SortedGroup:
         """Write the finding of the group that some keys name, in an order; one that is not small is a tree then."""
         body, record, shape = self.body, self._record(store), store.shape
         chain = shape.chain(order)
         if chain is None:
-            return Group(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
+            return SortedGroup(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
         first = body.call(shape.first(chain), record, *_words_in(bound), hint="first")
-        return Group(chain, first, root_of(body, shape, order, record, first))
+        return SortedGroup(chain, first, root_of(body, shape, order, record, first))
 
-    def next_of(self, store: Store, chain: int, place: Expr) -> Local:
+    def next_of(self, store: MapLayout, chain: int, place: Expr) -> Local:
         """Write the reading of which row is next in a chain, at the place of one."""
         return self.body.load(U32, place, store.shape.link(chain), "following")
 
     @contextmanager
-    def bound(self, store: Store, keys: tuple[Term | Range, ...], env: Env) -> Iterator[dict[int, list[Expr]]]:
+    def bound(self, store: MapLayout, keys: tuple[Term | Range, ...], env: Env) -> Iterator[dict[int, list[Expr]]]:
         """Write the keys of an atom that have a value, as words by place; what is inside runs where they can be."""
         if len(keys) != len(store.keys):
             raise ValidationError(f"{store.name} has {len(store.keys)} keys, not {len(keys)}")
@@ -112,7 +112,7 @@ class Scanner(Evaluator):
 
     def _scan_bound(
         self,
-        source: Source,
+        source: LoopSource,
         keys: tuple[Term | Range, ...],
         bound: Mapping[int, list[Expr]],
         env: Env,
@@ -129,7 +129,7 @@ class Scanner(Evaluator):
             return
         self._loop(store, bound, words, lambda row, place: self.entry(source, keys, row, place, env, then))
 
-    def _look_up(self, source: Source, words: list[Expr], env: Env, then: Then) -> None:
+    def _look_up(self, source: LoopSource, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
         if source.ahead is None:
             row = body.call(store.shape.find, self._record(store), *words, hint="row")
@@ -143,7 +143,7 @@ class Scanner(Evaluator):
             number = source.value(body, place)
             self._unless_zero(number, lambda: then(env, [number]))
 
-    def _new_place(self, store: Store, ahead: Store, words: Sequence[Expr]) -> Local:
+    def _new_place(self, store: MapLayout, ahead: MapLayout, words: Sequence[Expr]) -> Local:
         """Write the look-up of an entry as it will be; return where it stands, nowhere if it is not there.
 
         A map and what stands beside it have their values at the same places of a row.
@@ -160,7 +160,7 @@ class Scanner(Evaluator):
         return place
 
     def _scan_ahead(
-        self, source: Source, keys: tuple[Term | Range, ...], bound: Mapping[int, list[Expr]], env: Env, then: Then
+        self, source: LoopSource, keys: tuple[Term | Range, ...], bound: Mapping[int, list[Expr]], env: Env, then: Then
     ) -> None:
         """Write a loop over a map as it will be, made from a list of rows, so that the inner code stands once."""
         body, store, ahead = self.body, source.store, source.ahead
@@ -193,7 +193,7 @@ class Scanner(Evaluator):
 
     def _loop(
         self,
-        store: Store,
+        store: MapLayout,
         bound: Mapping[int, Any],
         words: Sequence[Expr],
         visit: Callable[[Expr, Expr], None],
@@ -220,7 +220,7 @@ class Scanner(Evaluator):
         yield
         self._loops -= 1
 
-    def rows_of(self, store: Store) -> Iterator[tuple[Local, Local]]:
+    def rows_of(self, store: MapLayout) -> Iterator[tuple[Local, Local]]:
         """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
         body, record = self.body, self._record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
@@ -232,7 +232,7 @@ class Scanner(Evaluator):
                 yield place, row
 
     def entry(
-        self, source: Source, keys: tuple[Term | Range, ...], row: Expr, place: Expr, env: Env, then: Then
+        self, source: LoopSource, keys: tuple[Term | Range, ...], row: Expr, place: Expr, env: Env, then: Then
     ) -> None:
         """Write what happens at a row of a loop: its number, if that is not 0, and its keys."""
         if source.is_batch:
@@ -243,7 +243,7 @@ class Scanner(Evaluator):
         )
 
     def _unpack(
-        self, store: Store, keys: tuple[Term | Range, ...], place: Expr, env: Env, then: Callable[[Env], None]
+        self, store: MapLayout, keys: tuple[Term | Range, ...], place: Expr, env: Env, then: Callable[[Env], None]
     ) -> None:
         """Bind the loop variables to parts of the key, and filter."""
         inner = dict(env)
@@ -262,12 +262,12 @@ class Scanner(Evaluator):
                         inner[pattern.name] = here
             then(inner)
 
-    def key_at(self, store: Store, position: int, place: Expr) -> Scalar:
+    def key_at(self, store: MapLayout, position: int, place: Expr) -> Scalar:
         """Write the reading of a key column of a row."""
         words = [self.body.load(I64, place, 8 * word, "key") for word in store.words_of(position)]
         return from_words(self.body, store.keys[position], words)
 
-    def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarCoder) -> Expr:
+    def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarEmitter) -> Expr:
         inside = self._coder(env, coder)
         found: Expr | None = None
         for end, op in ((pattern.low, ">"), (pattern.high, "<")):
@@ -278,7 +278,7 @@ class Scanner(Evaluator):
         return found
 
     @contextmanager
-    def fitting(self, store: Store, keys: Sequence[Scalar]) -> Iterator[list[Expr]]:
+    def fitting(self, store: MapLayout, keys: Sequence[Scalar]) -> Iterator[list[Expr]]:
         """Write a whole key as words; what is inside runs where they can hold it, elsewhere that is reported."""
         with ExitStack() as fits:
             words: list[Expr] = []

@@ -13,9 +13,9 @@ from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Number, Scalar
 from cumulus.engine.native.kernel.language import F64, I64, I128, TRUE, Expr, Local, i64, select
-from cumulus.engine.native.kernel.language import Const as Literal
-from cumulus.engine.native.scalars.scalar_code import ScalarCoder
-from cumulus.engine.native.store.memory_layout import Held, Reason, Store, ValueLane, value_lanes
+from cumulus.engine.native.kernel.language import Immediate as Literal
+from cumulus.engine.native.scalars.scalar_code import ScalarEmitter
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, ValueLane, value_lanes
 from cumulus.engine.native.store.row_layout import address
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.errors import ValidationError
@@ -80,9 +80,9 @@ class Evaluator(ABC):
             with self.body.otherwise():
                 self.report(Reason.NOT_FINITE)
 
-    def _fitted(self, coder: ScalarCoder, number: Number, lane: ValueLane) -> Number:
+    def _fitted(self, coder: ScalarEmitter, number: Number, lane: ValueLane) -> Number:
         """Return a number as what is added to a lane."""
-        if lane.held is Held.BOXED:
+        if lane.held is ColumnStorage.BOXED:
             return self._boxed(number)
         if number.is_boxed:
             raise NotNativeError(f"a number of any length for {lane.type}")
@@ -96,11 +96,11 @@ class Evaluator(ABC):
         if number.scale < lane.scale:
             factor = 10 ** (lane.scale - number.scale)
             value = coder.whole("mul", value.to(I128), Literal(I128, factor), number.bits + factor.bit_length())
-        if lane.held is Held.COUNT and value.type is I128:
+        if lane.held is ColumnStorage.COUNT and value.type is I128:
             coder.fails(value.ne(value.to(I64).to(I128)))
         return Number(self.body.let(value.to(lane.held.kernel), "delta"), lane.scale, min(number.bits, 127))
 
-    def product(self, coder: ScalarCoder, numbers: Sequence[Number]) -> Number:
+    def product(self, coder: ScalarEmitter, numbers: Sequence[Number]) -> Number:
         """Write the product of numbers, 1 if there are none."""
         if not numbers:
             return ONE
@@ -141,7 +141,7 @@ class Evaluator(ABC):
         return Number(self.host.box(self.body, BoxOp.PUT, *words, number.scale), is_boxed=True)
 
     @contextmanager
-    def evaluated(self, compute: Callable[[ScalarCoder], Found]) -> Iterator[Found]:
+    def evaluated(self, compute: Callable[[ScalarEmitter], Found]) -> Iterator[Found]:
         """Write an evaluation; what is written inside runs where it did not fail."""
         coder = self.plain({})
         with coder.attempt() as outcome:
@@ -155,11 +155,11 @@ class Evaluator(ABC):
         with self.body.otherwise():
             yield found
 
-    def plain(self, env: Env) -> ScalarCoder:
+    def plain(self, env: Env) -> ScalarEmitter:
         """Return a coder of scalars over some variables, whose failures are for the caller to look at."""
         return self._coder(env, None)
 
-    def _coder(self, env: Env, attempt: ScalarCoder | None) -> ScalarCoder:
+    def _coder(self, env: Env, attempt: ScalarEmitter | None) -> ScalarEmitter:
         """Return a coder of scalars over the variables of `env`, whose failures are those of an attempt."""
 
         def lookup(name: str) -> Scalar:
@@ -167,12 +167,12 @@ class Evaluator(ABC):
                 raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
             return env[name]
 
-        coder = ScalarCoder(self.body, self.host, lookup, lambda term: self._leaf(term, env))
+        coder = ScalarEmitter(self.body, self.host, lookup, lambda term: self._leaf(term, env))
         if attempt is not None:
             coder.flags = attempt.flags
         return coder
 
-    def scalar(self, term: Term, env: Env, attempt: ScalarCoder) -> Scalar:
+    def scalar(self, term: Term, env: Env, attempt: ScalarEmitter) -> Scalar:
         """Write a scalar; its failures are those of an attempt."""
         return self._coder(env, attempt).code(term)
 
@@ -220,10 +220,10 @@ class Evaluator(ABC):
         """Write that something failed here."""
         self.host.report(self.body, self.site, reason, self._row)
 
-    def _record(self, store: Store) -> Expr:
+    def _record(self, store: MapLayout) -> Expr:
         return self.host.record(store)
 
-    def place_of(self, store: Store, row: Expr) -> Expr:
+    def place_of(self, store: MapLayout, row: Expr) -> Expr:
         """Write where a row of a map stands; it moves when any row is put."""
         return address(self.body, store.shape, self._record(store), row)
 
@@ -235,24 +235,24 @@ def number_lane(kept: SqlType) -> ValueLane:
 
 def read_number(lane: ValueLane, value: Expr) -> Number:
     """Return a sum as a number."""
-    if lane.held is Held.BOXED:
+    if lane.held is ColumnStorage.BOXED:
         return Number(value, is_boxed=True)
     if lane.held.kernel is F64:
         return Number(value, is_sum=True)
-    return Number(value, lane.scale, 63 if lane.held is Held.COUNT else 127)
+    return Number(value, lane.scale, 63 if lane.held is ColumnStorage.COUNT else 127)
 
 
-def read_value(body: Body, store: Store, column: int, place: Expr) -> Number:
+def read_value(body: Body, store: MapLayout, column: int, place: Expr) -> Number:
     """Write the reading of a value column of a row."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
-    if lane.held in (Held.CELL, Held.FLOAT):
+    if lane.held in (ColumnStorage.CELL, ColumnStorage.FLOAT):
         total = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
         return Number(total, is_sum=True)
     return read_number(lane, body.load(lane.held.kernel, place, offset, "value"))
 
 
-def as_float(coder: ScalarCoder, number: Number) -> Number:
+def as_float(coder: ScalarEmitter, number: Number) -> Number:
     """Return a number as a float."""
     if number.is_float:
         return number

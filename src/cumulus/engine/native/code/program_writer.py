@@ -50,10 +50,10 @@ from cumulus.engine.native.store.memory_layout import (
     REPORT,
     STATUS,
     TEXTS,
-    Context,
+    ContextLayout,
+    MapLayout,
     Reason,
     Status,
-    Store,
     lanes_of,
     store_of,
     value_lanes,
@@ -64,7 +64,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermCoder
+    from cumulus.engine.native.code.terms import TermEmitter
 
 _MOST_REMEMBERED_WORDS = 3
 CONTEXT = Local(PTR, "context")
@@ -86,7 +86,7 @@ class ProgramHost:
         Receives stores, literals and words; the same for both times that the code is written.
     """
 
-    def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: Context) -> None:
+    def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: ContextLayout) -> None:
         self.program = program
         self.context = context
         self.sites = Sites()
@@ -101,7 +101,7 @@ class ProgramHost:
         self.relations = {relation.name: relation.columns for relation in program.relations}
         self.typing = Typing(self._maps, self.relations, functions)
         self._scratches = 0
-        self._shared: dict[Term, tuple[Store, Function, int]] = {}
+        self._shared: dict[Term, tuple[MapLayout, Function, int]] = {}
         self._shared_count = 0
         self._trigger = ""
         self._made: dict[Any, Function] = {}
@@ -120,7 +120,7 @@ class ProgramHost:
 
     # --- stores -----------------------------------------------------------------------------------------------------
 
-    def store(self, name: str) -> Store:
+    def store(self, name: str) -> MapLayout:
         """Return the store of a map."""
         return self.context.stores[name]
 
@@ -130,10 +130,10 @@ class ProgramHost:
 
     def scratch(
         self, key: Any, names: tuple[str, ...], lanes: tuple[Lane, ...], types: Sequence[SqlType], marks: int = 0
-    ) -> Store:
+    ) -> MapLayout:
         """Return the store of a map made for a moment; triggers share those of one key and layout."""
         values = value_lanes(types, is_scratch=True)
-        store = Store(f"#{key}", len(self.context.stores), names, lanes, values, marks=marks)
+        store = MapLayout(f"#{key}", len(self.context.stores), names, lanes, values, marks=marks)
         return replace(
             self.context.add(("scratch", key, lanes, tuple(value.held for value in values)), store), key_names=names
         )
@@ -143,21 +143,21 @@ class ProgramHost:
         self._scratches += 1
         return self._scratches
 
-    def batch_store(self, relation: str) -> Store:
+    def batch_store(self, relation: str) -> MapLayout:
         """Return the store of the net change of a relation."""
         columns = self.relations[relation]
         return self.scratch(("batch", relation), tuple(each.name for each in columns), lanes_of(columns), (BIGINT,))
 
-    def ahead(self, store: Store) -> Store:
+    def ahead(self, store: MapLayout) -> MapLayout:
         """Return the store of what a firing has changed in a map: its values, and a mark."""
-        beside = Store(
+        beside = MapLayout(
             f"#ahead {store.name}", len(self.context.stores), store.key_names, store.keys, store.values, marks=1
         )
         return self.context.add(("ahead", store.name), beside)
 
     def shared(
-        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermCoder
-    ) -> Store:
+        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermEmitter
+    ) -> MapLayout:
         """Return the store of a term that is computed when the firing first needs it, and write that need."""
         if term not in self._shared:
             self._shared[term] = self._write_shared(term, free, lanes, kept, user)
@@ -167,9 +167,9 @@ class ProgramHost:
         return store
 
     def _write_shared(
-        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermCoder
-    ) -> tuple[Store, Function, int]:
-        from cumulus.engine.native.code.terms import TermCoder
+        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermEmitter
+    ) -> tuple[MapLayout, Function, int]:
+        from cumulus.engine.native.code.terms import TermEmitter
 
         number = self._shared_count  # it may write others
         self._shared_count += 1
@@ -181,7 +181,7 @@ class ProgramHost:
                 body.leave()
             body.store(I64, CONTEXT, flag, 1)
             body.call(store.shape.clear, self.record(store))
-            coder = TermCoder(self, body, user.types, site)
+            coder = TermEmitter(self, body, user.types, site)
             coder.group_into(store, term, free, {})
         self.functions.append(body.function)
         return store, body.function, site
@@ -191,19 +191,19 @@ class ProgramHost:
         for number in range(self._shared_count):
             body.store(I64, CONTEXT, self.context.word(("shared", number)), 0)
 
-    def record(self, store: Store) -> Expr:
+    def record(self, store: MapLayout) -> Expr:
         """Return the address of a store's record."""
         return CONTEXT.at(self.context.record(store))
 
     # --- changing entries -------------------------------------------------------------------------------------------
 
-    def adder(self, store: Store, columns: tuple[int, ...], is_ahead: bool) -> Function:
+    def adder(self, store: MapLayout, columns: tuple[int, ...], is_ahead: bool) -> Function:
         """Return the function that adds to some value columns of an entry, or of what stands beside the map."""
         make = ahead_adder if is_ahead else adder
         name = f"{'ahead' if is_ahead else 'add'}_{store.number}_{'_'.join(map(str, columns))}"
         return self._changer(name, lambda: make(self, store, columns, name))
 
-    def setter(self, store: Store) -> Function:
+    def setter(self, store: MapLayout) -> Function:
         """Return the function that gives an entry its values."""
         name = f"set_{store.number}"
         return self._changer(name, lambda: setter(self, store, name))
@@ -268,11 +268,11 @@ class ProgramHost:
 
     # --- ways out ---------------------------------------------------------------------------------------------------
 
-    def no_memory(self, body: Body, store: Store) -> None:
+    def no_memory(self, body: Body, store: MapLayout) -> None:
         """Write that the firing is useless for want of memory."""
         self.useless(body, Status.NO_MEMORY, store)
 
-    def useless(self, body: Body, status: Status, store: Store) -> None:
+    def useless(self, body: Body, status: Status, store: MapLayout) -> None:
         """Write that the firing is useless."""
         body.store(I64, CONTEXT, STATUS, status.value)
         body.store(I64, CONTEXT, CULPRIT, store.number)
@@ -347,10 +347,10 @@ class ProgramHost:
         length = arg.length if arg.null is None else select(arg.null, i64(-1), arg.length)
         return [arg.value.to(I64), body.let(length, "length")]
 
-    def _memo(self, key: Any, lanes: Sequence[Lane], result: Lane) -> Store:
+    def _memo(self, key: Any, lanes: Sequence[Lane], result: Lane) -> MapLayout:
         """Return the store of what a function gave: an outcome and one more, so that it is never 0, and the value."""
         names = tuple(str(place) for place in range(len(lanes)))
-        store = Store(f"#memo {key}", len(self.context.stores), names, tuple(lanes), (), marks=1 + result.words)
+        store = MapLayout(f"#memo {key}", len(self.context.stores), names, tuple(lanes), (), marks=1 + result.words)
         return self.context.add(("memo", key), store)
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import inputs
 from cumulus.algebra.terms import Lift, MapRead, Range, Term, Var, factors_of
-from cumulus.engine.analysis.intervals import Condition, Interval, interval_of
-from cumulus.engine.native.code.loops import Group, Source
+from cumulus.engine.analysis.intervals import Condition, KeyInterval, interval_of
+from cumulus.engine.native.code.loops import LoopSource, SortedGroup
 from cumulus.engine.native.code.numbers import Env, read_value
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar
@@ -32,8 +32,8 @@ from cumulus.engine.native.kernel.language import (
     I128,
     TRUE,
     U32,
-    Const,
     Expr,
+    Immediate,
     Local,
     Type,
     i64,
@@ -41,19 +41,19 @@ from cumulus.engine.native.kernel.language import (
 )
 from cumulus.engine.native.store.compensated_sums import Pair
 from cumulus.engine.native.store.hash_tables import ROW, slots_of
-from cumulus.engine.native.store.memory_layout import Held, Store, ValueLane
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import FLAGS, LEFT, LOSSY, MARKS, RIGHT, SPOILED
 from cumulus.scalars.arithmetic import MINUS_UNIT
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermCoder
+    from cumulus.engine.native.code.terms import TermEmitter
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Where an order keeps the sums of what a read loops over."""
 
-    store: Store
+    store: MapLayout
     order: int
     sum: int
     column: int
@@ -71,7 +71,7 @@ class Kept:
     @property
     def kind(self) -> Type:
         """The type of the sum."""
-        return F64 if self.lane.held is Held.CELL else I128
+        return F64 if self.lane.held is ColumnStorage.CELL else I128
 
     @property
     def lane(self) -> ValueLane:
@@ -100,7 +100,7 @@ class Intervals:
         The variables that have a value.
     """
 
-    def __init__(self, coder: TermCoder, interval: Interval, env: Env) -> None:
+    def __init__(self, coder: TermEmitter, interval: KeyInterval, env: Env) -> None:
         self._coder = coder
         self._body: Body = coder.body
         self._interval = interval
@@ -118,7 +118,7 @@ class Intervals:
         keys, body = self._interval.read.keys, self._body
         with body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
             group = self._coder.group(kept.store, kept.order, bound)
-            total = Pair(body) if kept.kind is F64 else body.let(Const(kept.kind, 0), "total")
+            total = Pair(body) if kept.kind is F64 else body.let(Immediate(kept.kind, 0), "total")
             with body.when(group.root.ne(0)):
                 self._none(self._flags(kept, group.root), SPOILED)
                 if isinstance(total, Pair):
@@ -153,7 +153,7 @@ class Intervals:
     def _none(self, flags: Expr, mask: int) -> None:
         self._fails((flags & mask).ne(0))
 
-    def _place(self, store: Store, row: Expr) -> Local:
+    def _place(self, store: MapLayout, row: Expr) -> Local:
         return self._body.let(self._coder.place_of(store, row), "place")
 
     def _flags(self, kept: Kept, row: Expr) -> Local:
@@ -200,11 +200,11 @@ class Intervals:
                 check_own(numbers[0].value)
 
             value = partial(_read, kept)
-            self._coder.scan(Source(ahead, value), keys, self._env, check)
+            self._coder.scan(LoopSource(ahead, value), keys, self._env, check)
 
     # --- searching --------------------------------------------------------------------------------------------------
 
-    def _rows_of(self, kept: Kept, group: Group) -> Iterator[Local]:
+    def _rows_of(self, kept: Kept, group: SortedGroup) -> Iterator[Local]:
         """Write a loop over where the rows of a chain stand; in it `again` would never end."""
         assert group.chain is not None
         row = self._body.let(group.first, "row")
@@ -213,7 +213,7 @@ class Intervals:
             yield place
             self._body.set(row, self._coder.next_of(kept.store, group.chain, place))
 
-    def _visit(self, kept: Kept, group: Group, total: Total) -> None:
+    def _visit(self, kept: Kept, group: SortedGroup, total: Total) -> None:
         """Write the adding of the rows of a chain that lie in the interval."""
         for place in self._rows_of(kept, group):
             here = self._coder.key_at(kept.store, self._interval.axis, place)
@@ -299,7 +299,7 @@ class Intervals:
         plain = self._plain.get(read)
         if plain is None:
             return self._coder.closed(read, env)
-        count = self._body.let(Const(I128, 0), "count")
+        count = self._body.let(Immediate(I128, 0), "count")
         with self._body.when(~plain, likely=False):
             self._body.set(count, self._coder.closed(read, env).value.to(I128))
         return Number(count, bits=127)
@@ -330,8 +330,8 @@ class Intervals:
         """
         coder, body = self._coder, self._body
         ahead = coder.host.ahead(kept.store)
-        before, after = body.let(Const(kept.kind, 0), "old"), body.let(Const(kept.kind, 0), "new")
-        most = body.let(Const(F64, 0.0), "most")
+        before, after = body.let(Immediate(kept.kind, 0), "old"), body.let(Immediate(kept.kind, 0), "new")
+        most = body.let(Immediate(F64, 0.0), "most")
 
         def note(body: Body, place: Expr) -> Number:
             keys = [body.load(I64, place, 8 * word) for word in range(kept.store.shape.keys)]
@@ -353,7 +353,7 @@ class Intervals:
                 with body.when(_size(before) > most):
                     body.set(most, _size(before))
 
-        coder.scan(Source(ahead, note), self._interval.read.keys, self._env, visit)
+        coder.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
         if isinstance(total, Pair):
             self._fails(total.is_lossy & ~(most <= _size(total.value()) * _MOST_CANCELLED))
 
@@ -361,7 +361,7 @@ class Intervals:
         lane = kept.lane
         if isinstance(total, Pair):
             return Number(total.value(), is_sum=True)
-        if lane.held is Held.COUNT:
+        if lane.held is ColumnStorage.COUNT:
             self._fails(total.ne(total.to(I64).to(I128)))
             return Number(self._body.let(total.to(I64), "sum"), lane.scale, 63)
         return Number(total, lane.scale, 127)
@@ -381,7 +381,7 @@ def _read(kept: Kept, body: Body, place: Expr) -> Number:
     return read_value(body, kept.store, kept.column, place)
 
 
-def kept_sums(coder: TermCoder, interval: Interval) -> KeptSums | None:
+def kept_sums(coder: TermEmitter, interval: KeyInterval) -> KeptSums | None:
     """Return where the sums are kept that an interval and its conditions need; None if one is not."""
     own = _kept(coder, interval.read, interval.axis)
     guards = []
@@ -398,14 +398,14 @@ def kept_sums(coder: TermCoder, interval: Interval) -> KeptSums | None:
     return None if own is None else (own, list(dict(guards).items()))
 
 
-def _kept(coder: TermCoder, read: MapRead, axis: int) -> Kept | None:
+def _kept(coder: TermEmitter, read: MapRead, axis: int) -> Kept | None:
     store, column = coder.host.store(read.map), coder.host.column(read.map, read.column)
     order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
     return None if order is None or number is None else Kept(store, order, number, column)
 
 
-def running_sums(coder: TermCoder, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
+def running_sums(coder: TermEmitter, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
     """Return where the sums are kept that begin or end at a place that is searched; None if one is not."""
     found: list[tuple[MapRead, Kept]] = []
     for read in (part for lift in lifts for part in factors_of(lift.term) if isinstance(part, MapRead)):
@@ -416,14 +416,14 @@ def running_sums(coder: TermCoder, lifts: Sequence[Lift]) -> list[tuple[MapRead,
     return found
 
 
-def turn_once(coder: TermCoder, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
+def turn_once(coder: TermEmitter, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
     """Write whether conditions on running sums turn at one place each: whether nothing that these add is negative."""
     interval = interval_of(sums[0][0], {*env, *inputs(sums[0][0])})
     assert interval is not None
     return Intervals(coder, interval, env).guarded(sums)
 
 
-def firsts_of(coder: TermCoder, kept: Kept) -> Iterator[Local]:
+def firsts_of(coder: TermEmitter, kept: Kept) -> Iterator[Local]:
     """Write a loop over where a row of each group stands, in no particular order; in it `again` would never end."""
     body, shape = coder.body, kept.store.shape
     chain = shape.chain(kept.order)

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cumulus.algebra.scope import ahead_of
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
-from cumulus.engine.analysis.thresholds import Difference, differences
+from cumulus.engine.analysis.thresholds import StatementPair, differences
 from cumulus.engine.native.code.loop_fusion import Fused, fused, is_row
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
 from cumulus.engine.native.code.ranges import running_sums
-from cumulus.engine.native.code.terms import TermCoder
+from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.code.thresholds import write_difference
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar, about, from_words
-from cumulus.engine.native.kernel.language import I64, NOWHERE, Const, Expr, Local
-from cumulus.engine.native.store.memory_layout import Status, Store, ValueLane
+from cumulus.engine.native.kernel.language import I64, NOWHERE, Expr, Immediate, Local
+from cumulus.engine.native.store.memory_layout import MapLayout, Status, ValueLane
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
@@ -30,7 +30,7 @@ from cumulus.m3.stages import stages as in_stages
 from cumulus.scalars.typing import Typed
 
 
-class StatementCoder:
+class StatementEmitter:
     """Writes the `+=` statements of one trigger.
 
     Parameters
@@ -46,7 +46,7 @@ class StatementCoder:
         self._body = body
         self._known = known
         self._ahead: frozenset[str] = frozenset()
-        self._pairs: dict[int, Difference] = {}
+        self._pairs: dict[int, StatementPair] = {}
         """By the identity of the statement that stands for both."""
 
     def write(self, statements: Sequence[Statement], env: Env) -> None:
@@ -58,7 +58,7 @@ class StatementCoder:
             raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
         # A failure leaves nothing half done: the journal has it.
         direct = direct_statements(statements, env, self._ahead)
-        waiting: list[Step[Number, Store]] = []
+        waiting: list[Step[Number, MapLayout]] = []
         for stage in stages:
             step = self._computed([each for each in stage if id(each) not in direct], env)
             self._add_step(step.only(self._ahead), env)
@@ -71,8 +71,8 @@ class StatementCoder:
         for name in sorted(self._ahead & {statement.map for statement in statements}):
             self._settle(self._host.store(name))
 
-    def _is_ordered(self, pair: Difference) -> bool:
-        coder = TermCoder(self._host, self._body, self._known, 0)
+    def _is_ordered(self, pair: StatementPair) -> bool:
+        coder = TermEmitter(self._host, self._body, self._known, 0)
         are_kept = all(running_sums(coder, lifts) is not None for lifts in pair.running)
         return are_kept and self._host.store(pair.read.map).keys[pair.axis].is_ordered
 
@@ -85,7 +85,7 @@ class StatementCoder:
         column = self._host.program.map(statement.map).values[self._column(statement)].name
         return self._host.sites.of((statement.map, column))
 
-    def _coder(self, group: Fused) -> TermCoder:
+    def _coder(self, group: Fused) -> TermEmitter:
         """Return a coder for what statements have in common; what fails there is wrong in all of them."""
         site = self._site(group.statements[0])
         if len(group.statements) > 1:
@@ -95,21 +95,21 @@ class StatementCoder:
         types: dict[str, Typed] = {}
         for statement in group.statements:
             types |= self._host.typing.variables(statement.term, self._known)
-        return TermCoder(self._host, self._body, types, site)
+        return TermEmitter(self._host, self._body, types, site)
 
     def _column(self, statement: Statement) -> int:
         return self._host.column(statement.map, statement.column)
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, Store]:
-        step: Step[Number, Store] = Step({}, [])
+    def _computed(self, statements: Sequence[Statement], env: Env) -> Step[Number, MapLayout]:
+        step: Step[Number, MapLayout] = Step({}, [])
         for group in self._fused(statements):
             with about(group.map):
                 self._compute(group, env, step)
         return step
 
-    def _compute(self, group: Fused, env: Env, step: Step[Number, Store]) -> None:
+    def _compute(self, group: Fused, env: Env, step: Step[Number, MapLayout]) -> None:
         coder, store = self._coder(group), self._host.store(group.map)
         columns = {self._column(each): number_lane(self._type(store, each)) for each in group.statements}
         if all(key in env for key in group.keys):
@@ -136,18 +136,18 @@ class StatementCoder:
         self._run(group, coder, env, columns, add)
         step.loops.append((group.statements, groups))
 
-    def _type(self, store: Store, statement: Statement) -> SqlType:
+    def _type(self, store: MapLayout, statement: Statement) -> SqlType:
         found = store.values[self._column(statement)].type
         assert found is not None
         return found
 
     def _zero(self, lane: ValueLane, hint: str) -> Local:
-        return self._body.let(Const(lane.held.kernel, 0), hint)
+        return self._body.let(Immediate(lane.held.kernel, 0), hint)
 
     def _run(
         self,
         group: Fused,
-        coder: TermCoder,
+        coder: TermEmitter,
         env: Env,
         lanes: Mapping[int, ValueLane],
         then: Callable[[Env, dict[int, Number]], None],
@@ -162,7 +162,7 @@ class StatementCoder:
             for statement, reads, scalars in zip(group.statements, group.reads, group.scalars, strict=True):
                 column = self._column(statement)
                 delta = self._zero(lanes[column], "delta")
-                mine = TermCoder(self._host, body, coder.types, self._site(statement)).at_row_of(coder)
+                mine = TermEmitter(self._host, body, coder.types, self._site(statement)).at_row_of(coder)
                 own = [
                     read_value(body, self._host.store(read.map), self._host.column(read.map, read.column), place)
                     for read, place in zip(reads, places, strict=True)
@@ -203,17 +203,17 @@ class StatementCoder:
         assert found is not None
         return found
 
-    def _add_step(self, step: Step[Number, Store], env: Env) -> None:
+    def _add_step(self, step: Step[Number, MapLayout], env: Env) -> None:
         for (target, keys), columns in step.points.items():
             store = self._host.store(target)
-            coder = TermCoder(self._host, self._body, self._known, 0)
+            coder = TermEmitter(self._host, self._body, self._known, 0)
             deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
             with self._body.when(self._some(deltas.values())):
                 self._add(coder, store, [env[name] for name in keys], deltas)
         for statements, groups in step.loops:
             self._add_groups(statements, groups, env)
 
-    def _summed(self, numbers: list[Number], target: Store) -> Number:
+    def _summed(self, numbers: list[Number], target: MapLayout) -> Number:
         found = numbers[0]
         for number in numbers[1:]:
             if found.is_float:
@@ -229,10 +229,10 @@ class StatementCoder:
             found = Number(value, found.scale, found.bits)
         return found
 
-    def _add_groups(self, statements: Sequence[Statement], groups: Store, env: Env) -> None:
+    def _add_groups(self, statements: Sequence[Statement], groups: MapLayout, env: Env) -> None:
         """Write the adding of sums in a map made for the moment."""
         body, store = self._body, self._host.store(statements[0].map)
-        coder = TermCoder(self._host, body, self._known, self._site(statements[0]))
+        coder = TermEmitter(self._host, body, self._known, self._site(statements[0]))
         for place, _ in coder.rows_of(groups):
             deltas = {
                 self._column(statement): read_value(body, groups, number, place)
@@ -249,17 +249,17 @@ class StatementCoder:
                 }
                 self._add(coder, store, [parts[name] for name in statements[0].keys], deltas)
 
-    def _add(self, coder: TermCoder, store: Store, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
+    def _add(self, coder: TermEmitter, store: MapLayout, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
         """Write the adding of numbers (by value column) to one entry."""
         columns = tuple(sorted(deltas))
         adder = self._host.adder(store, columns, store.name in self._ahead)
         with coder.fitting(store, keys) as words:
             self._body.run(adder, CONTEXT, *words, *(deltas[column].value for column in columns))
 
-    def _settle(self, store: Store) -> None:
+    def _settle(self, store: MapLayout) -> None:
         """Write the taking over of what stands beside a map."""
         body, ahead = self._body, self._host.ahead(store)
-        coder = TermCoder(self._host, body, self._known, 0)
+        coder = TermEmitter(self._host, body, self._known, 0)
         setter = self._host.setter(store)
         for place, _ in coder.rows_of(ahead):
             keys = [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]

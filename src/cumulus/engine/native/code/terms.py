@@ -16,6 +16,7 @@ from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -27,7 +28,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -35,30 +35,30 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
-from cumulus.engine.analysis.intervals import Interval, groups_of, interval_of
+from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
 from cumulus.engine.native.code.ends import write_end, write_map_end
-from cumulus.engine.native.code.loops import Scanner, Source
+from cumulus.engine.native.code.loops import LoopSource, Scanner
 from cumulus.engine.native.code.numbers import ONE, Env, Then, number_lane, read_number, read_value
 from cumulus.engine.native.code.ranges import Intervals, KeptSums, firsts_of, kept_sums
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.kernel.language import F64, I64, Expr, Local, i64, select
-from cumulus.engine.native.kernel.language import Const as Literal
+from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.store.compensated_sums import Pair, two_sum
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Held, Reason, Store
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.errors import ValidationError
 
 NO_VISITS: Mapping[int, Local] = {}
 
 
-class TermCoder(Scanner):
+class TermEmitter(Scanner):
     """Writes the code of terms into one function."""
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
-    def at_row_of(self, other: TermCoder) -> TermCoder:
+    def at_row_of(self, other: TermEmitter) -> TermEmitter:
         """Return this coder, at the row of the batch that another one is at."""
         self._row = other._row
         return self
@@ -99,7 +99,7 @@ class TermCoder(Scanner):
             self.run([term.term if isinstance(term, AggSum) else term], env, add)
         return read_number(lane, total if pair is None else pair.value())
 
-    def _kept_interval(self, term: Term, env: Env) -> tuple[Interval, KeptSums] | None:
+    def _kept_interval(self, term: Term, env: Env) -> tuple[KeyInterval, KeptSums] | None:
         """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
         interval = interval_of(term, env)
         sums = None if interval is None else kept_sums(self, interval)
@@ -159,7 +159,7 @@ class TermCoder(Scanner):
                     then(env, [])
             case MapRead(keys=keys):
                 self.scan(self.read_source(term), keys, env, then)
-            case Batch(name, variables) | Relation(name, variables):
+            case Batch(name, variables) | Atom(name, variables):
                 self._base(name, variables, isinstance(term, Batch), env, then)
             case Lift(variable, inner):
                 self._lift(variable, inner, env, then)
@@ -269,10 +269,10 @@ class TermCoder(Scanner):
         keys = tuple(map(Var, variables))
         if name in self.host.batch:
             store = self.host.batch_store(name)
-            source = Source(store, self._reader(store, 0), is_batch=True)
+            source = LoopSource(store, self._reader(store, 0), is_batch=True)
         elif not is_batch and name in self.host.kept:
             store = self.host.store(self.host.kept[name])
-            source = Source(store, self._reader(store, 0))
+            source = LoopSource(store, self._reader(store, 0))
         else:
             raise ValidationError(
                 f"a statement reads the relation {name}",
@@ -280,15 +280,15 @@ class TermCoder(Scanner):
             )
         self.scan(source, keys, env, then)
 
-    def read_source(self, read: MapRead) -> Source:
+    def read_source(self, read: MapRead) -> LoopSource:
         """Return what a read of a map loops over or looks up in."""
         store = self.host.store(read.map)
         if read.state == "CHANGED":
-            return Source(self.host.ahead(store), lambda body, place: self._differs(store, place))
+            return LoopSource(self.host.ahead(store), lambda body, place: self._differs(store, place))
         value = self._reader(store, self.host.column(read.map, read.column))
-        return Source(store, value, self.host.ahead(store) if read.state == "NEW" else None)
+        return LoopSource(store, value, self.host.ahead(store) if read.state == "NEW" else None)
 
-    def _visit(self, read: MapRead, visited: Local) -> Source:
+    def _visit(self, read: MapRead, visited: Local) -> LoopSource:
         """Return the source of a read that only sets a variable to where its row is."""
         store = self.host.store(read.map)
 
@@ -296,12 +296,12 @@ class TermCoder(Scanner):
             body.set(visited, place)
             return ONE
 
-        return Source(store, note, self.host.ahead(store) if read.state == "NEW" else None)
+        return LoopSource(store, note, self.host.ahead(store) if read.state == "NEW" else None)
 
-    def _reader(self, store: Store, column: int) -> Callable[[Body, Expr], Number]:
+    def _reader(self, store: MapLayout, column: int) -> Callable[[Body, Expr], Number]:
         return lambda body, place: read_value(body, store, column, place)
 
-    def _differs(self, store: Store, place: Expr) -> Number:
+    def _differs(self, store: MapLayout, place: Expr) -> Number:
         """Write whether an entry that the firing has written differs from what it was before."""
         body, shape = self.body, store.shape
         words = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
@@ -315,7 +315,7 @@ class TermCoder(Scanner):
 
     # --- sums in maps of their own, shared terms --------------------------------------------------------------------
 
-    def grouped(self, term: Term, free: tuple[str, ...], env: Env) -> Source:
+    def grouped(self, term: Term, free: tuple[str, ...], env: Env) -> LoopSource:
         """Write the sums of `term` by the variables in `free` into a map made for the moment."""
         store = self.host.scratch(
             ("groups", self.host.next_scratch()),
@@ -325,12 +325,12 @@ class TermCoder(Scanner):
         )
         self.body.call(store.shape.clear, self._record(store))
         self.group_into(store, term, free, env)
-        return Source(store, self._reader(store, 0))
+        return LoopSource(store, self._reader(store, 0))
 
     def _free_lanes(self, free: Sequence[str]) -> tuple[Lane, ...]:
         return tuple(lane_of(self.types[name].type, self.types[name].nullable) for name in free)
 
-    def group_into(self, store: Store, term: Term, free: Sequence[str], env: Env) -> None:
+    def group_into(self, store: MapLayout, term: Term, free: Sequence[str], env: Env) -> None:
         """Write the loops that add `term` by the variables in `free` to a map with one value column."""
         lane = store.values[0]
 
@@ -343,7 +343,7 @@ class TermCoder(Scanner):
         else:
             self.run([term], env, add)
 
-    def add_to_scratch(self, store: Store, keys: Sequence[Scalar], numbers: Mapping[int, Number]) -> None:
+    def add_to_scratch(self, store: MapLayout, keys: Sequence[Scalar], numbers: Mapping[int, Number]) -> None:
         """Write the adding of numbers to value columns of an entry of a map made for the moment."""
         body = self.body
         with self.fitting(store, keys) as words:
@@ -358,7 +358,7 @@ class TermCoder(Scanner):
                     lane = store.values[column]
                     self._add_at(place, store.shape.value(lane.word), lane.held, number)
 
-    def _add_at(self, place: Expr, offset: int, held: Held, number: Number) -> None:
+    def _add_at(self, place: Expr, offset: int, held: ColumnStorage, number: Number) -> None:
         body, kernel = self.body, held.kernel
         before = body.load(kernel, place, offset, "before")
         if kernel is F64:
@@ -366,7 +366,7 @@ class TermCoder(Scanner):
             body.store(F64, place, offset, total)
             body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
             return
-        if held is Held.BOXED:
+        if held is ColumnStorage.BOXED:
             body.store(I64, place, offset, self.host.box(body, BoxOp.ADD, before, number.value))
             return
         after, overflow = body.checked("add", before, number.value, "after")
@@ -379,7 +379,7 @@ class TermCoder(Scanner):
         free = tuple(outputs(term))
         kept = self.host.typing.number(term, self.types)
         store = self.host.shared(term, free, self._free_lanes(free), kept, self)
-        source = Source(store, self._reader(store, 0))
+        source = LoopSource(store, self._reader(store, 0))
         self.scan(source, tuple(map(Var, free)), env, then)
 
     def _leaf(self, term: Term, env: Env) -> Scalar:

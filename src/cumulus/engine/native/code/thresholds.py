@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cumulus.algebra.terms import Lift
-from cumulus.engine.analysis.thresholds import Difference
+from cumulus.engine.analysis.thresholds import StatementPair
 from cumulus.engine.native.code.numbers import Env, Then
 from cumulus.engine.native.code.ranges import running_sums, turn_once
 from cumulus.engine.native.kernel.lanes import Number, Scalar
@@ -15,10 +15,10 @@ from cumulus.engine.native.kernel.language import BOOL, FALSE, TRUE, U32, Expr, 
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermCoder
+    from cumulus.engine.native.code.terms import TermEmitter
 
 
-def write_difference(coder: TermCoder, pair: Difference, env: Env, then: Then) -> None:
+def write_difference(coder: TermEmitter, pair: StatementPair, env: Env, then: Then) -> None:
     """Write what both statements of a pair add, without what cancels out."""
 
     def inside(bound: Env, numbers: list[Number]) -> None:
@@ -28,7 +28,7 @@ def write_difference(coder: TermCoder, pair: Difference, env: Env, then: Then) -
 
 
 class _Between:
-    def __init__(self, coder: TermCoder, pair: Difference, env: Env) -> None:
+    def __init__(self, coder: TermEmitter, pair: StatementPair, env: Env) -> None:
         self._coder, self._body, self._pair, self._env = coder, coder.body, pair, env
         self._sides = [self._computed(lifts) for lifts in (pair.new, pair.old)]
         self._store = coder.host.store(pair.read.map)

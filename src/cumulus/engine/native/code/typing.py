@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Batch,
     Cast,
     Compare,
@@ -18,7 +19,6 @@ from cumulus.algebra.terms import (
     MapRead,
     Product,
     Range,
-    Relation,
     Sum,
     Term,
     Var,
@@ -77,7 +77,7 @@ class Typing:
                 for key in ends:
                     if key is not None:
                         self._bind(key, found)
-            case Relation(name, variables) | Batch(name, variables):
+            case Atom(name, variables) | Batch(name, variables):
                 self._columns(self._relations[name], tuple(map(Var, variables)), found)
             case Lift(variable, inner):
                 self._bind(inner, found)
@@ -160,7 +160,7 @@ class Typing:
         `variables` are those of `Typing.variables`, or more.
         """
         match term:
-            case Relation() | Batch() | Compare() | Lift() | Exists():
+            case Atom() | Batch() | Compare() | Lift() | Exists():
                 return BIGINT
             case AggSum(_, inner):
                 return self.number(inner, variables)

@@ -21,8 +21,8 @@ from cumulus.engine.native.store.memory_layout import (
     MEMORY,
     STATUS,
     THE_JOURNAL,
+    MapLayout,
     Status,
-    Store,
 )
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import Shape, address
@@ -114,7 +114,7 @@ def _restore_function(shape: Shape) -> Function:
     return body.function
 
 
-def undo_function(host: ProgramHost, stores: Sequence[Store]) -> Function:
+def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
     """Return the function `(context, to)` → 1, or 0 if there is no memory: take back all notes behind `to` bytes."""
     with define(UNDO, [("context", PTR), ("to", I64)], I64, inline=False) as body:
         context, to = body.function.parameters
@@ -178,7 +178,7 @@ def _trailer(shape: Shape) -> int:
     return note_words(shape) << 32
 
 
-def _take_back(host: ProgramHost, body: Body, store: Store, journal: Expr, used: Expr) -> None:
+def _take_back(host: ProgramHost, body: Body, store: MapLayout, journal: Expr, used: Expr) -> None:
     before = body.let(used - 8 * note_words(store.shape), "before")
     done = body.call(_restore(store.shape), host.record(store), journal.at(before), hint="done")
     with body.when(done.eq(0), likely=False):

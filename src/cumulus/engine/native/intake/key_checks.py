@@ -27,9 +27,9 @@ from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Functio
 from cumulus.engine.native.store.memory_layout import (
     JOURNAL,
     JOURNAL_USED,
+    ColumnStorage,
     EventLane,
-    Held,
-    Store,
+    MapLayout,
     event_words,
     words_of,
 )
@@ -43,7 +43,7 @@ DOUBTFUL = ("references", "doubtful")
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class KeyLookup:
     """Entries that columns of an event name: a map, some of its keys (ascending) or all, the columns that are these."""
 
     map: str
@@ -70,9 +70,9 @@ class Table:
     """
 
     relation: Relation
-    store: Store
+    store: MapLayout
     columns: tuple[EventLane, ...]
-    key: Lookup | None
+    key: KeyLookup | None
     children: list[Reference] = field(default_factory=list)
     parents: list[Reference] = field(default_factory=list)
 
@@ -118,7 +118,7 @@ class Checks:
                         yield made[name, rely]
         yield self._settled_function()
 
-    def lookups(self, relation: str) -> Iterator[Lookup]:
+    def lookups(self, relation: str) -> Iterator[KeyLookup]:
         """Yield where the insertion of a row looks, beside the maps of its trigger."""
         table = self.tables.get(relation)
         if table is None:
@@ -197,11 +197,11 @@ class Checks:
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
 
-    def _lookup(self, relation: Relation, places: tuple[int, ...], columns: tuple[int, ...]) -> Lookup:
+    def _lookup(self, relation: Relation, places: tuple[int, ...], columns: tuple[int, ...]) -> KeyLookup:
         """Return how rows of a relation are found by columns of an event, `columns` beside `places`."""
         return _lookup(self._host.kept[relation.name], places, columns)
 
-    def _find(self, body: Body, lookup: Lookup, columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
+    def _find(self, body: Body, lookup: KeyLookup, columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
         """Write the look-up; return a row, 0 if there is none."""
         store, ranges = self._host.store(lookup.map), words_of(columns)
         given = [words[word] for column in lookup.columns for word in ranges[column]]
@@ -211,7 +211,7 @@ class Checks:
             store.shape.first(store.indexes.index(lookup.keys)), self._host.record(store), *given, hint="found"
         )
 
-    def _leave_none(self, body: Body, store: Store, row: Expr, leave: Callable[[], None]) -> None:
+    def _leave_none(self, body: Body, store: MapLayout, row: Expr, leave: Callable[[], None]) -> None:
         """Write that a row must be there at least once."""
         place = address(body, store.shape, self._host.record(store), row)
         with body.when(body.load(I64, place, store.shape.value(0), "count") < 1, likely=False):
@@ -238,7 +238,7 @@ class Checks:
                             self._settle(body, table.store, journal.at(at), come, go)
         return body.function
 
-    def _settle(self, body: Body, store: Store, note: Expr, come: Function | None, go: Function | None) -> None:
+    def _settle(self, body: Body, store: MapLayout, note: Expr, come: Function | None, go: Function | None) -> None:
         """Write the looking at a row that was changed: whether it is there now, and what that asks for."""
         words = [body.load(I64, note, 8 * (1 + word), "key") for word in range(store.shape.keys)]
         row = body.call(store.shape.find, self._host.record(store), *words, hint="row")
@@ -273,10 +273,10 @@ def _tables(host: ProgramHost, events: Mapping[str, Sequence[EventLane]]) -> lis
     return [table for name, table in found.items() if name not in bad]
 
 
-def _is_plain(relation: Relation, store: Store, columns: Sequence[EventLane]) -> bool:
+def _is_plain(relation: Relation, store: MapLayout, columns: Sequence[EventLane]) -> bool:
     """Whether the words of an event are the key words of its row, and the value is how often it is there."""
     return (
-        [value.held for value in store.values] == [Held.COUNT]
+        [value.held for value in store.values] == [ColumnStorage.COUNT]
         and all(column.is_used and not column.is_text for column in columns)
         and [lane.type for lane in store.keys] == [column.lane.type for column in columns]
         and not any(columns[place].lane.nullable for place in relation.key_positions)
@@ -298,9 +298,9 @@ def _alike(one: Lane, other: Lane) -> bool:
     return kinds <= INTEGER_BITS.keys() or one.type == other.type
 
 
-def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> Lookup:
+def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> KeyLookup:
     pairs = sorted(zip(places, columns, strict=True))
-    return Lookup(map_, tuple(place for place, _ in pairs), tuple(column for _, column in pairs))
+    return KeyLookup(map_, tuple(place for place, _ in pairs), tuple(column for _, column in pairs))
 
 
 def _is_null(lane: Lane, words: Sequence[Expr]) -> Expr:

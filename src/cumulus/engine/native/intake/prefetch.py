@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.code.program_writer import ProgramHost
-from cumulus.engine.native.intake.key_checks import Lookup
+from cumulus.engine.native.intake.key_checks import KeyLookup
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, PTR, Expr, Function
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
-from cumulus.engine.native.store.memory_layout import EventLane, Store, event_words, words_of
+from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_words, words_of
 from cumulus.engine.native.store.row_layout import PRIMARY, address, tag_of
 from cumulus.m3.program import Statement, Trigger
 
 
 def fetch_functions(
-    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger], others: Iterable[Lookup]
+    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger], others: Iterable[KeyLookup]
 ) -> tuple[Function, Function]:
     """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them.
 
@@ -41,7 +41,7 @@ def fetch_functions(
     return made[0], made[1]
 
 
-def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[Lookup]:
+def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[KeyLookup]:
     numbers = {name: number for number, name in enumerate(trigger.variables)}
     for statement in trigger.statements:
         for store, keys in _accesses(host, statement):
@@ -54,27 +54,29 @@ def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -
             if not known or not all(_is_same(store, place, columns[column]) for place, column in known.items()):
                 continue
             if whole or tuple(known) in store.indexes:
-                yield Lookup(store.name, tuple(known), tuple(known.values()))
+                yield KeyLookup(store.name, tuple(known), tuple(known.values()))
 
 
-def _is_same(store: Store, key: int, column: EventLane) -> bool:
+def _is_same(store: MapLayout, key: int, column: EventLane) -> bool:
     """Whether the words of an event's column are those of the key."""
     return store.keys[key].type == column.lane.type
 
 
-def _accesses(host: ProgramHost, statement: Statement) -> Iterable[tuple[Store, Sequence[Term | Range]]]:
+def _accesses(host: ProgramHost, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
     yield host.store(statement.map), [Var(key) for key in statement.keys]
     yield from _reads(host, statement.term)
 
 
-def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[Store, Sequence[Term | Range]]]:
+def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
     if isinstance(term, MapRead):
         yield host.store(term.map), term.keys
     for child in children(term):
         yield from _reads(host, child)
 
 
-def _slot_of(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> tuple[Store, Expr, Expr]:
+def _slot_of(
+    host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]
+) -> tuple[MapLayout, Expr, Expr]:
     """Write where the probing for a place begins; return its map, and the address."""
     store = host.store(place.map)
     ranges = words_of(columns)
@@ -85,12 +87,12 @@ def _slot_of(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[Eve
     return store, base, at
 
 
-def _fetch_slot(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
+def _fetch_slot(host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
     _, base, at = _slot_of(host, body, place, columns)
     body.prefetch(base.at(at << 3))
 
 
-def _fetch_row(host: ProgramHost, body: Body, place: Lookup, columns: Sequence[EventLane]) -> None:
+def _fetch_row(host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
     store, base, at = _slot_of(host, body, place, columns)
     row = slot(body, base, at) & ROW
     body.prefetch(address(body, store.shape, host.record(store), row))

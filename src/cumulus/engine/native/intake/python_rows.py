@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
 from cumulus.engine.native.intake.key_checks import Checks
-from cumulus.engine.native.intake.python_values import CLEAR, LOOK_UP, WHOLE, Reader, is_a
+from cumulus.engine.native.intake.python_values import CLEAR, LOOK_UP, WHOLE, ValueReader, is_a
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Function, Signature, i64
 from cumulus.engine.native.store.memory_layout import JOURNAL_USED, STATUS, EventLane, event_words
@@ -136,7 +136,7 @@ def row_function(
         _, sign, values, count = body.function.parameters
         with body.when(count.ne(len(columns)), likely=False):
             body.leave(LEFT)
-        reader = Reader(host, body, values, LEFT)
+        reader = ValueReader(host, body, values, LEFT)
         words = [each for place, column in enumerate(columns) for each in reader.words(place, column, relation)]
         for fetch in fetches:
             body.run(fetch, CONTEXT, *words)
@@ -157,7 +157,7 @@ def single_function(host: ProgramHost, name: str, relation: str, row: Function) 
         ordinary = is_free & (count > 0)
         with body.when(~ordinary, likely=False):
             body.leave(LEFT)
-        sign = Reader(host, body, args, LEFT).whole(0)
+        sign = ValueReader(host, body, args, LEFT).whole(0)
         body.store(I64, CONTEXT, word(QUIET), body.call(_THREAD, hint="thread"))
         done = body.call(row, CONTEXT, sign, args.at(8), count - 1, hint="done")
         body.store(I64, CONTEXT, word(QUIET), 0)
@@ -197,7 +197,7 @@ def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> 
                 body.leave(at)
             with body.when(body.load(I64, event, _LENGTH).ne(3), likely=False):
                 body.leave(at)
-            sign = Reader(host, body, event.at(_VALUES), at).whole(0)
+            sign = ValueReader(host, body, event.at(_VALUES), at).whole(0)
             table = body.load(PTR, event, _VALUES + 8, "table")
             given = body.load(PTR, event, _VALUES + 16, "row")
             known = body.call(

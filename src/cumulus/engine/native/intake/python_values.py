@@ -73,7 +73,7 @@ def is_a(host: ProgramHost, body: Body, given: Expr, type_: str) -> Expr:
     return type_of(body, given).eq(known)
 
 
-class Reader:
+class ValueReader:
     """Writes the reading of Python objects; what cannot be read leaves the function.
 
     Parameters

@@ -21,12 +21,12 @@ from cumulus.engine.native.kernel.language import (
     Assign,
     Break,
     Call,
-    Checked,
-    Const,
+    CheckedArithmetic,
     Continue,
     Expr,
     Function,
     If,
+    Immediate,
     InMemory,
     Load,
     Local,
@@ -36,7 +36,7 @@ from cumulus.engine.native.kernel.language import (
     Return,
     Signature,
     Statement,
-    Store,
+    StoreWord,
     Type,
 )
 
@@ -71,7 +71,7 @@ class Body:
 
     def set(self, target: Local, value: Operand) -> None:
         """Give a variable another value."""
-        self._add(Assign(target, value if isinstance(value, Expr) else Const(target.type, value)))
+        self._add(Assign(target, value if isinstance(value, Expr) else Immediate(target.type, value)))
 
     def load(self, cell: InMemory, address: Expr, offset: int = 0, hint: str = "t") -> Local:
         """Return what stands in memory."""
@@ -82,15 +82,15 @@ class Body:
     def store(self, cell: InMemory, address: Expr, offset: int, value: Operand) -> None:
         """Write to memory."""
         type_ = cell if isinstance(cell, Type) else I64
-        found = value if isinstance(value, Expr) else Const(type_, value)
+        found = value if isinstance(value, Expr) else Immediate(type_, value)
         assert found.type is type_, f"{found.type} is stored as {cell}"
-        self._add(Store(cell, address, offset, found))
+        self._add(StoreWord(cell, address, offset, found))
 
     def checked(self, op: str, left: Expr, right: Operand, hint: str = "t") -> tuple[Local, Local]:
         """Return the sum, difference or product of two integers, and whether it does not fit their type."""
-        found = right if isinstance(right, Expr) else Const(left.type, right)
+        found = right if isinstance(right, Expr) else Immediate(left.type, right)
         target, overflow = self.local(left.type, hint), self.local(BOOL, "overflow")
-        self._add(Checked(op, target, overflow, left, found))
+        self._add(CheckedArithmetic(op, target, overflow, left, found))
         return target, overflow
 
     def call(self, callee: Signature | Function, *args: Operand, hint: str = "t") -> Local:
@@ -125,7 +125,7 @@ class Body:
             self._add(Return(value))
         else:
             assert result is not None
-            self._add(Return(Const(result, value)))
+            self._add(Return(Immediate(result, value)))
 
     def stop(self) -> None:
         """Leave the innermost loop."""
@@ -171,7 +171,7 @@ class Body:
     @contextmanager
     def counting(self, start: Operand, end: Expr, hint: str = "i") -> Iterator[Local]:
         """Write what is done for each number from `start` to before `end`; in it, `again` would never end."""
-        at = self.let(start if isinstance(start, Expr) else Const(I64, start), hint)
+        at = self.let(start if isinstance(start, Expr) else Immediate(I64, start), hint)
         with self.loop_while(at < end):
             yield at
             self.set(at, at + 1)
@@ -201,7 +201,7 @@ def _called(callee: Signature | Function, args: Sequence[Operand]) -> tuple[Sign
     signature = callee.signature if isinstance(callee, Function) else callee
     assert len(args) == len(signature.parameters), f"{signature.name} takes {len(signature.parameters)} arguments"
     values = tuple(
-        arg if isinstance(arg, Expr) else Const(type_, arg)
+        arg if isinstance(arg, Expr) else Immediate(type_, arg)
         for arg, type_ in zip(args, signature.parameters, strict=True)
     )
     for value, type_ in zip(values, signature.parameters, strict=True):

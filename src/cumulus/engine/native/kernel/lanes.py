@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, Const, Expr, Type, i64, select
+from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, Expr, Immediate, Type, i64, select
 
 Words: TypeAlias = tuple[int, ...]
 _SIGN, _ALL = 1 << 63, 1 << 64
@@ -224,7 +224,7 @@ def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
     """
     value = scalar.value
     if value.type is I128:
-        word = value if scalar.null is None else select(scalar.null, Const(I128, NULL_WIDE), value)
+        word = value if scalar.null is None else select(scalar.null, Immediate(I128, NULL_WIDE), value)
         word = body.let(word, "wide")
         return [body.let(word.to(I64), "low"), body.let((word >> 64).to(I64), "high")]
     null = NULL_WORD

@@ -85,7 +85,7 @@ class Expr:
         return self._with("xor", -1 if self.type is not BOOL else 1)
 
     def __neg__(self) -> Expr:
-        return Op(self.type, "fneg", (self,)) if self.type is F64 else Const(self.type, 0) - self
+        return Op(self.type, "fneg", (self,)) if self.type is F64 else Immediate(self.type, 0) - self
 
     def __lshift__(self, other: Operand) -> Expr:
         return self._with("shl", other)
@@ -131,7 +131,7 @@ class Expr:
     def at(self, offset: Operand) -> Expr:
         """Return the address `offset` bytes behind this one."""
         assert self.type is PTR
-        return Op(PTR, "at", (self, offset if isinstance(offset, Expr) else Const(I64, offset)))
+        return Op(PTR, "at", (self, offset if isinstance(offset, Expr) else Immediate(I64, offset)))
 
     def _with(self, name: str, other: Operand) -> Expr:
         return Op(self.type, name, (self, self._operand(other)))
@@ -140,7 +140,7 @@ class Expr:
         return Op(BOOL, f"{'f' if self.type is F64 else ''}{name}", (self, self._operand(other)))
 
     def _operand(self, other: Operand) -> Expr:
-        found = other if isinstance(other, Expr) else Const(self.type, other)
+        found = other if isinstance(other, Expr) else Immediate(self.type, other)
         assert found.type is self.type, f"{self.type} meets {found.type}"
         return found
 
@@ -149,7 +149,7 @@ Operand: TypeAlias = Expr | int | float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Const(Expr):
+class Immediate(Expr):
     """A literal. A PTR is only ever 0."""
 
     value: int | float
@@ -182,12 +182,12 @@ _CONVERSIONS = {
     (I64, PTR): "inttoptr",
 }
 
-TRUE, FALSE, NOWHERE = Const(BOOL, 1), Const(BOOL, 0), Const(PTR, 0)
+TRUE, FALSE, NOWHERE = Immediate(BOOL, 1), Immediate(BOOL, 0), Immediate(PTR, 0)
 
 
 def i64(value: int) -> Expr:
     """Return a literal I64."""
-    return Const(I64, value)
+    return Immediate(I64, value)
 
 
 def select(condition: Expr, then: Expr, other: Expr) -> Expr:
@@ -219,7 +219,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Store:
+class StoreWord:
     """What stands at `address` + `offset` becomes `value`; a `Cell` takes its low bits."""
 
     cell: InMemory
@@ -229,7 +229,7 @@ class Store:
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedArithmetic:
     """`target` becomes `left` op `right` (add, sub, mul), and `overflow` whether that does not fit."""
 
     op: str
@@ -291,7 +291,9 @@ class Prefetch:
     address: Expr
 
 
-Statement: TypeAlias = Assign | Load | Store | Checked | Call | If | Loop | Break | Continue | Return | Prefetch
+Statement: TypeAlias = (
+    Assign | Load | StoreWord | CheckedArithmetic | Call | If | Loop | Break | Continue | Return | Prefetch
+)
 
 
 # --- functions ------------------------------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ from cumulus.engine.native.kernel.language import (
     Break,
     Call,
     Cell,
-    Checked,
-    Const,
+    CheckedArithmetic,
     Continue,
     Expr,
     Function,
     If,
+    Immediate,
     InMemory,
     Load,
     Local,
@@ -34,7 +34,7 @@ from cumulus.engine.native.kernel.language import (
     Return,
     Signature,
     Statement,
-    Store,
+    StoreWord,
     Type,
 )
 
@@ -141,13 +141,13 @@ class _Writer:
                 place = self._value(address.at(offset) if offset else address)
                 found = self._new(f"load {cell.value}, ptr {place}, align {_alignment(cell)}")
                 self._store(target, found if isinstance(cell, Type) else self._new(f"zext {cell.value} {found} to i64"))
-            case Store(cell, address, offset, value):
+            case StoreWord(cell, address, offset, value):
                 number = self._value(value)
                 if isinstance(cell, Cell):
                     number = self._new(f"trunc i64 {number} to {cell.value}")
                 place = self._value(address.at(offset) if offset else address)
                 self._line(f"store {cell.value} {number}, ptr {place}, align {_alignment(cell)}")
-            case Checked(op, target, overflow, left, right):
+            case CheckedArithmetic(op, target, overflow, left, right):
                 type_ = target.type
                 name = f"llvm.s{op}.with.overflow.{type_}"
                 self.declared[name] = f"declare {{{type_}, i1}} @{name}({type_}, {type_})"
@@ -191,7 +191,7 @@ class _Writer:
             self._store(target, self._new(text))
 
     def _if(self, statement: If) -> None:
-        if isinstance(statement.condition, Const) and statement.condition.value:
+        if isinstance(statement.condition, Immediate) and statement.condition.value:
             self._block(statement.then)
             return
         condition = self._value(statement.condition)
@@ -242,7 +242,7 @@ class _Writer:
 
     def _leaf(self, expr: Expr) -> str:
         match expr:
-            case Const(type_, number):
+            case Immediate(type_, number):
                 return _literal(type_, number)
             case Local(type_, _):
                 self._slot(expr)

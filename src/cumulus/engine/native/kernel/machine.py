@@ -166,10 +166,10 @@ Load: TypeAlias = Callable[[Sequence[Module]], Loaded]
 
 
 _LIBRARY = "code"
-"""What the linker calls the objects of one `Code`."""
+"""What the linker calls the objects of one `MachineCode`."""
 
 
-class Code:
+class MachineCode:
     """Object files that were loaded together: functions by name, as long as this lives.
 
     JITLink gives each object one piece of memory, and reaches the others from wherever they are. MCJIT would end the

@@ -15,7 +15,7 @@ from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local, select
-from cumulus.engine.native.kernel.language import Const as Literal
+from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.float_parts import Parts
 from cumulus.engine.native.scalars.patterns import Piece
 from cumulus.engine.native.scalars.python_functions import Callee

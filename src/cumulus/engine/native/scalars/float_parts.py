@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.language import F64, I64, I128, Const, Expr, Local, select
+from cumulus.engine.native.kernel.language import F64, I64, I128, Expr, Immediate, Local, select
 from cumulus.scalars.float_parts import LIMIT, PLACES
 
 _HALF = PLACES // 2
@@ -17,7 +17,7 @@ class Parts:
     def __init__(self, body: Body, value: Expr) -> None:
         self._body = body
         self._is_within = body.let((value < LIMIT) & (value > -LIMIT), "within")
-        self._value = body.let(select(self._is_within, value, Const(F64, 0.0)), "value")
+        self._value = body.let(select(self._is_within, value, Immediate(F64, 0.0)), "value")
 
     def whole(self) -> Local:
         """Write `float_whole`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import I64, Expr, i64
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Store
+from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.engine.native.store.row_layout import LIVE, address
 
 _MOST = 1 << 16
@@ -16,7 +16,7 @@ _FAILED = 2
 
 
 def remembered(
-    body: Body, record: Expr, store: Store, keys: Sequence[Expr], call: Callable[[], list[Expr]]
+    body: Body, record: Expr, store: MapLayout, keys: Sequence[Expr], call: Callable[[], list[Expr]]
 ) -> list[Expr]:
     """Write the look-up of what a call gave for some words, and the call where that is not known.
 

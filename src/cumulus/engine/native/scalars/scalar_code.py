@@ -32,7 +32,7 @@ _FEW = 4
 """As many literals of a list are compared one after the other."""
 
 
-class ScalarCoder(Textual):
+class ScalarEmitter(Textual):
     """Writes the code of scalars into one function.
 
     Parameters

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
 from cumulus.engine.native.kernel.lanes import Scalar, bits_of
-from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Const, Expr, i64
+from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Immediate, i64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic
 from cumulus.engine.native.scalars.patterns import Piece, equals, pieces_of
 from cumulus.engine.native.store.text_table import BEHIND, CHARACTERS, EQUAL, ORDER, bytes_of
@@ -106,7 +106,7 @@ class Textual(Arithmetic):
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
         """Write a part of a text, which lies in it; only where it begins at its start or later, and has a length."""
-        plain = [each.value for each in numbers if isinstance(each, Const) and 0 <= each.value < _LONGEST]
+        plain = [each.value for each in numbers if isinstance(each, Immediate) and 0 <= each.value < _LONGEST]
         if len(plain) < len(numbers) or not plain[0]:
             return None
         body = self._body

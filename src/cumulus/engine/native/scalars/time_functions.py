@@ -27,7 +27,7 @@ from cumulus.engine.native.kernel.calendar import (
     weekday,
 )
 from cumulus.engine.native.kernel.lanes import Scalar, Span, any_null, bits_of
-from cumulus.engine.native.kernel.language import F64, I64, Const, Expr, i64, select
+from cumulus.engine.native.kernel.language import F64, I64, Expr, Immediate, i64, select
 from cumulus.scalars.calendar import CLOCK_UNITS
 
 POINTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
@@ -372,11 +372,11 @@ class TimeCoder:
     def _moved(self, name: str, point: Scalar, span: Span, null: Expr | None, result: SqlType) -> Scalar:
         """Write a point moved by an interval: months first, to the month's last day at most, then days and time."""
         body = self._body
-        if not isinstance(span.days, Const):
+        if not isinstance(span.days, Immediate):
             self._beyond.append((span.days > _FAR // DAY) | (span.days < -_FAR // DAY))
         by = body.let(span.days * DAY + span.micros, "by")
         start = self.micros(point)
-        if not isinstance(span.months, Const) or span.months.value:
+        if not isinstance(span.months, Immediate) or span.months.value:
             start = self._months_later(point, span.months if name == "add" else -span.months, null)
         moved = body.let(start + by if name == "add" else start - by, "moved")
         return self._timestamp(moved, null, result)

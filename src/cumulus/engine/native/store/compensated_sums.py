@@ -10,7 +10,7 @@ long as that second sum need not be rounded: where about 100 binary digits are e
 from __future__ import annotations
 
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.language import F64, FALSE, Const, Expr, Local, select
+from cumulus.engine.native.kernel.language import F64, FALSE, Expr, Immediate, Local, select
 
 
 def two_sum(body: Body, one: Expr, other: Expr) -> tuple[Local, Local]:
@@ -25,8 +25,8 @@ class Pair:
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self.high = body.let(Const(F64, 0.0), "high")
-        self.low = body.let(Const(F64, 0.0), "low")
+        self.high = body.let(Immediate(F64, 0.0), "high")
+        self.low = body.let(Immediate(F64, 0.0), "low")
         self.is_lossy = body.let(FALSE, "lossy")
         """Whether more was lost than two floats can say."""
 

@@ -50,7 +50,7 @@ Record: TypeAlias = Callable[[int], int]
 """The word at an offset of a record."""
 
 
-class Block(NamedTuple):
+class MemoryBlock(NamedTuple):
     """A piece of memory that a record leads to.
 
     Parameters
@@ -68,14 +68,14 @@ class Block(NamedTuple):
     used: int
 
 
-def table_blocks(record: Record, table: int) -> list[Block]:
+def table_blocks(record: Record, table: int) -> list[MemoryBlock]:
     """Return the blocks of the table that stands at an offset of a record."""
     capacity, segments = record(table + CAPACITY), record(table + SEGMENTS)
     segment, directory = (record(table + MASK) + 1) * 8, (1 << (32 - record(table + SHIFT))) * 4
     return [
-        Block(table + SLOTS, capacity * segment, segments * segment),
-        Block(table + DIRECTORY, directory, directory),
-        Block(table + COUNTS, capacity * 8, segments * 8),
+        MemoryBlock(table + SLOTS, capacity * segment, segments * segment),
+        MemoryBlock(table + DIRECTORY, directory, directory),
+        MemoryBlock(table + COUNTS, capacity * 8, segments * 8),
     ]
 
 

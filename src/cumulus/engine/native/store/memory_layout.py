@@ -61,7 +61,7 @@ class Reason(Enum):
     OVERFLOW = 2
 
 
-class Held(Enum):
+class ColumnStorage(Enum):
     """How a value column is kept."""
 
     COUNT = "a whole number of 64 bits"
@@ -77,10 +77,10 @@ class Held(Enum):
         """The type of what is added to it; of a box, its number."""
 
 
-_SUM_KINDS = {Held.COUNT: "i", Held.WIDE: "w", Held.CELL: "f"}
-"""What of `Held` an order can add up, and how a shape calls it."""
-_SORT_KINDS = {Held.COUNT: "s", Held.WIDE: "s", Held.CELL: "c"}
-"""By what of `Held` an order can sort, and how a shape calls that of its most significant word."""
+_SUM_KINDS = {ColumnStorage.COUNT: "i", ColumnStorage.WIDE: "w", ColumnStorage.CELL: "f"}
+"""What of `ColumnStorage` an order can add up, and how a shape calls it."""
+_SORT_KINDS = {ColumnStorage.COUNT: "s", ColumnStorage.WIDE: "s", ColumnStorage.CELL: "c"}
+"""By what of `ColumnStorage` an order can sort, and how a shape calls that of its most significant word."""
 Sorted: TypeAlias = tuple[tuple[int, ...], int]
 
 
@@ -97,7 +97,7 @@ class First:
 class ValueLane:
     """A value column: how it is kept, its first word among the value words, its digits behind the point."""
 
-    held: Held
+    held: ColumnStorage
     word: int
     scale: int
     type: SqlType | None
@@ -142,7 +142,7 @@ def event_words(columns: Sequence[EventLane]) -> int:
 
 
 @dataclass(slots=True)
-class Store:
+class MapLayout:
     """A map as code sees it.
 
     Parameters
@@ -227,7 +227,7 @@ class Store:
         value = self.values[first.axis - len(self.keys)]
         keys = sum(lane.words for lane in self.keys)
         at = keys + value.word
-        words = [(at + 1, "s"), (at, "u")] if value.held is Held.WIDE else [(at, _SORT_KINDS[value.held])]
+        words = [(at + 1, "s"), (at, "u")] if value.held is ColumnStorage.WIDE else [(at, _SORT_KINDS[value.held])]
         return Order((), (*words, *((word, "s") for word in range(keys))), most=first.most, best=best)
 
     def words_of(self, place: int) -> range:
@@ -299,31 +299,31 @@ def value_lanes(types: Sequence[SqlType | None], *, is_scratch: bool = False) ->
     word = 0
     for sql_type in types:
         held = _held(sql_type)
-        if held is Held.CELL and is_scratch:
-            held = Held.FLOAT
+        if held is ColumnStorage.CELL and is_scratch:
+            held = ColumnStorage.FLOAT
         scale = sql_type.scale if sql_type is not None and sql_type.kind is Kind.DECIMAL else 0
         found.append(ValueLane(held, word, scale, sql_type))
         word += held.words
     return tuple(found)
 
 
-def _held(sql_type: SqlType | None) -> Held:
+def _held(sql_type: SqlType | None) -> ColumnStorage:
     if sql_type is None:
         raise NotNativeError("a value column without a declared type")
     match sql_type.kind:
         case Kind.BIGDECIMAL:
-            return Held.BOXED
+            return ColumnStorage.BOXED
         case Kind.REAL | Kind.DOUBLE:
-            return Held.CELL
+            return ColumnStorage.CELL
         case Kind.HUGEINT | Kind.DECIMAL:
-            return Held.WIDE
+            return ColumnStorage.WIDE
         case _:
-            return Held.COUNT
+            return ColumnStorage.COUNT
 
 
-def store_of(definition: MapDef, number: int) -> Store:
+def store_of(definition: MapDef, number: int) -> MapLayout:
     """Return a map of a program; NotNativeError if it cannot be laid out."""
-    return Store(
+    return MapLayout(
         definition.name,
         number,
         tuple(column.name for column in definition.keys),
@@ -334,13 +334,13 @@ def store_of(definition: MapDef, number: int) -> Store:
 
 
 @dataclass(slots=True)
-class Context:
+class ContextLayout:
     """The layout of the context, which grows while code is written.
 
     Code is written twice: only then is it known how many records there are, and which indexes they have.
     """
 
-    stores: dict[Any, Store] = field(default_factory=dict)
+    stores: dict[Any, MapLayout] = field(default_factory=dict)
     literals: dict[tuple[Any, ...], int] = field(default_factory=dict)
     words: dict[Any, int] = field(default_factory=dict)
     """Single words, which code uses to remember something during a firing."""
@@ -348,7 +348,7 @@ class Context:
     """Relation and column of the texts of events whose numbers code has asked for."""
     _records: list[int] = field(default_factory=list)
 
-    def add(self, key: Any, store: Store) -> Store:
+    def add(self, key: Any, store: MapLayout) -> MapLayout:
         """Return the store for a key, the given one if there is none yet."""
         return self.stores.setdefault(key, store)
 
@@ -371,7 +371,7 @@ class Context:
             at += store.shape.record_size
         self._records.append(at)
 
-    def record(self, store: Store) -> int:
+    def record(self, store: MapLayout) -> int:
         """Return the offset of the record of a store; anything before `settle`."""
         return self._records[store.number] if store.number < len(self._records) else 0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import I64, PTR, Expr, Local, Signature, Type
-from cumulus.engine.native.store.hash_tables import TABLE_SIZE, Block, Record, table_blocks
+from cumulus.engine.native.store.hash_tables import TABLE_SIZE, MemoryBlock, Record, table_blocks
 
 # The record of a map, as offsets in bytes.
 ROWS = 0
@@ -199,7 +199,7 @@ class Shape:
             return []
         return [PRIMARY, *(self.table(index) for index in range(len(self.indexes)))]
 
-    def blocks(self, record: Record) -> list[Block]:
+    def blocks(self, record: Record) -> list[MemoryBlock]:
         """Return the blocks of a map: rows, then what belongs to its slot tables.
 
         Parameters
@@ -209,7 +209,7 @@ class Shape:
         """
         size = self.row_size
         used = (record(LAST) + 1) * size if self.keys else 2 * size
-        found = [Block(ROWS, record(CAPACITY) * size, used)]
+        found = [MemoryBlock(ROWS, record(CAPACITY) * size, used)]
         for table in self.tables:
             found += table_blocks(record, table)
         return found

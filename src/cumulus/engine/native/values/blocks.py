@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.native.kernel.lanes import NULL_WORD, Lane
-from cumulus.engine.native.store.hash_tables import Block
-from cumulus.engine.native.store.memory_layout import Held, Store, ValueLane
+from cumulus.engine.native.store.hash_tables import MemoryBlock
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import LAST, MEMORY, ROWS
 from cumulus.engine.native.values.frames import Matrix, frame
 from cumulus.engine.native.values.long_numbers import Boxes
@@ -135,26 +135,27 @@ class RawMap:
         self._told, self._data, self._words = told, data, words
         keys = [Lane(SqlType(Kind(kind), *digits), nullable) for kind, *digits, nullable in told["keys"]]
         values = [
-            ValueLane(Held[held], word, scale, SqlType(Kind(kind), *digits))
+            ValueLane(ColumnStorage[held], word, scale, SqlType(Kind(kind), *digits))
             for held, word, scale, kind, *digits in told["values"]
         ]
-        self.store = Store(name, 0, tuple(str(place) for place in range(len(keys))), tuple(keys), tuple(values))
+        self.store = MapLayout(name, 0, tuple(str(place) for place in range(len(keys))), tuple(keys), tuple(values))
         self.columns: list[str] = told["columns"]
         self.row_size: int = told["row"]
         self.record: list[int] = told["record"]
 
-    def has_words_of(self, store: Store) -> bool:
+    def has_words_of(self, store: MapLayout) -> bool:
         """Whether the words of its rows mean what those of a map in memory do."""
         return (self.store.keys, self.store.values) == (store.keys, store.values)
 
-    def has_blocks_of(self, store: Store) -> bool:
+    def has_blocks_of(self, store: MapLayout) -> bool:
         """Whether its blocks look like those of a map in memory, if the same code has written them."""
         return self.has_words_of(store) and self._told["shape"] == store.shape.name
 
-    def blocks(self) -> list[tuple[Block, Any]]:
+    def blocks(self) -> list[tuple[MemoryBlock, Any]]:
         """Return its blocks with their bytes."""
         return [
-            (Block(place, size, used), self._data[at : at + used]) for place, size, at, used, _ in self._told["blocks"]
+            (MemoryBlock(place, size, used), self._data[at : at + used])
+            for place, size, at, used, _ in self._told["blocks"]
         ]
 
     def rows(self) -> Any:
@@ -170,7 +171,7 @@ class RawMap:
         return np.ascontiguousarray(rows[rows[:, keys:last].any(axis=1), :last], dtype=np.int64)
 
 
-class Saved:
+class SavedValues:
     """Texts, intervals and long numbers of a file, for who has no machine code.
 
     Parameters
@@ -185,7 +186,7 @@ class Saved:
         self.boxes.replace(boxes)
 
     def array(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
-        """Return texts as Arrow's large_string; see `cumulus.engine.native.values.codec.Numbered`."""
+        """Return texts as Arrow's large_string; see `cumulus.engine.native.values.codec.NumberedValues`."""
         texts = (None if number == NULL_WORD else self.values_of[number] for number in numbers.tolist())
         data = [None if each is None else each.encode("utf-8", "surrogatepass") for each in texts]
         return pa.array(data, pa.large_binary()).view(pa.large_string())
@@ -230,12 +231,12 @@ class RawMaps:
         if zlib.crc32(self._data[at : at + size]) != checksum:
             raise StoreError(f"{self._path} is damaged: the checksum of {what} is not the header's", hint=_DAMAGED)
 
-    def values(self) -> Saved:
+    def values(self) -> SavedValues:
         """Return what the words of the file name."""
         values, boxes = (
             _unpacked(self._data[at : at + size]) for at, size, _ in (self._header["values"], self._header["boxes"])
         )
-        return Saved(values, boxes)
+        return SavedValues(values, boxes)
 
     def fill(self, dictionary: Dictionary) -> None:
         """Make the texts, intervals and boxes of the file those of a dictionary."""
@@ -269,7 +270,7 @@ def restore_all(engine: Engine, raw: RawMaps) -> None:
             _restore(engine, raw.maps[definition.name], values)
 
 
-def _restore(engine: Engine, raw: RawMap, values: Saved) -> None:
+def _restore(engine: Engine, raw: RawMap, values: SavedValues) -> None:
     """Restore one map value by value."""
     matrix = raw.matrix()
     columns = frame(raw.store, matrix, values)

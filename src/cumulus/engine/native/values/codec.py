@@ -103,7 +103,7 @@ def _text_of(words: Sequence[int]) -> str | None:
     return None if words[1] < 0 else ctypes.string_at(words[0], words[1]).decode("utf-8", "surrogatepass")
 
 
-class Numbered(Protocol):
+class NumberedValues(Protocol):
     """What numbers stand for: a dictionary, or what was saved of one."""
 
     boxes: Boxes
@@ -123,7 +123,7 @@ class ByNumber(Protocol):
         """Return the value with a number."""
 
 
-def decoder(lane: Lane, dictionary: Numbered) -> Callable[[Sequence[int]], Any]:
+def decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[Sequence[int]], Any]:
     """Return the function from the words of a lane to the value."""
     if lane.is_text:
         return _text_of
@@ -136,7 +136,7 @@ def decoder(lane: Lane, dictionary: Numbered) -> Callable[[Sequence[int]], Any]:
     return value
 
 
-def column_decoder(lane: Lane, dictionary: Numbered) -> Callable[[npt.NDArray[np.int64]], list[Any]]:
+def column_decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[npt.NDArray[np.int64]], list[Any]]:
     """Return the function from the words of many values of a lane, not of arguments, a row each, to the values."""
     decode, null, nullable = _number_decoder(lane.type, dictionary), lane.null, lane.nullable
 
@@ -158,7 +158,7 @@ def numbers_of(words: npt.NDArray[np.int64]) -> list[int]:
     return [joined(*pair) for pair in words.tolist()]
 
 
-def _number_decoder(sql_type: SqlType, dictionary: Numbered) -> Callable[[int], Any]:
+def _number_decoder(sql_type: SqlType, dictionary: NumberedValues) -> Callable[[int], Any]:
     """Return the function from the whole number that stands for a value, but NULL, to the value."""
     match sql_type.kind:
         case Kind.DECIMAL:

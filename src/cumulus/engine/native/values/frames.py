@@ -16,8 +16,8 @@ import pyarrow as pa
 from cumulus.catalog.arrow import typed
 from cumulus.catalog.types import VARCHAR, Kind, SqlType, arrow_type
 from cumulus.engine.native.kernel.lanes import NULL_WORD, Lane
-from cumulus.engine.native.store.memory_layout import Held, Store, ValueLane
-from cumulus.engine.native.values.codec import Numbered, decoder
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
+from cumulus.engine.native.values.codec import NumberedValues, decoder
 from cumulus.engine.native.values.columns import Column, column_words
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Matrix: TypeAlias = npt.NDArray[np.int64]
 """A row of key words and value words for each row of a map."""
 
 
-def frame(store: Store, rows: Matrix, dictionary: Numbered) -> list[pa.Array] | None:
+def frame(store: MapLayout, rows: Matrix, dictionary: NumberedValues) -> list[pa.Array] | None:
     """Return key columns, then value columns (three for a sum of floats), of rows."""
     columns: list[pa.Array] = []
     for place, lane in enumerate(store.keys):
@@ -45,7 +45,7 @@ def frame(store: Store, rows: Matrix, dictionary: Numbered) -> list[pa.Array] | 
     return columns
 
 
-def _key_array(words: list[Column], lane: Lane, dictionary: Numbered) -> pa.Array | None:
+def _key_array(words: list[Column], lane: Lane, dictionary: NumberedValues) -> pa.Array | None:
     kind = lane.type.kind
     is_null = words[-1] == (NULL_WORD if lane.is_wide else lane.null) if lane.nullable else None
     if lane.is_wide and is_null is not None:
@@ -69,7 +69,7 @@ def _key_array(words: list[Column], lane: Lane, dictionary: Numbered) -> pa.Arra
         return None
 
 
-def _texts(words: Column, dictionary: Numbered) -> pa.Array | None:
+def _texts(words: Column, dictionary: NumberedValues) -> pa.Array | None:
     """Return texts; None if one has no UTF-8, or there are too many bytes."""
     try:
         made = dictionary.array(words)
@@ -79,7 +79,7 @@ def _texts(words: Column, dictionary: Numbered) -> pa.Array | None:
         return None
 
 
-def _spans(words: Column, lane: Lane, dictionary: Numbered) -> pa.Array:
+def _spans(words: Column, lane: Lane, dictionary: NumberedValues) -> pa.Array:
     """Return intervals: each different one is looked up once."""
     numbers, places = np.unique(words, return_inverse=True)
     decode = decoder(lane, dictionary)
@@ -90,11 +90,11 @@ def _spans(words: Column, lane: Lane, dictionary: Numbered) -> pa.Array:
 
 def _value_arrays(words: list[Column], value: ValueLane) -> list[pa.Array] | None:
     match value.held:
-        case Held.COUNT:
+        case ColumnStorage.COUNT:
             return [pa.array(_words(words[0]))]
-        case Held.CELL:
+        case ColumnStorage.CELL:
             return [pa.array(_words(each).view(np.float64)) for each in words]
-        case Held.WIDE:
+        case ColumnStorage.WIDE:
             made = _decimal_array(words[0], words[1], pa.decimal128(38, value.scale), None)
             return None if made is None else [made]
         case _:
@@ -122,7 +122,7 @@ def _words(column: Column) -> Column:
     return np.ascontiguousarray(column)
 
 
-def words_of(store: Store, columns: Sequence[pa.ChunkedArray], dictionary: Dictionary) -> Matrix | None:
+def words_of(store: MapLayout, columns: Sequence[pa.ChunkedArray], dictionary: Dictionary) -> Matrix | None:
     """Return columns as `frame` gives them as rows; None if they must be looked at one by one."""
     count = len(columns[0]) if columns else 0
     words: list[Column] = []
@@ -134,7 +134,7 @@ def words_of(store: Store, columns: Sequence[pa.ChunkedArray], dictionary: Dicti
             return None
         words += column_words(found, lane, dictionary)
     for value in store.values:
-        for _ in range(3 if value.held is Held.CELL else 1):
+        for _ in range(3 if value.held is ColumnStorage.CELL else 1):
             made = _value_words(next(given), value, dictionary)
             if made is None:
                 return None
@@ -147,19 +147,19 @@ def _value_words(column: pa.ChunkedArray, value: ValueLane, dictionary: Dictiona
     """Return a value column as its words."""
     if column.null_count:
         return None
-    if value.held is Held.CELL:
+    if value.held is ColumnStorage.CELL:
         is_float = column.type == pa.float64()
         return [column.to_numpy().astype(np.float64).view(np.int64)] if is_float else None
-    if value.held is Held.BOXED:
+    if value.held is ColumnStorage.BOXED:
         return None
     if pa.types.is_integer(column.type):
         low = column.to_numpy().astype(np.int64)
-        if value.held is Held.COUNT:
+        if value.held is ColumnStorage.COUNT:
             return [low]
         return None if value.scale else [low, low >> 63]
     if not pa.types.is_decimal128(column.type) or column.type.scale != value.scale:
         return None
     pair = column_words(column, Lane(SqlType(Kind.DECIMAL, 38, value.scale), False), dictionary)
-    if value.held is Held.WIDE:
+    if value.held is ColumnStorage.WIDE:
         return pair
     return [pair[0]] if bool((pair[0] >> 63 == pair[1]).all()) else None

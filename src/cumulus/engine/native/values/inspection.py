@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cumulus.engine.native.kernel.lanes import joined
 from cumulus.engine.native.store import hash_tables, row_layout
-from cumulus.engine.native.store.hash_tables import Block
+from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.row_layout import Shape
 from cumulus.engine.protocol import MapStats
 
@@ -46,7 +46,7 @@ class MapView:
         found: npt.NDArray[np.int64] = rows[self._there(rows), : shape.keys + shape.values]
         return found
 
-    def blocks(self) -> list[tuple[int, Block]]:
+    def blocks(self) -> list[tuple[int, MemoryBlock]]:
         """Return the blocks of the map with their addresses."""
         return [(self._word(block.place), block) for block in self._shape.blocks(self._word)]
 

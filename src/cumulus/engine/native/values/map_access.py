@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Held, Store
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout
 from cumulus.engine.native.store.row_layout import IS_PARTIAL, LAST, LIVE, RIGHT, ROWS
 from cumulus.engine.native.values.inspection import MapView
 from cumulus.engine.native.values.rows import RowCodec
@@ -36,7 +36,7 @@ class StoredMap(RowCodec):
         Numbers of texts and intervals.
     """
 
-    def __init__(self, code: Loaded, store: Store, record: int, dictionary: Dictionary) -> None:
+    def __init__(self, code: Loaded, store: MapLayout, record: int, dictionary: Dictionary) -> None:
         super().__init__(store, dictionary)
         self.view = MapView(store.shape, record)
         self._record = record
@@ -168,11 +168,11 @@ class StoredMap(RowCodec):
         lane = self.store.values[self.store.count]
         word = self.store.shape.keys + lane.word
         with_all = self.view.rows()
-        return with_all[:, word], with_all[:, word + 1] if lane.held is Held.WIDE else None
+        return with_all[:, word], with_all[:, word + 1] if lane.held is ColumnStorage.WIDE else None
 
     def boxes(self) -> Iterator[int]:
         """Iterate over the numbers of all boxes that its rows name."""
-        words = [self.store.shape.keys + lane.word for lane in self.store.values if lane.held is Held.BOXED]
+        words = [self.store.shape.keys + lane.word for lane in self.store.values if lane.held is ColumnStorage.BOXED]
         if words:
             yield from self.matrix()[:, words].ravel().tolist()
 

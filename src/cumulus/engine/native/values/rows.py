@@ -14,8 +14,8 @@ import numpy.typing as npt
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.analysis.float_sums import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.native.kernel.lanes import Words, joined, split
-from cumulus.engine.native.store.memory_layout import Held, Store, ValueLane
-from cumulus.engine.native.values.codec import Numbered, column_decoder, decoder, encoder, numbers_of
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
+from cumulus.engine.native.values.codec import NumberedValues, column_decoder, decoder, encoder, numbers_of
 from cumulus.engine.protocol import Key, Stored, Values
 from cumulus.errors import EvaluationError
 
@@ -37,13 +37,13 @@ class RowReader:
         What numbers of texts, intervals and boxes stand for.
     """
 
-    def __init__(self, store: Store, numbered: Numbered) -> None:
+    def __init__(self, store: MapLayout, numbered: NumberedValues) -> None:
         self.store = store
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
         self._kept = [self._value_decoder(lane) for lane in store.values]
         self._read = [self._reader(lane, kept) for lane, kept in zip(store.values, self._kept, strict=True)]
-        self._are_plain = all(lane.held is Held.COUNT for lane in store.values)
+        self._are_plain = all(lane.held is ColumnStorage.COUNT for lane in store.values)
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
 
@@ -77,15 +77,15 @@ class RowReader:
     def _numbers(self, lane: ValueLane, kept: Callable[[int], Any], words: npt.NDArray[np.int64]) -> list[Any]:
         """Return what `_number` does, for many rows."""
         mine = words[:, lane.word : lane.word + lane.held.words]
-        if lane.held is Held.CELL:
+        if lane.held is ColumnStorage.CELL:
             return list(map(tuple, np.ascontiguousarray(mine).view(np.float64).tolist()))
         return list(map(kept, numbers_of(mine)))
 
     def _value_decoder(self, lane: ValueLane) -> Callable[[int], Any]:
         """Return the function from the whole number that a lane has, which is none of a float, to what is kept."""
-        if lane.held is Held.BOXED:
+        if lane.held is ColumnStorage.BOXED:
             return lambda number: self._boxes[number]
-        if lane.held is Held.WIDE and lane.type is not None and lane.type.kind is Kind.DECIMAL:
+        if lane.held is ColumnStorage.WIDE and lane.type is not None and lane.type.kind is Kind.DECIMAL:
             return lambda number: Decimal(number).scaleb(-lane.scale, EXACT)
         return int
 
@@ -96,9 +96,9 @@ class RowReader:
     def _reader(self, lane: ValueLane, kept: Callable[[int], Any]) -> Callable[[Sequence[int]], Any]:
         """Return the function from the value words of a row to what a lane has."""
         first = lane.word
-        if lane.held is Held.CELL:
+        if lane.held is ColumnStorage.CELL:
             return lambda words: _CELL.unpack(_WORDS.pack(*words[first : first + 3]))
-        if lane.held is Held.WIDE:
+        if lane.held is ColumnStorage.WIDE:
             return lambda words: kept(joined(words[first], words[first + 1]))
         return lambda words: kept(words[first])
 
@@ -117,9 +117,9 @@ class RowCodec(RowReader):
         Numbers of texts and intervals, and boxes.
     """
 
-    def __init__(self, store: Store, dictionary: Dictionary) -> None:
+    def __init__(self, store: MapLayout, dictionary: Dictionary) -> None:
         super().__init__(store, dictionary)
-        self._has_cells = any(lane.held is Held.CELL for lane in store.values)
+        self._has_cells = any(lane.held is ColumnStorage.CELL for lane in store.values)
         self._encode = [encoder(lane, dictionary) for lane in store.keys]
         self._look_up = [encoder(lane, dictionary, adds=False) for lane in store.keys]
 
@@ -139,11 +139,11 @@ class RowCodec(RowReader):
         """Return what is kept as value words."""
         found: list[int] = []
         for lane, number in zip(self.store.values, stored, strict=True):
-            if lane.held is Held.CELL:
+            if lane.held is ColumnStorage.CELL:
                 found += struct.unpack("<qqq", struct.pack("<ddd", *number))
-            elif lane.held is Held.COUNT:
+            elif lane.held is ColumnStorage.COUNT:
                 found.append(int(number))
-            elif lane.held is Held.BOXED:
+            elif lane.held is ColumnStorage.BOXED:
                 found.append(self._boxes.put(Decimal(number)))
             else:
                 found += _wide(number, lane.scale)
@@ -159,7 +159,7 @@ class RowCodec(RowReader):
         if not self._has_cells:
             return stored
         return tuple(
-            read_cell(number) if lane.held is Held.CELL else number
+            read_cell(number) if lane.held is ColumnStorage.CELL else number
             for lane, number in zip(self.store.values, stored, strict=True)
         )
 
@@ -172,8 +172,8 @@ class RowCodec(RowReader):
         stored: list[Any] = []
         gone = self.store.count is None or not values[self.store.count]
         for lane, number in zip(self.store.values, values, strict=True):
-            stored.append(_cell(number) if lane.held is Held.CELL else number)
-            gone = gone and (is_rest(stored[-1]) if lane.held is Held.CELL else not number)
+            stored.append(_cell(number) if lane.held is ColumnStorage.CELL else number)
+            gone = gone and (is_rest(stored[-1]) if lane.held is ColumnStorage.CELL else not number)
         return None if gone else tuple(stored)
 
 
