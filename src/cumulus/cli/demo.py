@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from cumulus.durable.files import written_aside
 from cumulus.errors import UsageError
 from cumulus.terminal.charts import bars, rows_table
 from cumulus.terminal.progress_lines import Teller
@@ -92,9 +93,8 @@ def _prepare(out: Path, wanted: Demo, fresh: bool) -> None:
             )
     out.mkdir(parents=True, exist_ok=True)
     if not card.exists():
-        making = card.with_suffix(".tmp")
-        making.write_text(json.dumps(asdict(wanted)))
-        making.rename(card)
+        with written_aside(card) as making:
+            making.write_text(json.dumps(asdict(wanted)))
 
 
 def _write_input(out: Path, epochs: int, console: Console) -> None:
@@ -106,7 +106,7 @@ def _write_input(out: Path, epochs: int, console: Console) -> None:
         return
     console.print(f"Writing {epochs} weeks of flights, weather and aircraft to {folder} …", soft_wrap=True)
     making = out / ".input"
-    shutil.rmtree(making, ignore_errors=True)
+    shutil.rmtree(making, ignore_errors=True)  # of a run that was killed
     flights.write(making, epochs=epochs)
     making.rename(folder)
 

@@ -47,7 +47,7 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
-    from cumulus.durable.files import refuse_remote
+    from cumulus.durable.folders import refuse_remote
     from cumulus.engine.engines import check_engine, make_engine
 
     if host not in ("spark", "embedded"):

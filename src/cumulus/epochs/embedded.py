@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cumulus.durable.files import refuse_remote
+from cumulus.durable import faults
+from cumulus.durable.files import write_durably
+from cumulus.durable.folders import refuse_remote
 from cumulus.engine.protocol import Engine
-from cumulus.epochs import faults
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.publish import merges, write_outputs
-from cumulus.epochs.output.sink import Sink, write_durably
+from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from cumulus.epochs import faults
+from cumulus.durable import faults
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from cumulus.durable import faults
 from cumulus.engine.protocol import Engine
-from cumulus.epochs import faults
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.spark.bucket_client import Served

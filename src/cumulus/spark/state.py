@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from cumulus.epochs import faults
+from cumulus.durable import faults
 from cumulus.spark.bucket_client import Served
 from cumulus.spark.bucket_server import Pending
 

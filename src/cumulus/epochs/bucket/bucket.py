@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import Row
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
-from cumulus.durable.files import from_ipc, to_ipc
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.batches import Columns, Upserts, rows_of

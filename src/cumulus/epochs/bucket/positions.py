@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.schema import Relation
-from cumulus.durable.files import from_ipc, to_ipc
 from cumulus.epochs.bucket.moves import Key, Position
 from cumulus.epochs.intake.packing import Chunk
 from cumulus.epochs.intake.reading import DELETE

@@ -14,9 +14,9 @@ from dataclasses import astuple, dataclass, field, fields
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.arrow import ZSTD
 from cumulus.catalog.partition import buckets_of
-from cumulus.durable.files import ZSTD
-from cumulus.epochs import faults
+from cumulus.durable import faults
 from cumulus.epochs.intake.reading import TRUNCATE, UPSERT, Reading, Rejected
 from cumulus.epochs.plan import BucketPlan
 
