@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
@@ -43,7 +43,7 @@ from cumulus.epochs.bucket.positions import Positions
 from cumulus.epochs.bucket.references import sees, violations
 from cumulus.epochs.bucket.view_errors import FailedRow, failed_rows, row_text
 from cumulus.epochs.intake.packing import Chunk, unpack
-from cumulus.epochs.intake.reading import DELETE, INSERT, TRUNCATE, UPSERT, Rejected
+from cumulus.epochs.intake.reading import Rejected
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import ZSTD
+from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
-from cumulus.epochs.intake.reading import TRUNCATE, UPSERT, Reading, Rejected
+from cumulus.epochs.intake.reading import Reading, Rejected
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
