@@ -123,7 +123,7 @@ def _embedded(
     teller: Teller,
     note: Callable[[BucketPlan], None],
 ) -> None:
-    from cumulus.epochs.embedded import EmbeddedRun
+    from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_trigger
     from cumulus.interrupts import Interrupt

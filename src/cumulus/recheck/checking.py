@@ -26,7 +26,7 @@ from cumulus.catalog.comparison import Witness, compare_rows
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
 from cumulus.explain.cost import Costs
 from cumulus.m3.dataflow import bases_of

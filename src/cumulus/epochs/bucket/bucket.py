@@ -22,7 +22,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.batches import Columns, Upserts, rows_of
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.fast_path import is_plain, only_comes, rounds

@@ -68,7 +68,7 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
             ignored = {} if bucket else dict(reading.ignored)
             if rows.num_rows or count or ignored:
                 payloads[bucket].append(_frame("rows", reading, count, rows, ignored))
-        faults.reach("in-pack")
+        faults.crash_point("in-pack")
     return [b"".join(parts) for parts in payloads]
 
 

@@ -229,7 +229,7 @@ class Sink:
         before = self.newest()
         assert before is None or before.epoch < epoch, f"epoch {epoch} after {before.epoch}"
         manifest = self._next(epoch, before, reports, offsets, merge or {})
-        faults.reach("before-manifest")
+        faults.crash_point("before-manifest")
         try:
             created = create_durably(place, json.dumps(asdict(manifest)).encode())
         except OSError as problem:
@@ -237,7 +237,7 @@ class Sink:
                 f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
             ) from None
         assert created, f"{place} appeared under our lock"
-        faults.reach("after-manifest")
+        faults.crash_point("after-manifest")
         self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
         self.retain(keep)
