@@ -19,7 +19,7 @@ import pyarrow as pa
 from cumulus.errors import InputError, UnknownNameError
 
 RELATIVE = 1e-9
-"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
+"""Floats agree when they differ by at most this share of their magnitude (docs/architecture.md, "Semantics")."""
 
 
 @dataclass(frozen=True, slots=True)
