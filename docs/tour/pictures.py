@@ -23,7 +23,7 @@ from cumulus import m3
 from cumulus.engine.engines import make_engine
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.store.memory_layout import MapLayout
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
 from cumulus.m3.access import Pattern, reads_of
 from cumulus.m3.dataflow import to_mermaid
