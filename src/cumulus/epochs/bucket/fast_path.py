@@ -1,4 +1,4 @@
-"""Which rows of an epoch may go straight: machine code takes their columns as they are, deletions first.
+"""The columnar fast path of an epoch: which tables are fired as Arrow columns, without moves per key.
 
 That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
 its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
