@@ -23,6 +23,7 @@ from cumulus import m3
 from cumulus.engine.engines import make_engine
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.store.memory_layout import MapLayout
+from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
 from cumulus.m3.access import Pattern, reads_of
@@ -51,7 +52,12 @@ def memory() -> str:
 
 
 def _layouts(engine: NativeEngine) -> list[MapLayout]:
-    return [engine.store(each.name).store for each in engine.program.maps]
+    return [_stored(engine, each.name).store for each in engine.program.maps]
+
+
+def _stored(engine: NativeEngine, name: str) -> StoredMap:
+    stored: StoredMap = getattr(engine, "code", engine).store(name)
+    return stored
 
 
 def _drawn(engine: NativeEngine, layout: MapLayout) -> Iterator[str]:
@@ -64,7 +70,7 @@ def _drawn(engine: NativeEngine, layout: MapLayout) -> Iterator[str]:
     yield f"{layout.name}: a record of {shape.record_size} bytes; a hash index on {tables}"
     heads = [*cells, *(f"chain of {name}: next, previous" for name in indexes)]
     yield f"  row of {shape.row_size} bytes | {' | '.join(heads)} |"
-    for number, row in enumerate(engine.store(layout.name).view.matrix().tolist(), 1):
+    for number, row in enumerate(_stored(engine, layout.name).view.matrix().tolist(), 1):
         words = [str(word) for word in row] + ["0, 0"] * len(indexes)
         told = " | ".join(word.rjust(len(head)) for word, head in zip(words, heads, strict=True))
         yield f"{f'  row {number}'.ljust(len(f'  row of {shape.row_size} bytes'))} | {told} |"
@@ -104,7 +110,7 @@ def event() -> str:
     for target in dict.fromkeys(statement.map for statement in trigger.statements):
         mine = [statement for statement in trigger.statements if statement.map == target]
         for read in (read for statement in mine for read in reads_of(trigger, statement)):
-            keys = engine.store(read.map).store.key_names
+            keys = _stored(engine, read.map).store.key_names
             bound = [name for name, how in zip(keys, read.patterns, strict=True) if how is Pattern.BOUND]
             whole = "one row" if len(bound) == len(keys) else "a chain of rows"
             lines[f"  look up  {read.map} by {', '.join(bound)}: hash → slot → {whole}"] = None
