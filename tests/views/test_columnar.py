@@ -198,6 +198,17 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     assert wh.view("v").arrow()["d"].to_pylist() == [decimals, None]
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR", "INTERVAL", "DOUBLE", "DECIMAL(5,2)", "TIMESTAMPTZ"])
+def test_nothing_of_any_type_is_null(kind: str) -> None:
+    wh = Warehouse(
+        f"CREATE TABLE t (k INT, a {kind}, b {kind});"
+        "CREATE VIEW v AS SELECT k, COALESCE(a, b) AS c, COUNT(*) AS n FROM t GROUP BY k, a, b ORDER BY c, k"
+    )
+    wh.insert("t", [(1, None, None), (2, None, None)])
+    assert wh.view("v").rows() == [(1, None, 1), (2, None, 1)]
+    assert wh.view("v").arrow()["c"].to_pylist() == [None, None]
+
+
 def test_maps_without_columns_are_read_by_rows() -> None:
     wh = Warehouse(
         "CREATE TABLE t (g INT, x INT); CREATE VIEW v AS SELECT g, SUM(x) AS s FROM t GROUP BY g", engine="interpreter"

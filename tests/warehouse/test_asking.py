@@ -88,6 +88,9 @@ def test_parameters_are_by_place_or_by_name(wh: Warehouse) -> None:
     assert wh.query("SELECT n FROM v WHERE g = $g", {"g": 5}).rows() == [(8,)]
     with pytest.raises(UsageError):
         wh.query("SELECT n FROM v WHERE g = ?")
+    for odd in (5, "5"):
+        with pytest.raises(UsageError, match="no list of parameters"):
+            wh.query("SELECT n FROM v WHERE g = ?", odd)
 
 
 @pytest.mark.parametrize(

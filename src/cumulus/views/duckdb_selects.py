@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import duckdb
@@ -42,6 +42,10 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
     if kind is not duckdb.StatementType.SELECT and not is_pivot:
         word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _name(kind, sql)
         raise UsageError(f"query takes one SELECT, and this is {word}", hint=_HINTS.get(kind.name, _HINT))
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):
+        raise UsageError(
+            f"{parameters!r} is no list of parameters", hint="Give them as [value, …], or by name: {name: value, …}."
+        )
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
     try:

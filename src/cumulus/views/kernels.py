@@ -104,10 +104,13 @@ def _plus(left: Array, right: Array, null: Mask | None, sign: int) -> Array:
 def _aligned(left: Vector, right: Vector) -> tuple[Array, Array]:
     """Return exact numbers in units of the same digit."""
     scale = max(left.scale, right.scale)
-    return tuple(  # type: ignore[return-value]  # there are two
-        _times(each.narrow(), np.int64(_power(scale - each.scale)), each.null) if each.scale < scale else each.narrow()
-        for each in (left, right)
-    )
+    return _scaled(left, scale), _scaled(right, scale)
+
+
+def _scaled(vector: Vector, scale: int) -> Array:
+    if vector.scale == scale:
+        return vector.narrow()
+    return _times(vector.narrow(), np.int64(_power(scale - vector.scale)), vector.null)
 
 
 def _are_alike(left: Vector, right: Vector, op: str) -> bool:
