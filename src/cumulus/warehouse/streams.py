@@ -227,7 +227,8 @@ class ChangeStream:
         CumulusError
             If the changes of a transaction could not be computed. The stream ends then: take a snapshot.
         """
-        deadline = None if checked_timeout(timeout) is None else monotonic() + timeout
+        timeout = checked_timeout(timeout)
+        deadline = None if timeout is None else monotonic() + timeout
         with self._log.changed:
             while True:
                 found = self._take()
