@@ -238,6 +238,15 @@ def test_polars_keeps_decimals() -> None:
     assert frame["d"].to_list() == [Decimal("1.25")]
 
 
+def test_polars_has_no_intervals() -> None:
+    pytest.importorskip("polars")
+    wh = Warehouse("CREATE TABLE t (i INTERVAL); CREATE VIEW v AS SELECT i, COUNT(*) AS n FROM t GROUP BY i")
+    wh.insert("t", [(dt.timedelta(days=2, seconds=5),)])
+    with pytest.raises(UsageError, match="polars has no INTERVAL, which i is"):
+        wh.view("v").polars()
+    assert wh.query("SELECT epoch(i) AS seconds, n FROM v").polars().rows() == [(2 * 86400 + 5, 1)]
+
+
 @pytest.mark.parametrize("name", ["it's", "back\\slash", "größe", "number of the row", 'a "b', "Total", "#"])
 def test_odd_names_are_pushed_to_the_maps(name: str) -> None:
     column = '"' + name.replace('"', '""') + '"'

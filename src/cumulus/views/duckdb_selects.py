@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -48,14 +49,33 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
         )
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
+    return fetched(connection, sql, parameters)
+
+
+def fetched(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+    """Return the result of a query that DuckDB has to take.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, of which DuckDB makes errors of its own.
+    duckdb.Error
+        If DuckDB refuses it.
+    """
     try:
         return connection.sql(sql, params=parameters or None).to_arrow_table()
     except RuntimeError as problem:
-        if "interrupted" in str(problem).lower():  # what DuckDB makes of Ctrl-C
+        if "interrupted" in str(problem).lower():
+            raise KeyboardInterrupt from None
+        raise
+    except duckdb.InvalidInputException as problem:
+        if _IN_PYTHON.search(str(problem)):
             raise KeyboardInterrupt from None
         raise
 
 
+_IN_PYTHON = re.compile(r"(?:executing the UDF|failed): KeyboardInterrupt\b")
+"""What DuckDB says of Ctrl-C in Python that it has called: a function, or what it reads from."""
 _PIVOTS = ("PIVOT", "SELECT", "FROM", "WITH")
 """A PIVOT is several statements for DuckDB, which itself finds the columns first."""
 _VIEWS = "Views are created and dropped by execute(), before the run in a folder."
