@@ -7,11 +7,14 @@ Words are kept as written: a name is case-sensitive, a keyword is not.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import M3SyntaxError
+
+T = TypeVar("T")
 
 
 class TokenKind(Enum):
@@ -198,6 +201,16 @@ class TokenStream:
         if not self.peek().is_word(word):
             self.fail(f"expected {word}")
         return self.take()
+
+    def listed(self, opening: str, closing: str, read: Callable[[], T], where: str = "") -> list[T]:
+        """Take two brackets and the list between them, whose items `read` takes and commas separate."""
+        self.expect(opening)
+        items: list[T] = []
+        while not self.accept(closing):
+            if items:
+                self.expect(",", where or f"or '{closing}'")
+            items.append(read())
+        return items
 
     def expect_end(self) -> None:
         """Fail unless all is read."""
