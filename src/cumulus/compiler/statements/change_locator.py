@@ -5,9 +5,9 @@ from __future__ import annotations
 from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Lift, MapRead, Term, product_of
 from cumulus.calculus.delta import RelationChange
-from cumulus.calculus.derived import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.statements.changed_keys import (
     KeyBinding,
     asked_of,

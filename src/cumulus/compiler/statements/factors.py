@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import Atom, Batch, Lift, Term
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived_relations import Registry
 
 Names = frozenset[str]
 

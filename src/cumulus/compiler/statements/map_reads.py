@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import Atom, MapRead, Term, Var
-from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.statements.changed_keys import without
 from cumulus.compiler.statements.definitions import FreshNames

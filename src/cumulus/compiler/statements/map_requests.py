@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cumulus.algebra.terms import Term
 from cumulus.calculus.delta import RelationChange
-from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation
 from cumulus.compiler.maps.columns import MaintainedNumber
