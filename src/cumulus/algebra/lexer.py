@@ -49,7 +49,7 @@ class Token(NamedTuple):
         """Whether it is one of the keywords `words` (given in upper case), in any case."""
         return self.kind is TokenKind.NAME and self.text.upper() in words
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the token as an error message names it."""
         match self.kind:
             case TokenKind.END:
@@ -220,7 +220,7 @@ class TokenStream:
     def fail(self, message: str, token: Token | None = None, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at the next token, or at `token`, saying what was found there."""
         found = token or self.peek()
-        self.wrong(f"{message}, found {found.told()}", found, hint)
+        self.wrong(f"{message}, found {found.describe()}", found, hint)
 
     def wrong(self, message: str, token: Token, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at `token`."""
