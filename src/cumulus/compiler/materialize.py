@@ -45,7 +45,7 @@ class Materializer:
     Examples
     --------
     >>> from cumulus.algebra.terms import Atom
-    >>> from cumulus.catalog.schema import MaintainedNumber as Named
+    >>> from cumulus.catalog.schema import Column as Named
     >>> from cumulus.catalog.types import INTEGER
     >>> from cumulus.compiler.options import PAPER
     >>> tables = {name: Table(name, (Named("a", INTEGER), Named("b", INTEGER))) for name in "rs"}

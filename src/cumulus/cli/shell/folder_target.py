@@ -17,7 +17,7 @@ from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
 from cumulus.epochs.output.sink import committed
 from cumulus.errors import UsageError
-from cumulus.explain.explanation import explain
+from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
 from cumulus.views.row_changes import CHANGE
