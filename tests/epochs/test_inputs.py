@@ -202,8 +202,8 @@ def test_a_large_file_may_be_read_in_parts(tmp_path: Path, monkeypatch: pytest.M
         assert pa.concat_tables(each.rows for each in read) == whole.rows
         assert tuple(row for each in read for row in each.rejected) == whole.rejected
         packed = [payload for each in reversed(read) for payload in pack([each], BucketPlan())]
-        chunks = [chunk for chunk in unpack(packed) if chunk.rows.num_rows]
-        assert pa.concat_tables(chunk.rows for chunk in chunks) == whole.rows
+        payloads = [payload for payload in unpack(packed) if payload.rows.num_rows]
+        assert pa.concat_tables(payload.rows for payload in payloads) == whole.rows
     assert parts_of(source, str(tmp_path / "1.csv"), 4) == [None]
     (tmp_path / "1.parquet").write_bytes(b"PAR1")
     assert parts_of(source, path, 4) == [None]

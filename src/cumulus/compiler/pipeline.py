@@ -287,7 +287,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
 
 
 def keeps(table: Table, options: CompilerOptions) -> bool:
-    """Whether a table's rows are kept (architecture.md, "Kept rows")."""
+    """Whether a table's rows are kept (docs/architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
         return wanted == "all"

@@ -33,11 +33,11 @@ def require_definitions(program: Program) -> Program:
 
     References
     ----------
-    000, "Pipeline Scheduling", on depths.
+    Cumulus architecture, "Pipeline Scheduling", on depths.
     """
-    rings = cycles(program)
-    if rings:
-        path = " → ".join([*rings[0], rings[0][0]])
+    circles = cycles(program)
+    if circles:
+        path = " → ".join([*circles[0], circles[0][0]])
         raise LayoutError(
             f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
             hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
