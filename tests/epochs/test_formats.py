@@ -317,6 +317,14 @@ ENCODED = [
 ]
 
 
+@pytest.mark.parametrize("value", [{"scale": 1}, {"value": "BNI="}, {"scale": None, "value": "BNI="}, {}])
+def test_a_decimal_without_its_parts_is_a_row_of_the_quarantine(tmp_path: Path, value: Any) -> None:
+    payload = {"before": None, "after": {"id": 1, "price": value}, "op": "c"}
+    line = f'{{"schema":{schema(price="io.debezium.data.VariableScaleDecimal")},"payload":{json.dumps(payload)}}}'
+    reading = agree(tmp_path, f"{line}\n{line}".encode(), format="debezium")
+    assert ["is not a decimal" in each.reason for each in reading.rejected] == [True, True]
+
+
 @pytest.mark.parametrize(("column", "kind", "value", "meant"), ENCODED)
 def test_the_schema_of_a_message_says_what_its_values_are(
     tmp_path: Path, column: str, kind: str, value: Any, meant: str

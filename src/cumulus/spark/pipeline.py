@@ -33,8 +33,9 @@ from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
+from cumulus.spark.messages import Work
 from cumulus.spark.session import STATE_PROVIDER, log_file
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources

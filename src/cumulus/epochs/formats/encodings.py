@@ -66,7 +66,10 @@ class Encoding(NamedTuple):
             case "unscaled" if isinstance(value, str):
                 return _unscaled(value, self.scale)
             case "scaled" if isinstance(value, Mapping):
-                return _unscaled(value["value"], int(value["scale"]))
+                digits, scale = value.get("value"), value.get("scale")
+                if not isinstance(digits, str) or not isinstance(scale, int):
+                    raise ValueError(f"value {digits!r} with scale {scale!r} is not a decimal")
+                return _unscaled(digits, scale)
             case "interval" if isinstance(value, str):
                 return _interval(value)
             case "moment" | "clock" | "span" if isinstance(value, int) and not isinstance(value, bool):
