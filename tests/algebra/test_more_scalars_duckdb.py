@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.dateparts import PARTS
+from cumulus.catalog.dateparts import PARTS
 from support.scalar_types import my_type, template
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")

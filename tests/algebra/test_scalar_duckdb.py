@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cumulus.algebra.dateparts import PARTS
 from cumulus.algebra.scalar import FUNCTIONS, argument_types, call, common_type, result_type
+from cumulus.catalog.dateparts import PARTS
 from cumulus.catalog.types import INTEGER, NULL, SqlType
 from cumulus.errors import EvaluationError
 from support.scalar_types import ARITHMETIC, COMPARISONS, TEMPLATES, my_type, parsed, template

@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, NoReturn
 
 from cumulus.algebra.function import CONDITIONS, POINTS
-from cumulus.algebra.spans import parse_span, span_as_text
+from cumulus.catalog.spans import parse_span, span_as_text
 from cumulus.catalog.types import EXACT, INTEGER_BITS, INTERVAL, MAX_PRECISION, Interval, Kind, SqlType, as_real
 from cumulus.errors import EvaluationError
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from cumulus.algebra.dateparts import PARTS
 from cumulus.algebra.function import INTEGERS, POINTS, TEXT, TIMES, Function, Types, failure, no_match, takes
 from cumulus.algebra.scalar_time import (
     EPOCH,
@@ -17,6 +16,7 @@ from cumulus.algebra.scalar_time import (
     moment,
     whole_quotient,
 )
+from cumulus.catalog.dateparts import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.algebra.dateparts import PARTS
 from cumulus.algebra.scalar import FUNCTIONS, cast_value
-from cumulus.algebra.spans import parse_span
+from cumulus.catalog.dateparts import PARTS
+from cumulus.catalog.spans import parse_span
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,

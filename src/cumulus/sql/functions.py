@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from cumulus.algebra.dateparts import PARTS
+from cumulus.catalog.dateparts import PARTS
 from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Call, CastTo, Expr, Literal

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cumulus.algebra.dateparts import PARTS
 from cumulus.algebra.scalar_calendar import CLOCK_UNITS
+from cumulus.catalog.dateparts import PARTS
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
 from cumulus.engine.native.body import Body
 from cumulus.engine.native.calendar import (

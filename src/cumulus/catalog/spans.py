@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
-from cumulus.algebra.dateparts import PARTS
+from cumulus.catalog.dateparts import PARTS
 from cumulus.catalog.types import Interval
 
 _MICROS_PER_SECOND = 1_000_000
