@@ -16,7 +16,7 @@ from cumulus.algebra.user import Functions, given_functions, runnable
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.files import refuse_remote
+from cumulus.epochs.files import check_output
 from cumulus.epochs.identity import Checkpoint
 from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.packing import pack
@@ -25,7 +25,7 @@ from cumulus.epochs.publish import merges, write_outputs
 from cumulus.epochs.reading import read_file
 from cumulus.epochs.sink import Sink, write_durably
 from cumulus.epochs.snapshots import Snapshots
-from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_apart, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 
@@ -64,11 +64,12 @@ class EmbeddedRun:
         keep: int = 100,
         snapshot_every: int = 1,
     ) -> None:
-        refuse_remote(out, "--out")
-        refuse_remote(checkpoint, "--checkpoint")
+        check_output(out, "--out")
+        check_output(checkpoint, "--checkpoint")
         functions = given_functions(functions)
         runnable(program.functions, functions)  # a missing one is told before folders are made
         program, self._sources = fitted(sound(program), sources)
+        check_apart(self._sources, out, checkpoint)
         self._program = program
         self._limit = files_per_epoch
         self._keep = keep

@@ -31,6 +31,19 @@ def refuse_remote(path: str | Path, what: str) -> None:
         )
 
 
+def check_output(path: str | Path, what: str) -> None:
+    """Raise UsageError for a folder to write that cannot be one, before anything is made."""
+    refuse_remote(path, what)
+    for each in (Path(path), *Path(path).parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            found = f"a link to {os.readlink(each)}, which is not there" if each.is_symlink() else "a file"
+            raise UsageError(
+                f"{what} {path}: {each} is {found}", hint="Give a folder; it is made if nothing has its name yet."
+            )
+
+
 @contextlib.contextmanager
 def open_durably(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file whose bytes are on the disk when the block ends; if they cannot be, it is taken away again.

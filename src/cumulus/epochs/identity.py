@@ -64,7 +64,10 @@ class Checkpoint:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("w")
         except OSError as problem:
-            raise StoreError(f"{self.path}: the checkpoint cannot be written: {problem.strerror}") from None
+            raise StoreError(
+                f"{self.path}: the checkpoint cannot be written: {problem.strerror}",
+                hint="Give the right to write there, or choose another --out or --checkpoint.",
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -18,7 +18,7 @@ from cumulus.algebra.user import Functions, Given, given_functions, runnable
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
-from cumulus.epochs.files import refuse_remote
+from cumulus.epochs.files import check_output
 from cumulus.epochs.identity import Checkpoint, Identity
 from cumulus.epochs.interrupt import Interrupt
 from cumulus.epochs.layouts import choose_plan, fitted, sound
@@ -153,7 +153,8 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
-        refuse_remote(out, "out")
+        check_output(out, "out")
+        check_output(checkpoint, "checkpoint")
         self._spark = spark
         self._program = sound(program)
         self._options = options
