@@ -192,6 +192,14 @@ def test_an_input_that_is_no_text_is_told(script: Path, given: bytes) -> None:
     assert "the input" in str(told.exception)
 
 
+def test_comments_are_no_statements(script: Path, tmp_path: Path) -> None:
+    text = "\ufeff-- all\n/* a; */ SELECT 1 AS a /* b */;\r\n; /* c */;\nSELECT 2 AS a\n;-- bye\n"
+    assert rows_of(ask(script, "--json", given=text)) == [{"a": 1}, {"a": 2}]
+    (tmp_path / "more.sql").write_text(text)
+    told = ask(script, "--json", "-c", f".read {tmp_path / 'more.sql'}", "-c", "-- nothing")
+    assert rows_of(told) == [{"a": 1}, {"a": 2}]
+
+
 def test_moments_of_a_statement_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     declared = "CREATE TABLE t (at_ TIMESTAMPTZ); INSERT INTO t VALUES ('2024-07-01 12:00'), (NULL);"

@@ -6,7 +6,8 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from cumulus.catalog.types import Kind, SqlType
+from cumulus.catalog.interval_texts import parse_span
+from cumulus.catalog.types import Kind, SqlType, refuse_finer
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _NULLS = ("NAType", "NaTType")
@@ -37,6 +38,13 @@ def value_of(text: str, sql_type: SqlType) -> Any:
         if stripped.lower() not in _BOOLEANS:
             raise ValueError(f"{text!r} is not a BOOLEAN")
         return _BOOLEANS[stripped.lower()]
+    if sql_type.kind is Kind.INTERVAL:
+        refuse_finer(stripped)
+        try:
+            return parse_span(stripped)
+        except (ArithmeticError, ValueError) as problem:
+            reason = "it is out of range" if isinstance(problem, ArithmeticError) else problem
+            raise ValueError(f"{text[:100]!r} is not an INTERVAL: {reason}") from None
     return stripped
 
 

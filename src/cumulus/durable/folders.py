@@ -22,6 +22,19 @@ def refuse_remote(path: str | Path, what: str) -> None:
         )
 
 
+def check_output(path: str | Path, what: str) -> None:
+    """Raise UsageError for a folder to write that cannot be one, before anything is made."""
+    refuse_remote(path, what)
+    for each in (Path(path), *Path(path).parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            found = f"a link to {os.readlink(each)}, which is not there" if each.is_symlink() else "a file"
+            raise UsageError(
+                f"{what} {path}: {each} is {found}", hint="Give a folder; it is made if nothing has its name yet."
+            )
+
+
 def sync_folder(path: Path) -> None:
     """Bring the entries of a folder to the disk: files that were made, renamed or removed in it."""
     handle = os.open(path, os.O_RDONLY)

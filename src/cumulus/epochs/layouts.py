@@ -107,6 +107,8 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
         )
     layout = name
+    if buckets < 1:
+        raise UsageError(f"{buckets} buckets", hint="There is at least one.")
     if layout == "one-bucket":
         return BucketPlan(why="one bucket, as asked for")
     if buckets == 1 and layout == "auto":

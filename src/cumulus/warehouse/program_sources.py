@@ -78,7 +78,7 @@ def script_of(views: str | Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
 

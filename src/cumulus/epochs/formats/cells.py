@@ -291,7 +291,7 @@ def _may_become(found: Any, wanted: SqlType) -> bool:
             is_moment = pa.types.is_timestamp(found) and not (wanted.kind is Kind.DATE and found.tz is not None)
             return bool(pa.types.is_date(found) or is_moment or is_text)
         case Kind.INTERVAL:
-            return bool(pa.types.is_duration(found) or pa.types.is_interval(found))
+            return bool(pa.types.is_duration(found) or pa.types.is_interval(found) or is_text)
         case _:
             return False
 

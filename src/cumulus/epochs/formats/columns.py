@@ -147,7 +147,7 @@ def parsed_type(wanted: SqlType, encoding: Encoding | None, sample: Any) -> pa.D
     """
     if encoding is not None and (sample is None or isinstance(sample, _WRITTEN_AS[encoding.what])):
         return encoding.parsed_type()
-    if isinstance(sample, str) and wanted.kind is not Kind.INTERVAL:
+    if isinstance(sample, str):
         return wide(wanted.scale) if wanted.kind is Kind.DECIMAL else pa.string()
     match wanted.kind:
         case Kind.DECIMAL | Kind.HUGEINT:

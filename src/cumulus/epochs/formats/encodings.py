@@ -198,6 +198,8 @@ def encodings_of(source: FolderSource, relation: Relation) -> Encodings:
             return Encoding("moment", "days")
         if wanted.is_temporal and source.times:
             return Encoding("moment", source.times)
+        if wanted.kind is Kind.INTERVAL and source.format == "debezium":
+            return Encoding("interval")
         if wanted.kind is Kind.DECIMAL and source.decimals == "base64":
             return Encoding("unscaled", scale=wanted.scale)
         return None
