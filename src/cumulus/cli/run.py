@@ -48,7 +48,7 @@ def run(
     """
     from cumulus.cli.programs import program_in
     from cumulus.engine.engines import check_engine, make_engine
-    from cumulus.epochs.files import refuse_remote
+    from cumulus.engine.paths import refuse_remote
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")

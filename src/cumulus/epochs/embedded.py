@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.algebra.user import Functions, given_functions, runnable
+from cumulus.engine.paths import refuse_remote
 from cumulus.engine.protocol import Engine
 from cumulus.epochs import faults
 from cumulus.epochs.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.files import refuse_remote
 from cumulus.epochs.identity import Checkpoint
 from cumulus.epochs.layouts import choose_plan, fitted, sound
 from cumulus.epochs.packing import pack

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from cumulus.algebra.user import Functions, Given, given_functions, runnable
 from cumulus.engine.engines import make_engine as engine_named
+from cumulus.engine.paths import refuse_remote
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket import LATE_EPOCHS
-from cumulus.epochs.files import refuse_remote
 from cumulus.epochs.identity import Checkpoint, Identity
 from cumulus.epochs.interrupt import Interrupt
 from cumulus.epochs.layouts import choose_plan, fitted, sound
