@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -12,23 +11,11 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.errors import StoreError, UsageError
+from cumulus.engine.paths import refuse_remote
+from cumulus.errors import StoreError
 
 ZSTD = pa.Codec("zstd", compression_level=1)
 """Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
-
-
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
-
-def refuse_remote(path: str | Path, what: str) -> None:
-    """Raise UsageError for an address such as ``s3://bucket/x``, of which the disk would make a folder ``s3:``."""
-    if _REMOTE.match(str(path)):
-        scheme = str(path).partition(":")[0]
-        raise UsageError(
-            f"{what} {scheme}://{str(path).partition(':')[2].lstrip('/')}: only folders of this machine can be used",
-            hint="Give a folder (it may be a mounted one), and copy from or to the other place.",
-        )
 
 
 def check_output(path: str | Path, what: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cumulus.algebra.text import print_text, quoted
 from cumulus.algebra.user import Functions, given_functions
 from cumulus.catalog.names import find_name
+from cumulus.engine.paths import refuse_remote
 from cumulus.epochs.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.sink import Manifest, committed, read_manifest
 from cumulus.epochs.view_errors import SCHEMA as ERRORS_SCHEMA
@@ -31,6 +32,7 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     InputError, UsageError
         If the folder is not an output, nothing is committed yet, or the epoch is gone.
     """
+    refuse_remote(out, "")
     if not (Path(out) / "cumulus.json").exists():
         raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
     epochs = committed(out)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.names import find_name, folded
-from cumulus.epochs.files import refuse_remote
+from cumulus.engine.paths import refuse_remote
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 
@@ -109,9 +109,9 @@ class FolderSource:
         if self.format == "debezium":
             return "parquet" if found == "parquet" else "json"
         if found is None or (found == "parquet" and packing_of(name)):
-            endings = ", ".join(SUFFIXES)
+            endings, ending = ", ".join(SUFFIXES), "".join(Path(name).suffixes[-2:])
             raise InputError(
-                f"{name}: the ending {''.join(Path(name).suffixes[-2:]) or 'of the name'!r} is of no known format",
+                f"{name}: the ending {ending!r} is of no known format" if ending else f"{name}: the name has no ending",
                 hint=f"Endings: {endings}, those of text also with {', '.join(PACKED)}. Rename the file, or "
                 "say format= if all files of the table have one.",
             )

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cumulus import m3
 from cumulus.engine.native.raw import RawMaps, restore_all
+from cumulus.engine.paths import refuse_remote
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
 from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError, UsageError
@@ -106,6 +107,7 @@ def save(path: str | Path, program: Program, engine: Engine, state: dict[str, An
 def _folder(path: str | Path) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"a folder is given by its path, not by {path!r}", hint="Pass a str or a Path.")
+    refuse_remote(os.fspath(path), "")
     return Path(path)
 
 
