@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cumulus.engine.paths import refuse_remote
-from cumulus.errors import StoreError
+from cumulus.errors import StoreError, UsageError
 
 ZSTD = pa.Codec("zstd", compression_level=1)
 """Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
