@@ -231,8 +231,8 @@ def test_a_builtin_fires_what_is_ordinary_and_hands_on_the_rest() -> None:
     )
     native, model = NativeEngine(program), Interpreter(program)
     handed: list[tuple[Any, ...]] = []
-    on = native.builtin("r", lambda *event: handed.append(event))
-    native.rest(True)
+    on = native.fast.builtin("r", lambda *event: handed.append(event))
+    native.fast.rest(True)
     ordinary = [
         (1, 2, 3, 1.5, True, Decimal("2.50"), "x"),
         (1, -(1 << 63), None, -0.0, None, None, None),
@@ -260,9 +260,9 @@ def test_a_builtin_fires_what_is_ordinary_and_hands_on_the_rest() -> None:
             on(*event)
     assert handed == unusual
     assert plain(native, "m") == contents(model, "m")
-    assert native.take_fired() == {"r": (4, 2)}
-    assert native.take_fired() == {}
-    native.rest(False)
+    assert native.fast.take_fired() == {"r": (4, 2)}
+    assert native.fast.take_fired() == {}
+    native.fast.rest(False)
     on(*ordinary[0])
     assert handed == [*unusual, ordinary[0]]
 

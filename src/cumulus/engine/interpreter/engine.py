@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from cumulus.engine.failures import ErrorLog, Failures
 from cumulus.engine.interpreter.attempts import FAILED
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.module import ModuleCoder
-from cumulus.engine.interpreter.stepping import Stepping
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import identifier
 from cumulus.engine.limits import Budget, told
@@ -33,15 +32,12 @@ from cumulus.m3.program import MapDef, On, Program, Statement
 from cumulus.scalars.python_code import Pool
 from cumulus.scalars.user import Functions, given_functions, runnable
 
-if TYPE_CHECKING:
-    pass
-
 _LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
 """So many events go by before the memory of the maps is looked at again."""
 _NUMBERS = itertools.count(1)
 
 
-class Interpreter(Stepping):
+class Interpreter:
     """An `Engine` over Python dicts.
 
     Parameters
@@ -69,6 +65,8 @@ class Interpreter(Stepping):
     name = "interpreter"
     python_functions: frozenset[str] = frozenset()
     called_count = 0
+    fast = None
+    """Nothing is fired without Python."""
 
     def __init__(self, program: Program, functions: Functions | None = None, *, indexes: Indexes = ()) -> None:
         self.program = program

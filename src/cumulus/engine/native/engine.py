@@ -37,7 +37,7 @@ from cumulus.engine.native.transaction_notes import Notes
 from cumulus.engine.native.values.codec import decoder, encoder, text_words
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, PTR
-from cumulus.engine.protocol import Changes, Indexes, Run
+from cumulus.engine.protocol import Changes, FastPath, Indexes, Run
 from cumulus.errors import EvaluationError, MemoryLimitError
 from cumulus.interrupts import Deferring
 from cumulus.m3.program import On, Program
@@ -184,6 +184,11 @@ class NativeEngine(Called):
             self._image.use(better[1])
             self._bind(self._image)
 
+    @property
+    def fast(self) -> FastPath:
+        """What fires events without Python."""
+        return self
+
     # --- events past Python -----------------------------------------------------------------------------------------
 
     def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,11 +212,11 @@ class NativeEngine(Called):
         self._image.set_word(open_word(relation), int(value))
 
     def checks(self, relation: str) -> bool:
-        """Whether code checks keys and references of a relation; see `Engine.checks`."""
+        """Whether code checks keys and references of a relation; see `FastPath.checks`."""
         return relation in self._image.made.checked
 
     def take_upserted(self, relation: str) -> dict[int, int]:
-        """Return how many rows upserts have added and taken away; see `Engine.take_upserted`."""
+        """Return how many rows upserts have added and taken away; see `FastPath.take_upserted`."""
         found = {}
         for sign in (1, -1):
             found[sign] = self._image.get_word(upserted_word(relation, sign))
@@ -219,7 +224,7 @@ class NativeEngine(Called):
         return found
 
     def is_settled(self) -> bool:
-        """Whether the references of all events that code has fired hold; see `Engine.is_settled`."""
+        """Whether the references of all events that code has fired hold; see `FastPath.is_settled`."""
         assert self._is_open, "no transaction is open"
         return bool(self._settled(self._image.at))
 
@@ -229,7 +234,7 @@ class NativeEngine(Called):
         self._image.set_word(READY, int(value and free))
 
     def visitor(self) -> int:
-        """Return the thread that is in a builtin now, 0 if none is; see `Engine.visitor`."""
+        """Return the thread that is in a builtin now, 0 if none is; see `FastPath.visitor`."""
         found = self._image.get_word(QUIET)
         return 0 if found == 1 else found
 
@@ -241,7 +246,7 @@ class NativeEngine(Called):
         return fired
 
     def runner(self, bulk: Bulk, each: bool) -> Run | None:
-        """Return what fires events of a bulk by code; see `Engine.runner`."""
+        """Return what fires events of a bulk by code; see `FastPath.runner`."""
         by_python = each and (self._watched or self._assigns or self._is_checked)
         if by_python or len(self.program.relations) > MOST_RELATIONS:
             return None
@@ -275,7 +280,7 @@ class NativeEngine(Called):
         return fire
 
     def fire(self, sign: int, relation: str, row: tuple[object, ...]) -> Changes | None:
-        """Fire the trigger of an event as a transaction by code; see `Engine.fire`."""
+        """Fire the trigger of an event as a transaction by code; see `FastPath.fire`."""
         if self._assigns or self._is_checked or len(self.program.relations) > MOST_RELATIONS:
             return None
         image = self._image
