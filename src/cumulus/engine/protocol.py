@@ -318,10 +318,16 @@ class Engine(Maps, Firing, Snapshots, Protocol):
     program: Program
     name: str
     """What it is called (`cumulus.engine.engines.ENGINES`)."""
-    python_functions: frozenset[str]
-    """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
-    called_count: int
-    """How often machine code has called a function in Python."""
+
+    @property
+    def python_functions(self) -> frozenset[str]:
+        """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
+        ...
+
+    @property
+    def called_count(self) -> int:
+        """How often machine code has called a function in Python."""
+        ...
 
     @property
     def fast(self) -> FastPath | None:

@@ -95,7 +95,7 @@ def check(program: Program, transactions: tuple[Transaction, ...], mode: str, lo
             errors = [*native.take_errors()], [*model.take_errors()]
             assert errors[0] == errors[1] or (mode == "net" and all(errors))  # a batch's rows, or the batch
     for definition in program.maps:
-        assert native.store(definition.name).view.problems() == []
+        assert native.code.store(definition.name).view.problems() == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_debug_mode_looks_at_every_link(rows: int, monkeypatch: pytest.MonkeyP
     wh.apply([(-1, "r", (5, 1)), (1, "r", (7, 2))])
     assert len(wh.view("v").rows()) == 5
     native = wh._applier.engine
-    stored = next(each for each in native._named.values() if each.store.orders)
+    stored = next(each for each in native.code.maps.values() if each.store.orders)
     row = stored.row_address(3) + stored.store.shape.node(0) + MARKS
     I64.from_address(row).value ^= 1
     with pytest.raises(AssertionError, match=f"map {stored.store.name} is damaged: order 0"):
@@ -287,7 +287,7 @@ def test_tables_of_many_columns(width) -> None:
     wh.delete("r", rows[:20])
     wh.trigger("r")(1, *rows[0])
     assert wh.view("v").rows() == [(1, 21)]
-    assert all(store.view.problems() == [] for store in wh._applier.engine._image.maps.values())
+    assert all(store.view.problems() == [] for store in wh._applier.engine.code.image.maps.values())
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ class Notes:
 
     def changes(self, stores: Iterable[StoredMap]) -> Changes:
         """Return what the open transaction has changed in some maps, in the order in which it came to each key."""
-        used = self._image.get(JOURNAL_USED)
+        used = self._image.words.get(JOURNAL_USED)
         if not used:
             return {}
         found = self._few(used, stores) if used <= FEW else self._many(used, stores)
@@ -43,7 +43,7 @@ class Notes:
 
     def _few(self, used: int, stores: Iterable[StoredMap]) -> Changes:
         numbered = {store.store.number: store for store in stores}
-        words = (I64 * (used // 8)).from_address(self._image.get(JOURNAL))[:]
+        words = (I64 * (used // 8)).from_address(self._image.words.get(JOURNAL))[:]
         oldest: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         at = len(words)
         while at:
