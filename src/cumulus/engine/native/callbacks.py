@@ -122,4 +122,4 @@ class Callbacks:
         return self._boxes.run(op, left, right, more)
 
     def _batch_row(self, row: int) -> Row | None:
-        return None if self.batch is None else self.batch.key_of(self.batch.row(row & ROW))
+        return None if self.batch is None else self.batch.codec.key_of(self.batch.row(row & ROW))

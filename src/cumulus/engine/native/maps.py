@@ -46,9 +46,9 @@ class NativeMaps:
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
         store = self.store(map)
-        words = store.key_words(key)
+        words = store.codec.key_words(key)
         stored = None if words is None else store.get(words)
-        return None if stored is None else store.values_of(stored)
+        return None if stored is None else store.codec.values_of(stored)
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice; see `Engine.end`."""
@@ -71,7 +71,7 @@ class NativeMaps:
         wanted = (all_but(axis, len(store.store.keys)), axis)
         if wanted not in orders:
             return None
-        words = store.part_words(wanted[0], others)
+        words = store.codec.part_words(wanted[0], others)
         side = LEFT if end == "MIN" else RIGHT
         rows = iter(()) if words is None else store.in_order(orders.index(wanted), words, side)
         return self._counting(store, rows, axis, column)
@@ -79,8 +79,8 @@ class NativeMaps:
     def _counting(self, store: StoredMap, rows: Iterator[list[int]], axis: int, column: int | None) -> Iterator[Any]:
         """Iterate over the keys at `axis` of those rows that `end` may take."""
         for row in rows:
-            values = store.row_values(row)
-            here = store.key_of(row)[axis]
+            values = store.codec.row_values(row)
+            here = store.codec.key_of(row)[axis]
             if here is not None and values is not None and (column is None or values[column]):
                 yield here
 
@@ -98,7 +98,7 @@ class NativeMaps:
             if again:
                 store.refill(order)
             for row in store.in_order(order, (), RIGHT if first.descends else LEFT):
-                key, values = store.key_of(row), store.row_values(row)
+                key, values = store.codec.key_of(row), store.codec.row_values(row)
                 if key not in seen and values is not None:
                     yield key, values
                 seen.add(key)
@@ -115,8 +115,8 @@ class NativeMaps:
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         store = self.store(map)
-        for key, stored in store.stored_rows(store.matrix()):
-            values = store.values_of(stored)
+        for key, stored in store.codec.stored_rows(store.matrix()):
+            values = store.codec.values_of(stored)
             if values is not None:
                 yield key, values
 
@@ -158,12 +158,12 @@ class NativeMaps:
         if not positions:
             yield from (key for key, _ in self.items(map))
             return
-        words = store.part_words(positions, values)
+        words = store.codec.part_words(positions, values)
         if words is None:
             return
         for row in store.slice(positions, words):
-            if store.row_values(row) is not None:
-                yield store.key_of(row)
+            if store.codec.row_values(row) is not None:
+                yield store.codec.key_of(row)
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
@@ -177,22 +177,22 @@ class NativeMaps:
     def put(self, name: str, key: Key, values: Values) -> None:
         """Add an entry to a map that does not have its key."""
         store = self.store(name)
-        stored = store.stored_values(values)
+        stored = store.codec.stored_values(values)
         if stored is not None:
             self._put_stored(store, key, stored)
 
     def _put_stored(self, store: StoredMap, key: Key, stored: Stored) -> None:
-        words = store.new_key_words(key)
+        words = store.codec.new_key_words(key)
         if words is None:
             raise EvaluationError(f"{key} is no key of {store.store.name}", hint="Check the types of its columns.")
-        found = store.words_of(stored)
+        found = store.codec.words_of(stored)
         while not store.put(words, found):
             self._grants.widen_for(store)
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored; see `Engine.stored`."""
         store = self.store(map)
-        return store.stored_rows(store.matrix())
+        return store.codec.stored_rows(store.matrix())
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         """Replace the map's contents by what `stored` gave."""
