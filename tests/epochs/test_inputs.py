@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.intake import reading
 from cumulus.epochs.intake.packing import pack, unpack
 from cumulus.epochs.intake.reading import parts_of, read_file

@@ -14,6 +14,9 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlType, arrow_type
 
+ZSTD = pa.Codec("zstd", compression_level=1)
+"""Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
+
 
 def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
     """Return rows of plain values as an Arrow table.
@@ -198,3 +201,17 @@ def _is_of(array: Any, sql_type: SqlType) -> bool:
             return bool(given == pa.month_day_nano_interval())
         case _:
             return False
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream, compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=ZSTD)) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """Return the table that `to_ipc` has written."""
+    return pa.ipc.open_stream(data).read_all()

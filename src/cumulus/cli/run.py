@@ -47,7 +47,7 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
-    from cumulus.durable.files import refuse_remote
+    from cumulus.durable.folders import refuse_remote
     from cumulus.engine.engines import check_engine, make_engine
 
     if host not in ("spark", "embedded"):
@@ -123,7 +123,7 @@ def _embedded(
     teller: Teller,
     note: Callable[[BucketPlan], None],
 ) -> None:
-    from cumulus.epochs.embedded import EmbeddedRun
+    from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_trigger
     from cumulus.interrupts import Interrupt

@@ -9,7 +9,7 @@ from itertools import chain
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, number, product_of, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table

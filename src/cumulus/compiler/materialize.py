@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate, delta
-from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
-from cumulus.compiler.maps.canonical import Canonical, canonical, is_value, without_guards
+from cumulus.compiler.maps.canonical_forms import Canonical, canonical, is_value, without_guards
 from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.options import CompilerOptions

@@ -10,7 +10,7 @@ from typing import Any
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import Atom, MapEnd, MapRead, Term, Var
-from cumulus.calculus.derived import Ended, Registry
+from cumulus.calculus.derived_relations import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
@@ -21,7 +21,7 @@ from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
-from cumulus.compiler.strict import check_strict
+from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures

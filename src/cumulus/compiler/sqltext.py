@@ -24,7 +24,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.derived import DerivedRelation, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind

@@ -17,7 +17,7 @@ from cumulus.m3.program import Program
 LAYOUTS = ("auto", "one-bucket", "one-round")
 
 
-def sound(program: Program) -> Program:
+def require_definitions(program: Program) -> Program:
     """Return `program` if it may run in epochs.
 
     An epoch applies its tables in an order of its own. That is right for maps that are functions of the base
@@ -62,7 +62,9 @@ def sound(program: Program) -> Program:
     return program
 
 
-def fitted(program: Program, sources: Iterable[FolderSource]) -> tuple[Program, tuple[FolderSource, ...]]:
+def match_sources_to_tables(
+    program: Program, sources: Iterable[FolderSource]
+) -> tuple[Program, tuple[FolderSource, ...]]:
     """Return program and sources as they go together: keys that a source gives, static tables whole in the first epoch.
 
     Raises

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.names import find_name, folded
-from cumulus.durable.files import refuse_remote
+from cumulus.durable.folders import refuse_remote
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 

@@ -292,14 +292,14 @@ def _shapes(program: Program) -> list[tuple[str, str]]:
     return [
         *((f"relation {item.name}", item.name) for item in program.relations if f"relation {item.name}" in used),
         *(
-            (f"map {item.name}", _told(item) + (f" · depth {deep[item.name]}" if item.name in deep else ""))
+            (f"map {item.name}", _map_label(item) + (f" · depth {deep[item.name]}" if item.name in deep else ""))
             for item in program.maps
         ),
         *((f"view {item.name}", item.name) for item in program.views),
     ]
 
 
-def _told(definition: MapDef) -> str:
+def _map_label(definition: MapDef) -> str:
     return f"{definition.name}[{', '.join(column.name for column in definition.keys)}]"
 
 

@@ -25,7 +25,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.publish import write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.spark.errors import told
+from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _answer(held: HeldBucket, client: Connection, owner: int) -> None:
                 return
         method, *arguments = client.recv()
         try:
-            with told():
+            with carry_errors_through_spark():
                 answer = (True, getattr(held, method)(*arguments))
         except Exception as problem:  # noqa: BLE001  # the worker raises it: Spark must see it there
             answer = (False, "".join(traceback.format_exception(problem)))

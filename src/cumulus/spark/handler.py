@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from cumulus.durable import faults
 from cumulus.engine.protocol import Engine
-from cumulus.epochs import faults
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.spark.bucket_client import Served
-from cumulus.spark.errors import told
+from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.state import BucketState
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class BucketProcessor(StatefulProcessor):
         """Do one bucket's share of an epoch."""
         import pandas as pd
 
-        with told():
+        with carry_errors_through_spark():
             report = self._epoch(self._work.keys.index(int(key[0])), rows)
         yield pd.DataFrame({"report": [json.dumps(report)]})
 
@@ -109,7 +109,7 @@ class BucketProcessor(StatefulProcessor):
         with Served(work.identity(index), f"bucket {index}") as bucket:
             how = self._store.revive(head, bucket, index, work.pickled)
             revived = time.perf_counter()
-            faults.reach("in-handler")
+            faults.crash_point("in-handler")
             payload = b"".join(payloads)
             report = bucket.call("apply", payload, epoch, nonce, work.out, work.snapshots, final)
             answered = time.perf_counter()

@@ -14,12 +14,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import UPSERT, Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine.analysis.initial_entries import initial_entries
-from cumulus.engine.batches import UPSERT, Bulk, Counts, Events, Upserts
+from cumulus.engine.batches import Bulk, Counts, Events, Upserts
 from cumulus.engine.engines import make_engine
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty, Integrity, wanted_indexes
@@ -33,8 +33,7 @@ from cumulus.warehouse.key_operations import events_of_key, key_of
 from cumulus.warehouse.view_errors import dump, load
 
 Operation: TypeAlias = tuple[int, str, Row]
-"""An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key. Signs
-2 and -2 are changes by key: `cumulus.warehouse.key_operations`."""
+"""An event `(sign, relation, row)`, or another operation of `cumulus.catalog.events` in place of the sign."""
 
 
 class exactly:  # noqa: N801 - it reads as a function

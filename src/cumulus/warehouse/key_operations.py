@@ -11,13 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import DELETE_BY_KEY, UPDATE_BY_KEY, Row
 from cumulus.catalog.schema import Relation
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import AbsentRowError, ArityError, DataError, NullError, UsageError
-
-DELETE_BY_KEY, UPDATE_BY_KEY = -2, 2
-"""Signs of operations: of the row with a key; of `(key, places of columns, their new values)`."""
 
 
 def deletions(relation: Relation, keys: Any) -> list[tuple[int, str, Row]]:

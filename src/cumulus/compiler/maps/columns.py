@@ -11,7 +11,7 @@ from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.scalars.typing import Typed, scalar_type
 
 HIDDEN = "\0"

@@ -30,9 +30,9 @@ from cumulus.algebra.terms import (
     sum_of,
 )
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate
-from cumulus.calculus.derived import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, components, monomials
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import HIDDEN, MaintainedNumber, MapRule, nice_names
 from cumulus.compiler.statements.changed_keys import (
     KeyBinding,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cumulus.algebra.scope import inputs, ordered, outputs, rename
 from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, number, product_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.columns import HIDDEN
 

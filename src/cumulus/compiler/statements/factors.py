@@ -27,7 +27,7 @@ from cumulus.algebra.terms import (
     rebuild,
 )
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.simplify import fold
 
 Names = frozenset[str]

@@ -103,7 +103,7 @@ class CompiledModule:
         self._failures.pending.clear()
         statement = self._statement_at(problem.__traceback__)
         target = statement.map if statement is not None else target
-        return self._told(problem, target, event)
+        return self._as_error(problem, target, event)
 
     def _statement_at(self, trace: TracebackType | None) -> Statement | None:
         found: Statement | None = None
@@ -114,7 +114,7 @@ class CompiledModule:
             trace = trace.tb_next
         return found
 
-    def _told(self, problem: Exception, target: str, event: Any) -> EvaluationError:
+    def _as_error(self, problem: Exception, target: str, event: Any) -> EvaluationError:
         views = [view.name for view in self._program.views if target in maps_of_view(self._program, view.name)]
         place = f"view {views[0]} (map {target})" if views else f"map {target}"
         if event is not None:

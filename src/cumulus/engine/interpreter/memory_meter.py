@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cumulus.engine.interpreter.store import DictMap
-from cumulus.engine.limits import Budget, told
+from cumulus.engine.limits import Budget, format_bytes
 
 _LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
 """So many events go by before the memory of the maps is looked at again."""
@@ -49,5 +49,5 @@ class MemoryMeter:
         self.left = 0
         if grows:
             name, store = max(self._stores.items(), key=lambda each: each[1].memory())
-            what = f"map {name} ({len(store.entries):,} rows, {told(store.memory())})"
+            what = f"map {name} ({len(store.entries):,} rows, {format_bytes(store.memory())})"
             raise self._budget.refusal(what, used, used)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cumulus.engine.limits import Budget, told
+from cumulus.engine.limits import Budget, format_bytes
 from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, UNLIMITED, USED
 from cumulus.engine.native.store.maps import MOST_ROWS
@@ -79,11 +79,11 @@ class MemoryGrants:
                 hint="Group by less, or open the warehouse with engine='interpreter'.",
             )
         if self._dictionary.refused:
-            what = f"the table of texts ({len(self._dictionary.values_of):,}, {told(self._dictionary.bytes)})"
+            what = f"the table of texts ({len(self._dictionary.values_of):,}, {format_bytes(self._dictionary.bytes)})"
         elif store is None:
             what = "the journal of the transaction"
         elif store.store.is_scratch:
             what = "what a trigger computes for a moment"
         else:
-            what = f"map {store.store.name} ({store.live:,} rows, {told(store.view.bytes)})"
+            what = f"map {store.store.name} ({store.live:,} rows, {format_bytes(store.view.bytes)})"
         return self._budget.refusal(what, self.used, self._wanted())

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.events import Row
+from cumulus.catalog.arrow import from_ipc, to_ipc
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
-from cumulus.durable.files import from_ipc, to_ipc
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.batches import Columns, Upserts, rows_of
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.fast_path import is_plain, only_comes, rounds
@@ -43,7 +43,7 @@ from cumulus.epochs.bucket.positions import Positions
 from cumulus.epochs.bucket.references import sees, violations
 from cumulus.epochs.bucket.view_errors import FailedRow, failed_rows, row_text
 from cumulus.epochs.intake.packing import Chunk, unpack
-from cumulus.epochs.intake.reading import DELETE, INSERT, TRUNCATE, UPSERT, Rejected
+from cumulus.epochs.intake.reading import Rejected
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program

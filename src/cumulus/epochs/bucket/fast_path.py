@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.events import DELETE, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.rows_in import is_required
 from cumulus.epochs.intake.packing import Chunk
-from cumulus.epochs.intake.reading import DELETE, TRUNCATE, UPSERT
 
 _MOST_ROUNDS = 8
 """Keys with more rows are for those who look at one row after the other."""

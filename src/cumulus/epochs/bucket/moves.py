@@ -12,10 +12,9 @@ from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from cumulus.catalog.arrow import plain_list
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.intake.packing import Chunk
-from cumulus.epochs.intake.reading import DELETE, INSERT, TRUNCATE, UPSERT
 
 Key = tuple[Any, ...]
 Position = tuple[int, int]

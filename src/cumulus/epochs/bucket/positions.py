@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cumulus.catalog.arrow import from_ipc, to_ipc
+from cumulus.catalog.events import DELETE
 from cumulus.catalog.schema import Relation
-from cumulus.durable.files import from_ipc, to_ipc
 from cumulus.epochs.bucket.moves import Key, Position
 from cumulus.epochs.intake.packing import Chunk
-from cumulus.epochs.intake.reading import DELETE
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import array_of, decoded, typed
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import EXACT, Kind, SqlType, arrow_type, coerce
 from cumulus.epochs.formats.encodings import Encoding, way_out
-from cumulus.epochs.formats.parsed_rows import DELETE, INSERT, OPERATIONS, TRUNCATE, Found, Values
+from cumulus.epochs.formats.parsed_rows import OPERATIONS, Found, Values
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 

@@ -14,10 +14,11 @@ from dataclasses import astuple, dataclass, field, fields
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.arrow import ZSTD
+from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
-from cumulus.durable.files import ZSTD
-from cumulus.epochs import faults
-from cumulus.epochs.intake.reading import TRUNCATE, UPSERT, Reading, Rejected
+from cumulus.durable import faults
+from cumulus.epochs.intake.reading import Reading, Rejected
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
@@ -67,7 +68,7 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
             ignored = {} if bucket else dict(reading.ignored)
             if rows.num_rows or count or ignored:
                 payloads[bucket].append(_frame("rows", reading, count, rows, ignored))
-        faults.reach("in-pack")
+        faults.crash_point("in-pack")
     return [b"".join(parts) for parts in payloads]
 
 

@@ -22,7 +22,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.derived import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from cumulus.algebra.scope import substitute, variables_of
 from cumulus.algebra.terms import Atom, Scalar, Term, Var
-from cumulus.calculus.derived import DerivedRelation, Registry
+from cumulus.calculus.derived_relations import DerivedRelation, Registry
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError

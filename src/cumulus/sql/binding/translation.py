@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cumulus.algebra.terms import Scalar
-from cumulus.calculus.derived import Ended, Registry, Summed
+from cumulus.calculus.derived_relations import Ended, Registry, Summed
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER, Kind, SqlType

@@ -34,8 +34,8 @@ from cumulus.sql.syntax.advice import AGGREGATES
 from cumulus.sql.syntax.chains import chained
 from cumulus.sql.syntax.ddl import sql_type
 from cumulus.sql.syntax.functions import call_of, part_of
+from cumulus.sql.syntax.known_clauses import check_name, check_taken
 from cumulus.sql.syntax.rows import is_row, row_in, rows_compared
-from cumulus.sql.syntax.understood import check_name, check_taken
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",

@@ -10,7 +10,7 @@ from cumulus.errors import UnsupportedError
 from cumulus.sql.ast import Expr
 from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.expressions import expression_of
-from cumulus.sql.syntax.understood import check_taken
+from cumulus.sql.syntax.known_clauses import check_taken
 
 MAX_SETS = 4096
 """How many grouping sets a view may have; a CUBE of n columns has 2ⁿ."""

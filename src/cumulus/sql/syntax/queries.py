@@ -24,8 +24,8 @@ from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.expressions import expression_of
 from cumulus.sql.syntax.grouping import group_by
+from cumulus.sql.syntax.known_clauses import check_name, check_taken
 from cumulus.sql.syntax.names import default_name
-from cumulus.sql.syntax.understood import check_name, check_taken
 
 # Clauses of sqlglot's Select that have a meaning here; anything else that is set is refused by its name.
 _TAKEN = {
