@@ -194,7 +194,7 @@ class Firing(Protocol):
         ...
 
 
-class Snapshots(Protocol):
+class MapSnapshots(Protocol):
     """The contents of maps, taken out and put in; no transaction is open."""
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
@@ -308,7 +308,7 @@ class FastPath(Protocol):
         ...
 
 
-class Engine(Maps, Firing, Snapshots, Protocol):
+class Engine(Maps, Firing, MapSnapshots, Protocol):
     """Holds the maps of one program and runs its triggers.
 
     The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are

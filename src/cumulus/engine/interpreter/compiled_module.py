@@ -42,6 +42,9 @@ class CompiledModule:
     ) -> None:
         self._program, self._functions, self._stores, self._failures = program, functions, stores, failures
         self._filename = f"<m3 program {next(_NUMBERS)}>"
+        self.handlers: dict[tuple[int, str], Callable[..., None]] = {}
+        """(sign, relation) → what fires an event; the dict stays the same."""
+        self.batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
         self.generate()
 
     def generate(self) -> None:
@@ -62,8 +65,6 @@ class CompiledModule:
             if store.indexes:
                 store.enter = names[f"enter_{store.name}"]
                 store.leave = names[f"leave_{store.name}"]
-        self.handlers: dict[tuple[int, str], Callable[..., None]] = {}
-        self.batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
         for (on, relation), name in self.module.triggers.items():
             if on is On.BATCH:
                 self.batches[relation] = self._blaming_batch(name, names[name], relation)

@@ -16,7 +16,7 @@ from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.analysis.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
-from cumulus.engine.failures import ErrorLog, Failures
+from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.memory_meter import MemoryMeter
 from cumulus.engine.interpreter.store import DictMap, Positions
@@ -68,8 +68,9 @@ class Interpreter:
         self._is_open = False
         self._failures = Failures(program)
         self._module = CompiledModule(program, given, self._stores, self._failures)
+        self._handlers, self._batches = self._module.handlers, self._module.batches
         self._meter = MemoryMeter(self._stores)
-        self.limit = self._meter.limit
+        self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
         self._float_columns = {
             relation.name: tuple(
                 place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
@@ -128,10 +129,6 @@ class Interpreter:
         self._failures.rollback()
         self._is_open = False
 
-    def take_errors(self) -> ErrorLog:
-        """Return the errors of the transactions committed since the last call; see `Engine.take_errors`."""
-        return self._failures.take()
-
     def _close(self) -> None:
         for store in self._stores.values():
             if store.undo:
@@ -146,7 +143,7 @@ class Interpreter:
         meter.left -= 1
         if meter.left < 0:
             meter.look(grows=sign > 0)
-        handler = self._module.handlers.get((sign, relation))
+        handler = self._handlers.get((sign, relation))
         if handler is None:
             self._without_trigger(sign, relation, row)
             return
@@ -156,16 +153,16 @@ class Interpreter:
             raise self._module.blamed(problem, (sign, relation, row)) from problem
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
-        if relation in self._module.batches:
+        if relation in self._batches:
             self.on_batch(relation, {row: sign})
-        elif (-sign, relation) in self._module.handlers:
+        elif (-sign, relation) in self._handlers:
             raise missing_trigger(sign, relation)
         # A relation without any trigger is one that no map depends on.
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire the batch trigger, or the single ones where that is the same; see `Engine.on_batch`."""
         assert self._is_open, "an event outside a transaction"
-        handler = self._module.batches.get(relation)
+        handler = self._batches.get(relation)
         if handler is None:
             for sign, row in one_by_one(self.program, relation, changes):
                 self.on_event(sign, relation, row)
@@ -272,10 +269,6 @@ class Interpreter:
     def negative(self, map: str) -> int:
         """Return how many entries have a count below 0."""
         return self.store(map).negative()
-
-    def memory(self) -> int:
-        """Return how many bytes the maps take, estimated from some entries of each."""
-        return self._meter.used()
 
     def measure(self, map: str) -> MapStats:
         """Return what a map takes, its bytes estimated; see `Engine.measure`."""

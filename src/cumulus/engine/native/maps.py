@@ -24,7 +24,7 @@ from cumulus.scalars.python_code import canonical
 
 
 class NativeMaps:
-    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.Snapshots` of machine code.
+    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code.
 
     Parameters
     ----------
