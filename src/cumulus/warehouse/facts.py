@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from cumulus.catalog.names import known_name
 from cumulus.errors import ClosedError, UsageError
-from cumulus.explain.explanation import Explanation, explain
+from cumulus.explain.explanation import Explanation
+from cumulus.explain.view_costs import explain
 from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.recheck import Report
