@@ -207,6 +207,41 @@ def test_find_and_index() -> None:
     assert native.size("m") == 3
 
 
+def test_an_index_that_comes_later_reaches_whoever_holds_the_code() -> None:
+    program = parse(
+        "RELATION r(a BIGINT NOT NULL, b BIGINT NOT NULL); RELATION s(a BIGINT NOT NULL);"
+        "MAP m[a BIGINT, b BIGINT](n BIGINT); MAP c[](n BIGINT);"
+        "ON +r(a, b) { m[a, b] += 1 } ON +s(a) { c[] += a }"
+    )
+    native = NativeEngine(program)
+    handed: list[tuple[Any, ...]] = []
+    on_r, on_s = (native.fast.builtin(name, lambda *event: handed.append(event)) for name in ("r", "s"))
+    native.fast.open("s", False)
+    for rest in (True, False):
+        native.fast.rest(rest)
+        on_r(1, 1, 2)
+        on_s(1, 5)
+    assert handed == [(1, 5), (1, 1, 2), (1, 5)]
+    assert native.fast.take_fired() == {"r": (1, 1)}
+    before = native.code.image._free
+    native.watch("m")
+    native.add_index("m", (1,))
+    assert not before.alive, "the memory of the old code is given back at once"
+    with exactly():
+        assert native.fast.fire(1, "r", (3, 2)) == {"m": {(3, 2): (None, (1,))}}
+        assert native.fast.fire(1, "s", (5,)) is None
+    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
+    native.unwatch("m")
+    native.fast.rest(True)
+    on_r(1, 1, 2)
+    on_s(1, 5)
+    assert native.fast.take_fired() == {"r": (1, 1)}
+    assert native.read("m", (1, 2)) == (2,)
+    native.close()
+    on_r(1, 1, 2)
+    assert handed[3:] == [(1, 5), (1, 1, 2)]
+
+
 def test_what_128_bits_cannot_hold_is_refused_and_nothing_is_applied() -> None:
     program = parse(
         "RELATION r(a BIGINT NOT NULL); MAP m[](s HUGEINT); MAP c[](n BIGINT);ON +r(a) { c[] += 1; m[] += a * a + m[] }"

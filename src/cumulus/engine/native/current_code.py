@@ -86,15 +86,13 @@ class CurrentCode:
         """Events since `go_on`."""
         made, code = built(program, functions, indexes, level or 0, load)
         self.dictionary = Dictionary(code)
-        self._install(Image(made, code, self.dictionary, functions, failures), indexes, self._new_tier(indexes))
+        self._install(Image(made, code, self.dictionary, functions, failures), indexes)
 
-    def _new_tier(self, indexes: Mapping[str, Sequence[tuple[int, ...]]]) -> Tier | None:
-        is_tiered = self._level is None and self._load is None
-        return Tier(self.program, self._functions, indexes) if is_tiered else None
-
-    def _install(self, image: Image, indexes: Mapping[str, Sequence[tuple[int, ...]]], tier: Tier | None) -> None:
+    def _install(self, image: Image, indexes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         """Make an image the one in use."""
-        self.image, self._indexes, self._tier = image, indexes, tier
+        self.image, self._indexes = image, indexes
+        is_tiered = self._level is None and self._load is None
+        self._tier = Tier(self.program, self._functions, indexes) if is_tiered else None
         made = image.made
         self._failures.locate(made.places)
         self.maps = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
@@ -139,17 +137,15 @@ class CurrentCode:
         MemoryLimitError
             If the new index does not fit; the old code stays.
         """
-        before, tier, indexes = self.image, self._tier, self._indexes
-        wanted = {**indexes, map: [*indexes.get(map, ()), positions]}
+        wanted = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
         with Deferring():
             made, code = built(self.program, self._functions, wanted, self._level or 0, self._load)
             image = Image(made, code, self.dictionary, self._functions, self._failures)
-            image.callbacks.called_count = before.callbacks.called_count
-            self._install(image, wanted, self._new_tier(wanted))
+            image.callbacks.called_count = self.image.callbacks.called_count
             for number, store in image.maps.items():
-                if not store.store.is_scratch and not store.adopt(before.maps[number]):
-                    self._install(before, indexes, tier)
+                if not store.store.is_scratch and not store.adopt(self.image.maps[number]):
                     raise MemoryLimitError(f"an index of map {map} does not fit into memory", hint="Delete rows.")
+            self._install(image, wanted)
 
     def close(self) -> None:
         """Give back the memory of all maps."""
