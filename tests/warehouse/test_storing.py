@@ -72,7 +72,7 @@ def shown(wh: Warehouse) -> dict[str, Any]:
 def problems(wh: Warehouse) -> list[str]:
     if wh.stats().engine == "interpreter":
         return []
-    return [each for store in wh._applier.engine._image.maps.values() for each in store.view.problems()]
+    return [each for store in wh._applier.engine.code.image.maps.values() for each in store.view.problems()]
 
 
 def filled(engine: str) -> Warehouse:

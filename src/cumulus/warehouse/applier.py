@@ -105,11 +105,13 @@ class Applier:
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self.static = frozenset(name for name, each in self.relations.items() if each.static)
         self._covered = frozenset(name for name in self.relations if self.integrity.covers(name))
-        self._stepped = frozenset(name for name in self._covered if not self.engine.checks(name))
+        fast = self.engine.fast
+        self._stepped = frozenset(name for name in self._covered if fast is None or not fast.checks(name))
         """Tables whose events are checked here, one by one."""
         self._closed = set(self.static | self._stepped)
-        for name in self._closed:
-            self.engine.open(name, False)
+        if fast is not None:
+            for name in self._closed:
+                fast.open(name, False)
         self._takes, self._take_count = dict[str, Callable[..., Any]](), 0
         """The builtins of `take_one`."""
         self.row_counts: dict[str, int] = dict.fromkeys(self.relations, 0)
@@ -162,11 +164,14 @@ class Applier:
 
         The row need not have been checked.
         """
+        fast = self.engine.fast
+        if fast is None:
+            return None
         before = decimal.getcontext()
         decimal.setcontext(_EXACT)
         self.is_applying = True
         try:
-            changes = self.engine.fire(sign, relation, row)
+            changes = fast.fire(sign, relation, row)
         finally:
             self.is_applying = False
             decimal.setcontext(before)
@@ -179,7 +184,7 @@ class Applier:
     def commit_bulk(self, bulk: Bulk) -> Changes:
         """Apply the events of a bulk as one transaction, as `commit` does."""
         with self._static_opened(bulk) if self.static else nullcontext():
-            run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
+            run = self._runner(bulk, each=False)
             if run is not None:
                 with suppress(UnsettledError):  # who takes the events one by one knows which is wrong
                     return self._commit_by(run, bulk)
@@ -210,20 +215,21 @@ class Applier:
             at = reached + 1
         deliver()
         tally.add(self._taken(bulk, at, reached), self.static)
-        if not self.engine.is_settled():
+        fast = self.engine.fast
+        if fast is not None and not fast.is_settled():
             raise UnsettledError
 
     def _taken(self, bulk: Bulk, start: int, end: int) -> Counts:
         """Count the events that a run has taken since the last call, from one number to before another."""
         if isinstance(bulk, Upserts):
-            return Counter(
-                {(sign, name): n for name in bulk.names for sign, n in self.engine.take_upserted(name).items()}
-            )
+            fast = self.engine.fast
+            assert fast is not None, "somebody has run it"
+            return Counter({(sign, name): n for name in bulk.names for sign, n in fast.take_upserted(name).items()})
         return bulk.counts(start, end)
 
     def each(self, bulk: Events) -> Iterator[Operation]:
         """Apply the events of a bulk as transactions; yield those that must go by `commit`, each in its turn."""
-        run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=True)
+        run = self._runner(bulk, each=True)
         if run is None:
             yield from bulk
             return
@@ -237,25 +243,27 @@ class Applier:
                 yield bulk.event(reached)
             at = reached + 1
 
-    def _is_closed(self, bulk: Bulk) -> bool:
-        """Whether a bulk has events that must be checked one by one."""
-        return not self._closed.isdisjoint(bulk.names)
+    def _runner(self, bulk: Bulk, each: bool) -> Run | None:
+        """Return what fires a bulk by code; None if its events must be checked, or fired, one by one."""
+        fast = self.engine.fast
+        return fast.runner(bulk, each) if fast is not None and self._closed.isdisjoint(bulk.names) else None
 
     @contextmanager
     def _static_opened(self, bulk: Bulk) -> Iterator[None]:
         """Let code take rows of a static table where all come in time, in here."""
         name = bulk.names[0] if len(bulk.names) == 1 else ""
         opens = name in self.static - self._stepped and not self.started_by
-        if not opens or isinstance(bulk, Upserts) or bulk.counts(0, len(bulk))[-1, name]:
+        fast = self.engine.fast
+        if fast is None or not opens or isinstance(bulk, Upserts) or bulk.counts(0, len(bulk))[-1, name]:
             yield
             return
         self._closed.discard(name)
-        self.engine.open(name, True)
+        fast.open(name, True)
         try:
             yield
         finally:
             self._closed.add(name)
-            self.engine.open(name, False)
+            fast.open(name, False)
 
     @contextmanager
     def filling(self) -> Iterator[Tally]:
@@ -287,7 +295,7 @@ class Applier:
             If only all rows together can tell whether its references hold.
         """
         with self._static_opened(bulk):
-            run = None if self._is_closed(bulk) else self.engine.runner(bulk, each=False)
+            run = self._runner(bulk, each=False)
             if run is not None:
                 self._take(run, bulk, tally)
                 return
@@ -386,7 +394,8 @@ class Applier:
 
     def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Return the fast way into a relation: `slow`, or a builtin that takes what is ordinary while at rest."""
-        return self.engine.builtin(relation, slow)
+        fast = self.engine.fast
+        return slow if fast is None else fast.builtin(relation, slow)
 
     def take_one(self, sign: int, name: str, rows: Any) -> bool:
         """Apply the only row of a list as a transaction, by a builtin; False if that cannot be, and nothing is done."""
@@ -409,13 +418,18 @@ class Applier:
 
     def rest(self, value: bool) -> None:
         """Say whether builtins may take events; what they took is counted when they may not any more."""
-        self.engine.rest(value)
+        fast = self.engine.fast
+        if fast is not None:
+            fast.rest(value)
         if not value:
             self.count_fired()
 
     def count_fired(self) -> None:
         """Count what builtins took while they might."""
-        for relation, (events, rows) in self.engine.take_fired().items():
+        fast = self.engine.fast
+        if fast is None:
+            return
+        for relation, (events, rows) in fast.take_fired().items():
             inserted = (events + rows) // 2
             self._count(Counter({(1, relation): inserted, (-1, relation): events - inserted}), events)
 

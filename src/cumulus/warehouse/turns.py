@@ -1,9 +1,9 @@
 """Whose turn it is: one thread at a time uses a warehouse, and the others wait.
 
 The turn is taken by every call that reads or changes anything, and given back at its end. Builtins of `trigger` do not
-take it: they hold the interpreter's lock, and run only while nobody has the turn (`Engine.rest`). One that has called
+take it: they hold the interpreter's lock, and run only while nobody has the turn (`FastPath.rest`). One that has called
 back into Python, for a function of the user's, may still be inside when another thread takes the turn; who takes it
-waits until that one is out (`Engine.visitor`).
+waits until that one is out (`FastPath.visitor`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import ClassVar
 from weakref import WeakSet
 
+from cumulus.engine.protocol import FastPath
 from cumulus.errors import ClosedError, ThreadError, UsageError
 from cumulus.interrupts import Deferring, interruptible
 from cumulus.views.duckdb_functions import is_called
@@ -60,7 +61,9 @@ class Turn:
     def use(self, applier: Applier) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
         self._applier = applier
-        applier.engine.rest(not self._depth)
+        fast = applier.engine.fast
+        if fast is not None:
+            fast.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
@@ -117,7 +120,9 @@ class Turn:
         self._depth -= 1
         try:
             if not self._depth and self._applier is not None:
-                self._applier.engine.rest(True)
+                fast = self._applier.engine.fast
+                if fast is not None:
+                    fast.rest(True)
         finally:
             if not self._depth:
                 self._owner = 0
@@ -134,7 +139,8 @@ class Turn:
             self._lock.acquire()
             self._depth += 1
             return
-        if applier is not None and applier.engine.visitor() == me:
+        fast = None if applier is None else applier.engine.fast
+        if fast is not None and fast.visitor() == me:
             raise _inside()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
@@ -151,9 +157,12 @@ class Turn:
         applier = self._applier
         if applier is None:
             raise closed()
-        applier.engine.rest(False)  # first: from here on no builtin begins
-        if applier.engine.visitor():
-            self._wait_for_visitor(me, applier)
+        fast = applier.engine.fast
+        if fast is None:
+            return
+        fast.rest(False)  # first: from here on no builtin begins
+        if fast.visitor():
+            self._wait_for_visitor(me, fast)
         applier.count_fired()
 
     def _queue_up(self, me: int) -> None:
@@ -185,21 +194,20 @@ class Turn:
         if not got:
             raise busy()
 
-    def _wait_for_visitor(self, me: int, applier: Applier) -> None:
+    def _wait_for_visitor(self, me: int, fast: FastPath) -> None:
         """Wait until the builtin is out that another thread is in."""
-        engine = applier.engine
         Turn._waiting[me] = self
         try:
             deadline = self._deadline()
             self._check_alive()
             self._check_cycle(me)
             with interruptible():
-                while engine.visitor():
+                while fast.visitor():
                     if not _left(deadline, 1.0):
                         raise busy()
                     sleep(_LOOK_S)
         except BaseException:
-            engine.rest(True)
+            fast.rest(True)
             raise
         finally:
             Turn._waiting.pop(me, None)
@@ -216,8 +224,12 @@ class Turn:
 
     def _holder(self, me: int) -> int:
         """Return the thread that another one waits for."""
-        applier = self._applier
-        return self._owner if self._owner not in (0, me) else applier.engine.visitor() if applier is not None else 0
+        return self._owner if self._owner not in (0, me) else self._visitor()
+
+    def _visitor(self) -> int:
+        """Return the thread that is in a builtin now, 0 if none is."""
+        fast = None if self._applier is None else self._applier.engine.fast
+        return 0 if fast is None else fast.visitor()
 
     def _check_cycle(self, me: int) -> None:
         """Raise ThreadError if who has the turn waits, maybe by way of others, for one that this thread has."""
@@ -244,7 +256,7 @@ class Turn:
 
     def _forked(self) -> None:
         """Take note, in a new process, that only this thread is in it."""
-        visitor = 0 if self._applier is None else self._applier.engine.visitor()
+        visitor = self._visitor()
         self._queue, self._is_overdue = RLock(), False
         is_free = self._lock.acquire(blocking=False)  # or ours: another thread's is never given back
         if is_free:

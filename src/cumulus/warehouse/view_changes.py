@@ -127,7 +127,8 @@ def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> E
 
 def _fire(engine: Engine, bulk: Rows | Columns) -> None:
     """Insert rows in the open transaction: by code as far as it takes them, or as one batch."""
-    run = engine.runner(bulk, each=False)
+    fast = engine.fast
+    run = fast.runner(bulk, each=False) if fast is not None else None
     if run is None:
         for name in bulk.names:
             engine.on_batch(name, Counter(row for _, _, row in bulk))

@@ -362,7 +362,9 @@ class Bucket:
             return is_plain(relation, payloads, updates=False)
         # Of several buckets, one gets the new row of an update, and any may have the old one.
         updates = bool(relation.key) and (self.plan.buckets == 1 or name not in self.plan.partitioned)
-        return self.engine.checks(name) and not relation.key_rely and is_plain(relation, payloads, updates=updates)
+        fast = self.engine.fast
+        is_checked = fast is not None and fast.checks(name)
+        return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 
     def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
         """Fire rounds of rows in the open transaction; False if a row was left."""
@@ -377,7 +379,8 @@ class Bucket:
                     for rows in straight.get(relation.name, ())[number : number + 1]:
                         if not self._went_straight(operation, relation, rows):
                             return False
-        return not straight or self.engine.is_settled()
+        fast = self.engine.fast
+        return not straight or fast is None or fast.is_settled()
 
     def _commit(self, moves: list[Move], straight: Collection[str], outcome: Outcome) -> None:
         """Apply moves, what goes before what comes, but static tables first; commit the open transaction."""
@@ -415,7 +418,8 @@ class Bucket:
         bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
         if not mine.num_rows or not isinstance(bulk, Columns):
             return not mine.num_rows
-        run = self.engine.runner(Upserts(bulk) if operation == UPSERT else bulk, each=False)
+        fast = self.engine.fast
+        run = fast.runner(Upserts(bulk) if operation == UPSERT else bulk, each=False) if fast is not None else None
         return run is not None and run(0) == len(bulk)
 
     def dump(self) -> bytes:
