@@ -19,7 +19,7 @@ from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.float_parts import Parts
 from cumulus.engine.native.scalars.patterns import Piece
 from cumulus.engine.native.scalars.python_functions import Callee
-from cumulus.engine.native.scalars.time_functions import TimeCoder
+from cumulus.engine.native.scalars.time_functions import TimeFunctions
 from cumulus.engine.native.values.codec import plain_word
 from cumulus.scalars.arithmetic import MINUS_UNIT, NAN_UNIT, PLUS_UNIT
 from cumulus.scalars.float_parts import PLACES
@@ -82,7 +82,7 @@ class Arithmetic:
     def __init__(self, body: Body, host: Host) -> None:
         self.body = body
         self.host = host
-        self.times = TimeCoder(body)
+        self.times = TimeFunctions(body)
         self.flags: list[Local | None] = [None]
         """For each open attempt the variable that says that it failed; coders may share them."""
 
