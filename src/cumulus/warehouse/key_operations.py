@@ -1,7 +1,6 @@
-"""Rows named by their primary keys: deleted, or given other values.
+"""Rows named by their primary keys, deleted or given other values: what users give, as operations of a transaction.
 
-A change by key is an operation like an event or an upsert: it finds its row when its turn comes, on the state that the
-operations before it in the transaction have left.
+Each finds its row when its turn comes: `cumulus.engine.keyed_events`.
 """
 
 from __future__ import annotations
@@ -13,11 +12,9 @@ from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Relation
+from cumulus.engine.keyed_events import DELETE_BY_KEY, UPDATE_BY_KEY
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import AbsentRowError, ArityError, DataError, NullError, UsageError
-
-DELETE_BY_KEY, UPDATE_BY_KEY = -2, 2
-"""Signs of operations: of the row with a key; of `(key, places of columns, their new values)`."""
 
 
 def deletions(relation: Relation, keys: Any) -> list[tuple[int, str, Row]]:
@@ -69,47 +66,6 @@ def checked_keys(relation: Relation, keys: Any) -> list[Row]:
     elif hasattr(keys, "to_pylist"):  # an array of Arrow
         keys = keys.to_pylist()
     return checked_rows(shape, [key if isinstance(key, (tuple, list, dict)) else (key,) for key in keys])
-
-
-def events_of_key(relation: Relation, operation: tuple[int, str, Row], old: Row | None) -> Iterator[Any]:
-    """Yield the events of an operation by key.
-
-    Parameters
-    ----------
-    old
-        The row with the key; None if there is none.
-
-    Raises
-    ------
-    AbsentRowError
-        If there is none.
-    """
-    sign, name, row = operation
-    if old is None:
-        key = key_of(operation)
-        told = ", ".join(f"{column}={value!r}" for column, value in zip(relation.key, key, strict=True))
-        raise AbsentRowError(
-            f"{name} has no row with {told}",
-            relation=name,
-            row=key,
-            hint="Nothing of the transaction was applied. Leave the key out, or insert the row before.",
-        )
-    if sign == DELETE_BY_KEY:
-        yield -1, name, old
-        return
-    new = list(old)
-    for place, value in zip(row[1], row[2], strict=True):
-        new[place] = value
-    if tuple(new) != old:
-        yield -1, name, old
-        yield +1, name, tuple(new)
-
-
-def key_of(operation: tuple[int, str, Row]) -> Row:
-    """Return the key that an operation by key is for."""
-    sign, _, row = operation
-    key: Row = row if sign == DELETE_BY_KEY else row[0]
-    return key
 
 
 @contextmanager

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from cumulus.engine.keyed_events import Operation
 from cumulus.engine.rows_in import checked_rows
+from cumulus.engine.session import Session
 from cumulus.errors import UsageError
-from cumulus.warehouse.applier import Applier, Operation
 
 
-def checked_event(applier: Applier, event: Any) -> Operation:
+def checked_event(session: Session, event: Any) -> Operation:
     """Return an event with its row checked, and the table's name as it is written.
 
     Raises
@@ -23,11 +24,11 @@ def checked_event(applier: Applier, event: Any) -> Operation:
         raise UsageError(f"{event!r} is no event", hint="An event is (sign, table, row).") from None
     if sign not in (1, -1):
         raise UsageError(f"the sign of an event is +1 or -1, not {sign!r}", hint="Use upsert() for upserts.")
-    name = applier.relation(table).name
-    return sign, name, applier.checkers[name](row)
+    name = session.relation(table).name
+    return sign, name, session.checkers[name](row)
 
 
-def replacements(applier: Applier, table: str, old_rows: Any, new_rows: Any) -> list[Operation]:
+def replacements(session: Session, table: str, old_rows: Any, new_rows: Any) -> list[Operation]:
     """Return the events that put each new row in the place of the old one.
 
     Raises
@@ -35,8 +36,8 @@ def replacements(applier: Applier, table: str, old_rows: Any, new_rows: Any) -> 
     UsageError
         If there are not as many new rows as old ones.
     """
-    relation = applier.relation(table)
-    name, check = relation.name, applier.checkers[relation.name]
+    relation = session.relation(table)
+    name, check = relation.name, session.checkers[relation.name]
     old, new = checked_rows(relation, old_rows, check), checked_rows(relation, new_rows, check)
     if len(old) != len(new):
         raise UsageError(

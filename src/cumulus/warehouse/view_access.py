@@ -1,10 +1,10 @@
-"""The reader of one view of a warehouse."""
+"""Reading a warehouse: its views one by one, and by SQL."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +12,12 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning
-from cumulus.views import Consistency, MapViewReader
+from cumulus.interrupts import interruptible
+from cumulus.views import Consistency, MapViewReader, Result
+from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.tables import Shown
-from cumulus.warehouse.view_errors import ViewErrors
+from cumulus.warehouse.state import WarehouseState
+from cumulus.warehouse.view_errors import ViewErrors, errors_of
 
 
 class WarehouseView(Shown):
@@ -95,3 +98,49 @@ class WarehouseView(Shown):
 
     def _notes(self) -> list[str]:
         return self._errors().as_notes()
+
+
+class ViewReading:
+    """Readers of a warehouse's views, and SQL over them.
+
+    Parameters
+    ----------
+    state
+        Of the warehouse.
+    """
+
+    def __init__(self, state: WarehouseState) -> None:
+        self._state = state
+
+    @contextmanager
+    def _reading(self) -> Iterator[WarehouseState]:
+        with self._state.turn, self._state.turn.reading(), interruptible():
+            yield self._state
+
+    def view(self, name: str) -> WarehouseView:
+        """Return the reader of a view."""
+        name = self._state.finisher(name).view.name
+
+        @contextmanager
+        def reader() -> Iterator[MapViewReader]:
+            with self._reading() as state:
+                yield state.reader(name)
+
+        return WarehouseView(name, reader, lambda: self.errors(name))
+
+    def errors(self, view: str) -> ViewErrors:
+        """Return the errors of a view, of all if it is ""."""
+        with self._state.turn:
+            return errors_of(self._state.session.errors, self._state.finisher(view).view.name if view else "")
+
+    def query(self, sql: str, parameters: Parameters) -> Result:
+        """Return the result of a SELECT over views and kept tables."""
+        with self._reading() as state:
+            if state.desk is None or not state.desk.is_good:
+                from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
+
+                state.desk = Desk(state.session.engine, state.finishers, state.functions)
+            table, read = state.desk.ask(sql, parameters)
+            for name in read.intersection(state.finishers):
+                self.view(name).warn()
+            return Result(table)

@@ -13,23 +13,22 @@ from cumulus.algebra.scope import rename
 from cumulus.algebra.terms import Atom, Lift, Range, Term, Var, children
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation as Table
-from cumulus.engine.batches import Columns, Rows, rows_of
-from cumulus.engine.engines import make_engine
+from cumulus.engine.batches import rows_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
+from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
-from cumulus.warehouse.applier import Applier, exactly
 from cumulus.warehouse.sql_equivalence import unlike
 from cumulus.warehouse.sql_loads import Computer, put
 
 Form: TypeAlias = tuple[Any, ...]
 
 
-def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> None:
+def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> None:
     """Fill the maps of `new` with what they stand for, from the state of `old`.
 
     A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
@@ -56,16 +55,13 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
             missing.append(definition)
     needed = {name for each in missing for name in bases_of(each)}
     errors = compute(new, missing, {name: _rows(old, new.relations[name]) for name in sorted(needed)}, functions)
-    new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
-    new.stepped_count = old.stepped_count
-    new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
-    new.settle()
-    new.transaction_count = old.transaction_count
+    new.counters.continue_from(old.counters)
+    new.compute_assigned()
     computed = {each.name for each in missing}
     views = {view.name for view in new.program.views}
     carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
     new.errors = old.errors.only(carried)
-    new.errors.extend(errors.only(views - carried), new.transaction_count)
+    new.errors.extend(errors.only(views - carried), new.counters.transactions)
 
 
 def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
@@ -76,7 +72,7 @@ def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
 
 
 def compute(
-    new: Applier, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
+    new: Session, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
 ) -> ErrorLog:
     """Fill maps of `new` with what they are by definition; return what views could not take in.
 
@@ -111,39 +107,25 @@ def compute(
     return _replay(new, fallible, tables) if fallible else ErrorLog()
 
 
-def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
+def _replay(new: Session, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
     """Compute maps that DuckDB and we would not fail in alike, by inserting the rows once more; return what failed."""
-    engine = make_engine(new.engine.name, new.program, new.functions)
-    with exactly():
-        engine.begin()
+    trusted = Session(new.program, new.functions, new.engine.name, is_trusting=True)
+    with trusted.transaction() as opened:
         for relation in parents_first(new.program):
             if relation.name in tables:
-                _fire(engine, rows_of(1, relation, tables[relation.name], new.checkers[relation.name]))
-        engine.commit()
+                bulk = rows_of(1, relation, tables[relation.name], new.checkers[relation.name])
+                if not opened.take_by_code(bulk):
+                    opened.apply_batch(relation.name, Counter(row for _, _, row in bulk))
     for name in names:
-        _take_over(engine, name, new.engine, name)
-    return engine.take_errors()
+        _take_over(trusted.engine, name, new.engine, name)
+    return opened.errors
 
 
-def _fire(engine: Engine, bulk: Rows | Columns) -> None:
-    """Insert rows in the open transaction: by code as far as it takes them, or as one batch."""
-    fast = engine.fast
-    run = fast.runner(bulk, each=False) if fast is not None else None
-    if run is None:
-        for name in bulk.names:
-            engine.on_batch(name, Counter(row for _, _, row in bulk))
-        return
-    at = 0
-    while (reached := run(at)) < len(bulk):
-        engine.on_event(*bulk.event(reached))
-        at = reached + 1
-
-
-def _rows(old: Applier, table: Table) -> pa.Table:
+def _rows(old: Session, table: Table) -> pa.Table:
     """Return the rows of a table as they are now; none of a new one."""
     name = table.name
     kept = dict(old.program.kept).get(name)
-    if name not in old.relations or (kept is None and not old.has_events(name)):
+    if name not in old.relations or (kept is None and name not in old.counters.touched):
         return _as_table(table, [])
     if kept is None:
         raise UsageError(
