@@ -42,14 +42,13 @@ class Warehouse:
         ``.m3``), or a compiled program.
     engine
         "native" runs the program as machine code, "interpreter" as Python. "auto" is native; a program that only the
-        interpreter can run (M3 with columns of no declared type) is interpreted, and an EngineWarning says so.
+        interpreter can run is interpreted, and an EngineWarning says so.
     keep
-        "auto", "all" or "none": which tables' rows are kept. Kept rows let deletions, keys and references be checked,
-        and views be created later. A table's own ``WITH (keep = …)`` wins; for a compiled program it plays no part.
+        "auto", "all" or "none": which tables' rows are kept, which lets deletions, keys and references be checked, and
+        views be created later. A table's own ``WITH (keep = …)`` wins.
     memory_limit
-        How much memory the maps may take, in bytes or as in '4GB', '512MiB', '50%' or 'none'; 80% of what the machine
-        or the container has, if not given. From 80% of it on there is a `MemoryLimitWarning`, and beyond it a
-        transaction that makes maps grow is refused by a `MemoryLimitError`.
+        How much memory the maps may take, in bytes or as in '4GB', '512MiB', '50%' or 'none'; 80% of what there is,
+        if not given. What makes maps grow beyond it is refused by a `MemoryLimitError` (docs/memory.md).
     functions
         Scalar functions of your own that the views call: a list of what `cumulus.function` makes, or of annotated
         functions; or names with functions, whose types then come from the M3 program (docs/functions.md).
@@ -112,12 +111,7 @@ class Warehouse:
         ------
         DataError
             A wrong number of columns, a value of the wrong type, NULL in a NOT NULL column, a duplicate key or an
-            orphan where rows are kept; nothing is applied.
-
-        Notes
-        -----
-        Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
-        counts as nothing there, and everything else goes on.
+            orphan where rows are kept; nothing is applied. What a view cannot compute for a row is told by `errors`.
         """
         return self._intake.rows(+1, table, rows)
 
@@ -136,12 +130,7 @@ class Warehouse:
     def upsert(self, table: str, rows: Any) -> int:
         """Insert rows, each in place of the row with its primary key if there is one; return how many were given.
 
-        Raises
-        ------
-        UsageError
-            If the table has no primary key or its rows are not kept.
-        DataError
-            As for `insert`.
+        UsageError if the table has no primary key or its rows are not kept; DataError as for `insert`.
         """
         return self._intake.upsert(table, rows)
 
@@ -149,14 +138,8 @@ class Warehouse:
         """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many.
 
         With a dict as third argument, ``update("orders", 7, {"price": 3})``, the second is one or more primary keys, as
-        in `delete_by_key`, and the columns of their rows get these values.
-
-        Raises
-        ------
-        UsageError
-            If there are not as many new rows as old ones.
-        DataError
-            As for `insert`, and for `delete_by_key`.
+        in `delete_by_key`, and the columns of their rows get these values. Errors as for `insert` and `delete_by_key`,
+        and a UsageError if there are not as many new rows as old ones.
         """
         return self._intake.update(table, old_rows, new_rows)
 
@@ -167,17 +150,15 @@ class Warehouse:
         ----------
         events
             `(sign, table, row)`, sign +1 or -1; or an Arrow table of events: a column `sign`, and a column `row`, a
-            dense union of one struct for each table, under the table's name.
+            dense union of one struct for each table, under the table's name (docs/engine.md).
         per
             "event": every event is a transaction, and what stands before a wrong one stays applied. "call": all are
             one transaction.
 
         Raises
         ------
-        UsageError
-            For a sign that is neither +1 nor -1.
-        DataError
-            As for `insert`.
+        UsageError, DataError
+            For a sign that is neither +1 nor -1, and as for `insert`.
         """
         return self._intake.apply(events, per)
 
@@ -198,20 +179,15 @@ class Warehouse:
         """Collect what is done inside, and apply it at the end: all of it, or none.
 
         Reads inside see the state before. If the block raises, nothing is applied; so if an event is refused at the
-        end, which raises its error. It belongs to its thread: others wait until it has ended.
-
-        Raises
-        ------
-        UsageError
-            Inside another transaction.
+        end, which raises its error. It belongs to its thread: others wait until it has ended. Transactions do not nest.
         """
         return self._intake.transaction()
 
     def fill(self, tables: Mapping[str, Any], *, way: str = "auto") -> Filled:
         """Insert the rows of many tables into an empty warehouse, in one transaction: the quickest way to begin.
 
-        It is as if the rows had been inserted, parents before their children, but they need not become events: maps
-        can be computed by SQL, all rows at once.
+        It is as if the rows had been inserted, parents before their children, but maps can be computed by SQL, all rows
+        at once (docs/engine.md).
 
         Parameters
         ----------
@@ -219,50 +195,30 @@ class Warehouse:
             Table → its rows, in any form that `insert` takes; a table that is not named stays empty.
         way
             "sql" computes every map by its definition, in DuckDB; "replay" fires the rows as events; "auto" takes SQL
-            where triggers would loop over much. SQL leaves to replaying what it would not do alike: rows that are
-            refused, sums of DOUBLE, expressions that may fail.
+            where triggers would loop over much. SQL leaves to replaying what it would not do alike.
 
         Raises
         ------
-        UsageError
-            If there were events before, a table is unknown, or a transaction is open.
-        DataError
-            As for `insert`; nothing is applied.
-
-        Examples
-        --------
-        >>> from cumulus import Warehouse
-        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
-        >>> wh.fill({"r": [(1, 10), (1, 5), (2, 7)]}).rows
-        3
-        >>> wh.view("v").get(1)
-        (1, 15)
+        UsageError, UnknownNameError, DataError
+            If there were events before, or a transaction is open; and as for `insert`: nothing is applied.
         """
         return self._intake.fill(tables, way)
 
     # --- views out --------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> WarehouseView:
-        """Return the reader of a view.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
+        """Return the reader of a view; UnknownNameError if there is none."""
         return self._reading.view(name)
 
     def query(self, sql: str, parameters: Parameters = None) -> Result:
-        """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
+        """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB (docs/reading.md).
 
-        It may call your functions, too. Of each view it reads the columns and rows that the query wants.
+        It may call your functions, too. All views that it reads are those after the same transaction.
 
         Parameters
         ----------
         parameters
             Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
-
-        All views that it reads are those after the same transaction.
 
         Raises
         ------
@@ -286,14 +242,8 @@ class Warehouse:
             `count` of them, of each view the first 1,000 as `ViewError(view, sign, relation, row, message,
             transaction)` and as a table; an insertion and the deletion of one row are two.
 
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-
         Examples
         --------
-        >>> from cumulus import Warehouse
         >>> wh = Warehouse("CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT SUM(a // b) AS s FROM r")
         >>> wh.insert("r", [(6, 2), (7, 0)])
         2
@@ -311,16 +261,9 @@ class Warehouse:
     def subscribe(self, view: str, callback: Callback) -> Subscription:
         """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
 
-        These are the rows that the view shows: where it has LIMIT or OFFSET, the changes of what it shows, and all
-        changes added up are what it shows in the end. The transaction is committed when the callback runs, in the
-        thread that made the change. If it raises, the others are still called and the state is whole; then the
-        exception goes on to who made the change. The callback may read the warehouse, but not change it, and must not
-        wait for another thread that uses it.
-
-        Returns
-        -------
-        Subscription
-            Its `cancel()` ends it.
+        All changes added up are what the view shows. The transaction is committed when the callback runs, in the thread
+        that made the change, which gets what it raises. The callback may read the warehouse, but not change it, and
+        must not wait for another thread that uses it (docs/changes.md). `Subscription.cancel` ends it.
         """
         with self._state.turn:
             return self._state.subscriptions.add(self._state.finisher(view).view.name, callback)
@@ -332,11 +275,8 @@ class Warehouse:
 
         Each is a `ViewChanges`: its `number` is that of the transaction, its `rows` are `Change(old, new)`, its
         `arrow()` has the form of `Epoch.changes`. All of them added up are what the view shows. Use it by ``for`` or by
-        ``async for``, in any thread; close it, or leave its ``with``, and nothing is noted any more.
-
-        As long as a view has an open stream, its last 100,000 changed rows are kept one transaction after another. Who
-        reads more slowly gets the sum of older ones as one: nothing is lost, and what waits for a reader never is more
-        than the rows that the view had and those that it has.
+        ``async for``, in any thread, and close it, or leave its ``with``. Who reads slowly gets several as one; nothing
+        is lost (docs/changes.md).
 
         Parameters
         ----------
@@ -351,24 +291,10 @@ class Warehouse:
 
         Raises
         ------
-        UnknownNameError
-            If there is no such view.
+        UnknownNameError, UsageError
+            If there is no such view, or has been no transaction `since`.
         HistoryError
             If what came after `since` is not kept any more.
-        UsageError
-            If there has been no transaction `since`.
-
-        Examples
-        --------
-        >>> from cumulus import Warehouse
-        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
-        >>> with wh.changes("v", timeout=0) as changes:
-        ...     for rows in ([(1, 10)], [(1, 5), (2, 1)]):
-        ...         n = wh.insert("r", rows)
-        ...     for change in changes:
-        ...         print(change.number, change.rows)
-        1 [Change(old=None, new=(1, 10))]
-        2 [Change(old=(1, 10), new=(1, 15)), Change(old=None, new=(2, 1))]
         """
         with self._state.turn:
             return self._state.changes(view, snapshot, since, timeout)
@@ -384,7 +310,7 @@ class Warehouse:
         Raises
         ------
         SqlError
-            As for a new warehouse, with the place in `sql`; for statements about tables.
+            As for a new warehouse, with the place in `sql`.
         UsageError
             If rows that a new view needs were not kept; for a warehouse made from M3.
         """
@@ -401,13 +327,9 @@ class Warehouse:
     ) -> None:
         """Add a scalar function of your own, for views that `execute` creates from now on, and for `query`.
 
-        Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. A function that no view calls
-        may be replaced. `arguments`, `returns` and `null` are those of `cumulus.function`.
-
-        Raises
-        ------
-        UsageError
-            If a view calls a function of this name, it is built in, or its types are not known.
+        Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. `arguments`, `returns` and
+        `null` are those of `cumulus.function`. UsageError if a view calls a function of this name, it is built in, or
+        its types are not known.
 
         Examples
         --------
@@ -434,16 +356,8 @@ class Warehouse:
     def save(self, path: str | Path, format: str = "auto") -> None:
         """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
 
-        Parameters
-        ----------
-        format
-            "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to read.
-            Either is loaded by any engine.
-
-        Raises
-        ------
-        StoreError
-            If the folder holds something else, or cannot be written.
+        `format` "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to
+        read. Either is loaded by any engine. StoreError if the folder holds something else, or cannot be written.
         """
         self._state.save(path, format)
 
@@ -457,23 +371,12 @@ class Warehouse:
         memory_limit: int | str | None = None,
         wait: bool | float = True,
     ) -> Warehouse:
-        """Return the warehouse that `save` wrote to a folder.
-
-        Parameters
-        ----------
-        engine
-            Any, not only the one that it had.
-        functions
-            Those of your own that its views call: code is not saved.
-        memory_limit, wait
-            As for a new warehouse.
+        """Return the warehouse that `save` wrote to a folder, with any engine; other parameters are those of a new one.
 
         Raises
         ------
-        MissingFunctionError
-            If one that its views call is not given.
-        UsageError
-            If the engine cannot run its views.
+        MissingFunctionError, UsageError
+            If a function that its views call is not given: code is not saved. If the engine cannot run its views.
         MemoryLimitError
             If its maps are larger than `memory_limit`.
         StoreError
@@ -511,31 +414,15 @@ class Warehouse:
         return str(self.program)
 
     def explain(self, view: str) -> Explanation:
-        """Return what keeping a view costs: its maps, and what each kind of event touches.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
+        """Return what keeping a view costs: its maps, and what each kind of event touches (docs/explain.md)."""
         return explain(self.program, view, python=self._state.session.engine.python_functions)
 
     def recheck(self, *views: str, maps: bool = False, limit: int = 5) -> Report:
         """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
 
-        By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
-
-        Parameters
-        ----------
-        maps
-            Compare every map with its definition, too.
-        limit
-            Witnesses per view, at most.
-
-        Raises
-        ------
-        UsageError
-            Naming the tables whose rows are not kept, or a map without a definition.
+        By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps. `maps` compares
+        every map with its definition, too; `limit` is how many witnesses a view has, at most. UsageError names the
+        tables whose rows are not kept, or a map without a definition.
         """
         state = self._state
         with state.turn, interruptible():
@@ -551,7 +438,6 @@ class Warehouse:
 
         Examples
         --------
-        >>> from cumulus import Warehouse
         >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
         >>> with wh.waiting(0.5):  # seconds; then a ThreadError
         ...     wh.insert("r", [(1,)])
@@ -563,12 +449,7 @@ class Warehouse:
         """Give back the memory of all maps, and end subscriptions and streams of changes; more than once does no harm.
 
         Whatever is done with the warehouse after that, or with its views and triggers, is a ClosedError. Streams give
-        what they have before they end.
-
-        Raises
-        ------
-        UsageError
-            In a transaction, or in a callback.
+        what they have before they end. UsageError in a transaction, or in a callback.
         """
         self._state.close()
 
