@@ -18,7 +18,7 @@ from cumulus import m3
 from cumulus.algebra.scope import rename, variables_of
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
-from cumulus.compiler.maps.canonical import canonical
+from cumulus.compiler.maps.canonical_forms import canonical
 from cumulus.engine.interpreter.engine import Interpreter
 from support import trusted
 from support.differential import check_maps, check_views, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.strict import check_strict
+from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import UnsupportedError
 from cumulus.m3 import parse
 from cumulus.sql.ast import CreateView

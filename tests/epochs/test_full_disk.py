@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import StoreError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cumulus import Warehouse
-from cumulus.epochs.embedded import EmbeddedRun
-from cumulus.epochs.layouts import sound
+from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.layouts import require_definitions
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.m3 import parse
@@ -23,7 +23,7 @@ def test_a_map_without_a_definition_is_refused_by_name(tmp_path: Path) -> None:
     json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
     program = parse(UNDEFINED)
     with pytest.raises(LayoutError, match=r"map best has no definition(.|\n)*cumulus\.Warehouse"):
-        sound(program)
+        require_definitions(program)
     with pytest.raises(LayoutError, match="map best has no definition"):
         EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of)
     assert not (tmp_path / "out").exists()
@@ -39,7 +39,7 @@ def test_a_cycle_is_refused_with_its_maps(tmp_path: Path) -> None:
     json_lines(tmp_path / "in" / "r" / "1.json", [{"x": 1}])
     program = parse(CYCLIC)
     with pytest.raises(LayoutError, match=r"one → two → one(.|\n)*cumulus\.Warehouse"):
-        sound(program)
+        require_definitions(program)
     with pytest.raises(LayoutError, match="one → two → one"):
         EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), tmp_path / "out", make_engine=engine_of)
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from

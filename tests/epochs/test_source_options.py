@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.replay import checked_manifest, replay
 from cumulus.epochs.sources import list_files, next_files, sources_from

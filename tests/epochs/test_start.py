@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.layout.one_round import lay_out

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch

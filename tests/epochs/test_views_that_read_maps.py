@@ -11,7 +11,7 @@ import pytest
 
 from cumulus import m3
 from cumulus.catalog.arrow import table_of
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from

@@ -18,7 +18,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, read_table
-from cumulus.epochs.layouts import choose_plan, sound
+from cumulus.epochs.layouts import choose_plan, require_definitions
 from cumulus.epochs.output.publish import merge_of, merges, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
@@ -95,7 +95,7 @@ def compiled(given: Epochs, oracle: Oracle) -> Program | None:
     while given.views:
         try:
             with limited(COMPILE_SECONDS):
-                return sound(compile_sql(given.script, rely=False))
+                return require_definitions(compile_sql(given.script, rely=False))
         except (UnsupportedError, LayoutError, TooSlowError):
             given.views.popitem()
     return None

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed, read_manifest
 from cumulus.epochs.sources import sources_from

@@ -1,6 +1,6 @@
 """Kill what can be killed; afterwards every epoch must be there, once, and say what DuckDB says.
 
-The points are those of `cumulus.epochs.faults`. A dead worker's task is tried again by Spark; a dead driver or JVM
+The points are those of `cumulus.durable.faults`. A dead worker's task is tried again by Spark; a dead driver or JVM
 ends the run, and the next run resumes.
 """
 

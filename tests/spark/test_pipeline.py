@@ -13,7 +13,7 @@ import pytest
 from cumulus.bench.spark_bench import measure
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
-from cumulus.epochs.embedded import EmbeddedRun
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch

@@ -8,6 +8,8 @@ from typing import Any
 
 import duckdb
 
+from cumulus.catalog.comparison import compare_rows
+
 
 class Oracle:
     """Base tables in DuckDB, changed event by event."""
@@ -49,16 +51,6 @@ def same_value(left: Any, right: Any) -> bool:
     return bool(left == right) and (left is None) == (right is None)
 
 
-def _order(row: Iterable[Any]) -> list[tuple[bool, str, str]]:
-    return [
-        (value is None, type(value).__name__, f"{value + 0.0:.6e}" if isinstance(value, float) else str(value))
-        for value in row
-    ]
-
-
 def same_bag(left: Iterable[Sequence[Any]], right: Iterable[Sequence[Any]]) -> bool:
-    """Whether two bags of rows are equal."""
-    mine, theirs = sorted(left, key=_order), sorted(right, key=_order)
-    return len(mine) == len(theirs) and all(
-        len(a) == len(b) and all(map(same_value, a, b)) for a, b in zip(mine, theirs, strict=True)
-    )
+    """Whether two bags of rows are equal: exact values exactly, floats relative or absolute 1e-9."""
+    return not compare_rows(map(tuple, left), map(tuple, right), absolute=1e-9)

@@ -88,6 +88,9 @@ def test_parameters_are_by_place_or_by_name(wh: Warehouse) -> None:
     assert wh.query("SELECT n FROM v WHERE g = $g", {"g": 5}).rows() == [(8,)]
     with pytest.raises(UsageError):
         wh.query("SELECT n FROM v WHERE g = ?")
+    for odd in (5, "5"):
+        with pytest.raises(UsageError, match="no list of parameters"):
+            wh.query("SELECT n FROM v WHERE g = ?", odd)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +236,15 @@ def test_polars_keeps_decimals() -> None:
     frame = wh.view("v").polars()
     assert isinstance(frame.schema["d"], polars.Decimal)
     assert frame["d"].to_list() == [Decimal("1.25")]
+
+
+def test_polars_has_no_intervals() -> None:
+    pytest.importorskip("polars")
+    wh = Warehouse("CREATE TABLE t (i INTERVAL); CREATE VIEW v AS SELECT i, COUNT(*) AS n FROM t GROUP BY i")
+    wh.insert("t", [(dt.timedelta(days=2, seconds=5),)])
+    with pytest.raises(UsageError, match="polars has no INTERVAL, which i is"):
+        wh.view("v").polars()
+    assert wh.query("SELECT epoch(i) AS seconds, n FROM v").polars().rows() == [(2 * 86400 + 5, 1)]
 
 
 @pytest.mark.parametrize("name", ["it's", "back\\slash", "größe", "number of the row", 'a "b', "Total", "#"])

@@ -77,6 +77,8 @@ def test_a_file_may_lack_columns_and_rows(tmp_path) -> None:
     [
         ("id,k\n1,a\nx,b\n", errors.ValueTypeError, r"rows.csv, row 2: t.Id INTEGER: 'x' is not an integer"),
         ("id,d\n1,1.005\n", errors.ValueTypeError, r"rows.csv, row 1: t.d .* more than 2 digits"),
+        ("id\n0x10\n", errors.ValueTypeError, r"rows.csv, row 1: t.Id INTEGER: '0x10' is not an integer"),
+        ("id,f\n1,1\n2,1e400\n", errors.ValueTypeError, r"rows.csv, row 2: t.f .*1e400 does not fit DOUBLE"),
         ("id,k\n1,a\n,b\n", errors.NullError, r"rows.csv, row 2: t.Id is NULL"),
         ("k\na\n", errors.NullError, r"rows.csv: the table has no column Id"),
         ("id,z\n1,a\n", errors.ArityError, r"rows.csv: t has no column 'z'"),
@@ -90,6 +92,20 @@ def test_what_is_wrong_in_a_file_names_file_and_row(tmp_path, text, error, told)
     (tmp_path / "rows.csv").write_text(text, encoding="latin-1")
     with pytest.raises(error, match=told):
         taken(tmp_path / "rows.csv")
+
+
+def test_a_decimal_that_arrow_reads_wrongly_is_refused(tmp_path) -> None:
+    """Arrow says 0.242 for this number as a DECIMAL(38,38)."""
+    (tmp_path / "rows.csv").write_text("d\n78955.96\n")
+    wh = cumulus.Warehouse("CREATE TABLE t (d DECIMAL(38,38)); CREATE VIEW v AS SELECT SUM(d) AS s FROM t")
+    with pytest.raises(errors.ValueTypeError, match=r"rows.csv, row 1: t.d .*78955.96 does not fit"):
+        wh.insert("t", tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("cells", ["1,0,t", "1,0,true", "t,f,1", "T,F,TRUE"])
+def test_a_boolean_is_the_same_whatever_else_is_in_its_column(tmp_path, cells) -> None:
+    (tmp_path / "rows.csv").write_text("id,b\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells.split(","))))
+    assert [row[5] for row in taken(tmp_path / "rows.csv")] == [True, False, True]
 
 
 def test_what_is_no_file_of_rows_says_so(tmp_path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cumulus import Warehouse
 from cumulus.bench.engine_runs import columns_of, parts
-from cumulus.engine.limits import Budget, bytes_of, machine_memory, told
+from cumulus.engine.limits import Budget, bytes_of, format_bytes
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
 from cumulus.workloads import orders
@@ -190,7 +190,7 @@ def test_a_limit_is_written_as_for_duckdb(tmp_path) -> None:
     assert machine_memory(tmp_path) == 123456
     assert Warehouse(SQL).stats().memory_limit == bytes_of(None)
     assert Warehouse(SQL, memory_limit="none").stats().memory_limit is None
-    assert told(-5_000) == "-5.0 KB"
+    assert format_bytes(-5_000) == "-5.0 KB"
 
 
 def test_a_budget_warns_once_at_each_step() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cumulus.bench.c import CompiledC
 from cumulus.engine.batches import Changes, Columns, rows_of
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine

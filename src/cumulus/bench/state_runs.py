@@ -18,7 +18,7 @@ from cumulus.bench.engine_runs import optimised
 from cumulus.catalog.types import arrow_type
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
 from cumulus.terminal.charts import bars

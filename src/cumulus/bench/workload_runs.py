@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from cumulus.bench.agreement import check
 from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
 from cumulus.compiler import compile_sql
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 Row: TypeAlias = tuple[Any, ...]
 """One row: plain Python values in the order of the relation's columns, None for NULL."""
 
-INSERT = 1
-DELETE = -1
+INSERT, DELETE, UPSERT, TRUNCATE, DELETE_BY_KEY, UPDATE_BY_KEY = 1, -1, 2, 3, 4, 5
+"""What is done with a row. An upsert is in place of the row with its primary key; the last two carry not a row but a
+key, and `(key, places of columns, their new values)`. Files of a run hold the first four."""
 
 
 class Event(NamedTuple):
@@ -20,7 +21,7 @@ class Event(NamedTuple):
 
 
 class Version(NamedTuple):
-    """The place of an event in the total order; compares as a tuple (003 §4.1)."""
+    """The place of an event in the total order; compares as a tuple (Cumulus consistency paper, §4.1)."""
 
     epoch: int
     switch: int

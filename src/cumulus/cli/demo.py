@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from cumulus.durable.files import written_aside
 from cumulus.errors import UsageError
 from cumulus.terminal.charts import bars, rows_table
 from cumulus.terminal.progress_lines import Teller
@@ -92,9 +93,8 @@ def _prepare(out: Path, wanted: Demo, fresh: bool) -> None:
             )
     out.mkdir(parents=True, exist_ok=True)
     if not card.exists():
-        making = card.with_suffix(".tmp")
-        making.write_text(json.dumps(asdict(wanted)))
-        making.rename(card)
+        with written_aside(card) as making:
+            making.write_text(json.dumps(asdict(wanted)))
 
 
 def _write_input(out: Path, epochs: int, console: Console) -> None:
@@ -106,7 +106,7 @@ def _write_input(out: Path, epochs: int, console: Console) -> None:
         return
     console.print(f"Writing {epochs} weeks of flights, weather and aircraft to {folder} …", soft_wrap=True)
     making = out / ".input"
-    shutil.rmtree(making, ignore_errors=True)
+    shutil.rmtree(making, ignore_errors=True)  # of a run that was killed
     flights.write(making, epochs=epochs)
     making.rename(folder)
 
@@ -140,17 +140,17 @@ def _play(out: Path, epochs: int, host: str, console: Console) -> list[Epoch]:
     played: list[Epoch] = []
     with Teller(False) as teller:
 
-        def told(epoch: Epoch) -> None:
+        def take(epoch: Epoch) -> None:
             played.append(epoch)
             teller.epoch(epoch)
 
         started = time.perf_counter()
-        (_on_spark if host == "spark" else _embedded)(program, out, told, teller)
+        (_on_spark if host == "spark" else _embedded)(program, out, take, teller)
         teller.finish(str(out / "views"), time.perf_counter() - started)
     return played
 
 
-def _on_spark(program: Program, out: Path, told: Callable[[Epoch], None], teller: Teller) -> None:
+def _on_spark(program: Program, out: Path, take: Callable[[Epoch], None], teller: Teller) -> None:
     from cumulus.spark.java import find_java
 
     teller.say(f"Starting Spark with {find_java()} …")
@@ -158,14 +158,14 @@ def _on_spark(program: Program, out: Path, told: Callable[[Epoch], None], teller
 
     spark = local_session(name="cumulus demo")
     try:
-        maintain(spark, program, out / "input", out / "views", on_epoch=told)
+        maintain(spark, program, out / "input", out / "views", on_epoch=take)
     finally:
         spark.stop()
 
 
-def _embedded(program: Program, out: Path, told: Callable[[Epoch], None], teller: Teller) -> None:
+def _embedded(program: Program, out: Path, take: Callable[[Epoch], None], teller: Teller) -> None:
     from cumulus.engine.engines import make_engine
-    from cumulus.epochs.embedded import EmbeddedRun
+    from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
     from cumulus.interrupts import Interrupt
 
@@ -175,7 +175,7 @@ def _embedded(program: Program, out: Path, told: Callable[[Epoch], None], teller
         EmbeddedRun(program, sources, out / "views", make_engine=partial(make_engine, "auto")) as running,
     ):
         while not stop.wished and (epoch := running.step()) is not None:
-            told(epoch)
+            take(epoch)
 
 
 def _ask(out: Path, sql: str) -> pa.Table:

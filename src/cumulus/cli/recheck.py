@@ -49,7 +49,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     """
     from cumulus.cli.programs import program_of
     from cumulus.engine.engines import make_engine
-    from cumulus.epochs.layouts import fitted
+    from cumulus.epochs.layouts import match_sources_to_tables
     from cumulus.epochs.output.identity import program_hash
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.replay import checked_manifest, replay
@@ -62,7 +62,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     manifest = checked_manifest(out)
     origin = _origin(out, file, source)
     program = program_of(origin)
-    program, sources = fitted(program, sources_from(source or list(origin.sources), program))
+    program, sources = match_sources_to_tables(program, sources_from(source or list(origin.sources), program))
     if program_hash(program) != manifest.program:
         raise MismatchError(
             f"{out} was not made by {origin.name}: their programs differ",
@@ -96,7 +96,7 @@ def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
         assert origin is not None, "one of both is there"
         return origin
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {file}: {problem}", hint="Give the path of a .sql or .m3 file.") from None
     if origin is None:

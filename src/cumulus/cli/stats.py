@@ -38,7 +38,7 @@ def _tell(found: Stats) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cumulus.engine.limits import told
+    from cumulus.engine.limits import format_bytes
     from cumulus.terminal.tables import print_whole
 
     console = Console(highlight=False, markup=False)
@@ -50,12 +50,12 @@ def _tell(found: Stats) -> None:
         load = "" if each.load is None else f"{each.load:.2f}"
         probes = "" if each.probes_mean is None else f"{each.probes_mean:.2f}"
         worst = "" if each.probes is None else str(each.probes)
-        table.add_row(name, f"{each.rows:,}", told(each.bytes), load, probes, worst, f"{each.chain:,}")
+        table.add_row(name, f"{each.rows:,}", format_bytes(each.bytes), load, probes, worst, f"{each.chain:,}")
     print_whole(console, table)
     rows = ", ".join(f"{name} {count:,}" for name, count in found.rows.items())
     console.print(f"{found.events:,} events; rows: {rows or 'none'}", soft_wrap=True)
-    limit = "" if found.memory_limit is None else f" of {told(found.memory_limit)} that it may take"
-    console.print(f"engine {found.engine}, {told(found.bytes)}{limit}", soft_wrap=True)
+    limit = "" if found.memory_limit is None else f" of {format_bytes(found.memory_limit)} that it may take"
+    console.print(f"engine {found.engine}, {format_bytes(found.bytes)}{limit}", soft_wrap=True)
     if found.negative:
         console.print(f"{found.negative:,} entries wait for insertions that came after their deletions")
     for view, count in found.errors.items():

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from cumulus.algebra.scope import rename, variables_of
 from cumulus.algebra.terms import AggSum, MapEnd, MapRead, Term, factors_of, rebuild
 from cumulus.calculus.polynomial import monomials
-from cumulus.compiler.maps.canonical import canonical
+from cumulus.compiler.maps.canonical_forms import canonical
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, Program, Statement, Trigger, ViewDef
 
@@ -85,8 +85,8 @@ class ProgramDifference:
         lines: list[str] = []
         for title, part in (("relations", self.relations), ("views", self.views), ("maps", self.maps)):
             lines.append(f"{title}: {_counts(part)}")
-            lines += [f"  + {name}{self._told(title, '+', name)}" for name in part.added]
-            lines += [f"  - {name}{self._told(title, '-', name)}" for name in part.dropped]
+            lines += [f"  + {name}{self._map_text(title, '+', name)}" for name in part.added]
+            lines += [f"  - {name}{self._map_text(title, '-', name)}" for name in part.dropped]
             lines += [f"  ~ {name}: {what}" for name, what in part.changed]
             lines += [f"  = {new}, before {old}" for old, new in part.kept if old != new]
         for event, part in self.statements.items():
@@ -95,7 +95,7 @@ class ProgramDifference:
             lines += [f"  - {text}" for text in part.dropped]
         return "\n".join(lines)
 
-    def _told(self, title: str, sign: str, name: str) -> str:
+    def _map_text(self, title: str, sign: str, name: str) -> str:
         return f"  {self.texts[sign + name]}" if title == "maps" and self.texts.get(sign + name) else ""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from cumulus.algebra.terms import Apply, Atom, Batch, Number, Term, sum_of
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.evaluate import evaluate
 from cumulus.calculus.polynomial import monomials
 from cumulus.catalog.types import EXACT, SqlType

@@ -9,7 +9,7 @@ from itertools import chain
 from cumulus.algebra.scope import rename, substitute, variables_of
 from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, number, product_of, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
-from cumulus.calculus.derived import Registry
+from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
@@ -111,7 +111,7 @@ def name_columns(group: ColumnGroup) -> None:
     --------
     >>> group = ColumnGroup(1, "")
     >>> for body in ((Atom("r", ("a", "n")),), (Atom("r", ("a", "n")), Var("n"))):
-    ...     group.columns.append(Column(("n",), [Monomial(1, body)], BIGINT, "", group))
+    ...     group.columns.append(MaintainedNumber(("n",), [Monomial(1, body)], BIGINT, "", group))
     >>> name_columns(group)
     >>> [column.hint for column in group.columns]
     ['n2', 's']

@@ -10,7 +10,7 @@ from typing import Any
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import Atom, MapEnd, MapRead, Term, Var
-from cumulus.calculus.derived import Ended, Registry
+from cumulus.calculus.derived_relations import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
@@ -21,7 +21,7 @@ from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
-from cumulus.compiler.strict import check_strict
+from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
@@ -88,7 +88,7 @@ def compile_sql(
     if isinstance(text, Path):
         name = name or text.name
         try:
-            text = text.read_text(encoding="utf-8")
+            text = text.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else CompilerOptions(rely=rely, keep=keep, batches=batches)
@@ -287,7 +287,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
 
 
 def keeps(table: Table, options: CompilerOptions) -> bool:
-    """Whether a table's rows are kept (architecture.md, "Kept rows")."""
+    """Whether a table's rows are kept (docs/architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
         return wanted == "all"

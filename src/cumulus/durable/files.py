@@ -1,39 +1,34 @@
-"""Files of the output folder, written so that what a manifest lists is on the disk."""
+"""Files that are on the disk whole, or not at all: written aside, synced, then given their name."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
+import shutil
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.errors import StoreError, UsageError
-
-ZSTD = pa.Codec("zstd", compression_level=1)
-"""Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
+from cumulus.durable.folders import sync_folder
+from cumulus.errors import StoreError
 
 
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+@contextmanager
+def open_synced(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file whose bytes are on the disk when the block ends."""
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def refuse_remote(path: str | Path, what: str) -> None:
-    """Raise UsageError for an address such as ``s3://bucket/x``, of which the disk would make a folder ``s3:``."""
-    if _REMOTE.match(str(path)):
-        scheme = str(path).partition(":")[0]
-        raise UsageError(
-            f"{what} {scheme}://{str(path).partition(':')[2].lstrip('/')}: only folders of this machine can be used",
-            hint="Give a folder (it may be a mounted one), and copy from or to the other place.",
-        )
-
-
-@contextlib.contextmanager
-def open_durably(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file whose bytes are on the disk when the block ends; if they cannot be, it is taken away again.
+@contextmanager
+def open_durably(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of a run as `open_synced` does; if the disk does not take it, it is removed again.
 
     Raises
     ------
@@ -41,12 +36,10 @@ def open_durably(path: Path) -> Iterator[IO[bytes]]:
         If the disk does not take it.
     """
     try:
-        with path.open("wb") as file:
+        with open_synced(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as problem:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.unlink()
         reason = os.strerror(problem.errno) if problem.errno else str(problem)
         raise StoreError(
@@ -70,15 +63,46 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def to_ipc(table: pa.Table) -> bytes:
-    """Return a table as an Arrow stream, compressed."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=ZSTD)) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def aside_of(place: Path) -> Path:
+    """Return an unused hidden name beside `place`."""
+    return place.with_name(f".{place.name}-{uuid.uuid4().hex}")
 
 
-def from_ipc(data: bytes) -> pa.Table:
-    """Return the table that `to_ipc` has written."""
-    return pa.ipc.open_stream(data).read_all()
+@contextmanager
+def written_aside(place: Path) -> Iterator[Path]:
+    """Yield a path to write a file or folder at; it is renamed to `place` when the block ends, and removed if it fails.
+
+    Nobody sees half of it, but it is not synced: for what can be made again.
+    """
+    aside = aside_of(place)
+    try:
+        yield aside
+        aside.rename(place)
+    except BaseException:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink(missing_ok=True)
+        raise
+
+
+def write_durably(place: Path, data: bytes) -> None:
+    """Write a file so that it is there, whole, after a power failure; replaces an old one in one step."""
+    aside = aside_of(place)
+    write_bytes(aside, data)
+    aside.rename(place)
+    sync_folder(place.parent)
+
+
+def create_durably(place: Path, data: bytes) -> bool:
+    """Like `write_durably`, but return False and change nothing if the file is there."""
+    aside = aside_of(place)
+    write_bytes(aside, data)
+    try:
+        os.link(aside, place)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    sync_folder(place.parent)
+    return True

@@ -15,14 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of, typed
-from cumulus.catalog.events import Event, Row
+from cumulus.catalog.events import UPSERT, Event, Row
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
 from cumulus.engine.frame_input import given_rows, named
 from cumulus.engine.rows_in import Checker, arrow_rows, checked_rows, is_required
 from cumulus.errors import UnknownNameError, UsageError
 
-UPSERT = 0
 Checked: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)` whose row is checked; sign UPSERT: in place of the row with its primary key."""
 Counts: TypeAlias = "Counter[tuple[int, str]]"

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import DELETE_BY_KEY, UPSERT, Row
 from cumulus.catalog.schema import Relation
-from cumulus.engine.batches import UPSERT
 from cumulus.engine.integrity import Integrity
 from cumulus.errors import AbsentRowError
 
-DELETE_BY_KEY, UPDATE_BY_KEY = -2, 2
-"""Signs of operations: of the row with a key; of `(key, places of columns, their new values)`."""
 Operation: TypeAlias = tuple[int, str, Row]
-"""An event `(sign, relation, row)`; sign 0 is an upsert: the row takes the place of the one with its primary key. Signs
-2 and -2 are changes by key."""
+"""An event `(sign, relation, row)`, or another operation of `cumulus.catalog.events` in place of the sign."""
 
 
 class KeyedEvents:

@@ -53,7 +53,7 @@ class Budget:
         while self.granted < wanted:
             self.granted = self._steps.pop(0)
         warnings.warn(
-            f"the maps take {told(wanted)} of the {told(self.limit)} that memory_limit allows; "
+            f"the maps take {format_bytes(wanted)} of the {format_bytes(self.limit)} that memory_limit allows; "
             "beyond that, what makes them grow is refused. Delete rows, or open the warehouse with a greater limit",
             MemoryLimitWarning,
             stacklevel=2,
@@ -72,22 +72,22 @@ class Budget:
         """
         if self.limit is None or wanted <= self.limit:
             return MemoryLimitError(
-                f"{what} cannot grow: the machine gives no more memory; all maps take {told(used)}",
+                f"{what} cannot grow: the machine gives no more memory; all maps take {format_bytes(used)}",
                 hint="Delete rows, or go on where there is more memory: save the warehouse and load it there.",
             )
         return MemoryLimitError(
-            f"{what} cannot grow: all maps take {told(used)}, and memory_limit is {told(self.limit)}",
+            f"{what} cannot grow: all maps take {format_bytes(used)}, and memory_limit is {format_bytes(self.limit)}",
             hint="Delete rows, make transactions smaller, or save the warehouse and load it with a greater "
             "memory_limit; stats().maps says what takes how much.",
         )
 
 
-def told(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return bytes in the unit that fits.
 
     Examples
     --------
-    >>> told(999), told(1_000), told(4_250_000_000)
+    >>> format_bytes(999), format_bytes(1_000), format_bytes(4_250_000_000)
     ('999 B', '1.0 KB', '4.2 GB')
     """
     unit, power = next(

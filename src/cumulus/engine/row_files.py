@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import plain_list, typed
+from cumulus.catalog.arrow import numbers_of_text, plain_list, typed
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
 from cumulus.errors import DataError, InputError
@@ -79,7 +79,7 @@ def read_table(path: str | Path, relation: Relation | None = None) -> pa.Table:
         missing = isinstance(problem, FileNotFoundError)
         kind = "Parquet file" if _is_parquet(text) else "CSV file with a header"
         raise InputError(
-            f"{text}: there is no such file" if missing else f"{text}: not a {kind}: {_first_line(problem)}",
+            f"{text}: there is no such file" if missing else f"{text}: not a {kind}: {first_line(problem)}",
             hint="Give the path of a Parquet or CSV file. Rows themselves are a list, a frame or a table."
             if missing
             else "A Parquet file must be whole; a CSV file is UTF-8, and its first line names the columns.",
@@ -129,7 +129,10 @@ def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedA
     if sql_type is None or sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
         return column
     try:
-        return column.cast(arrow_type(sql_type.computed))
+        if sql_type.is_numeric:
+            found = numbers_of_text(column, sql_type)
+            return column if found is None else found
+        return column.cast(arrow_type(sql_type))
     except pa.ArrowException:
         return column
 
@@ -148,7 +151,7 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
             columns.append(plain_list(table.column(name)))
         except (ValueError, OverflowError, pa.ArrowException) as problem:
             raise InputError(
-                f"{path}: column {name} has a value that Python has not: {_first_line(problem)}",
+                f"{path}: column {name} has a value that Python has not: {first_line(problem)}",
                 hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
             ) from None
     rows = []
@@ -165,5 +168,6 @@ def _within(problem: DataError, place: str) -> DataError:
     return type(problem)(f"{place}: {problem.message}", relation=problem.relation, row=problem.row, hint=problem.hint)
 
 
-def _first_line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
+    """Return what an error of another library says, without its further lines."""
     return next(iter(str(problem).splitlines()), type(problem).__name__)

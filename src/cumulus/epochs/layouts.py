@@ -17,7 +17,7 @@ from cumulus.m3.program import Program
 LAYOUTS = ("auto", "one-bucket", "one-round")
 
 
-def sound(program: Program) -> Program:
+def require_definitions(program: Program) -> Program:
     """Return `program` if it may run in epochs.
 
     An epoch applies its tables in an order of its own. That is right for maps that are functions of the base
@@ -33,11 +33,11 @@ def sound(program: Program) -> Program:
 
     References
     ----------
-    000, "Pipeline Scheduling", on depths.
+    Cumulus architecture, "Pipeline Scheduling", on depths.
     """
-    rings = cycles(program)
-    if rings:
-        path = " → ".join([*rings[0], rings[0][0]])
+    circles = cycles(program)
+    if circles:
+        path = " → ".join([*circles[0], circles[0][0]])
         raise LayoutError(
             f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
             hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
@@ -62,7 +62,9 @@ def sound(program: Program) -> Program:
     return program
 
 
-def fitted(program: Program, sources: Iterable[FolderSource]) -> tuple[Program, tuple[FolderSource, ...]]:
+def match_sources_to_tables(
+    program: Program, sources: Iterable[FolderSource]
+) -> tuple[Program, tuple[FolderSource, ...]]:
     """Return program and sources as they go together: keys that a source gives, static tables whole in the first epoch.
 
     Raises
@@ -105,6 +107,8 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
         )
     layout = name
+    if buckets < 1:
+        raise UsageError(f"{buckets} buckets", hint="There is at least one.")
     if layout == "one-bucket":
         return BucketPlan(why="one bucket, as asked for")
     if buckets == 1 and layout == "auto":

@@ -167,7 +167,7 @@ class Layout:
             lines += [f"  {name:<{wide}}  {tag:<{wider}}  {self.merge(name).value}" for name, tag in tags.items()]
             if self.first_only:
                 lines.append("Only in bucket 0:")
-                lines += [f"  {_told(self.program, *place)}" for place in sorted(self.first_only)]
+                lines += [f"  {_statement_text(self.program, *place)}" for place in sorted(self.first_only)]
         if self.reasons:
             lines.append("Not partitioned:")
             lines += [f"  {name}: {reason}" for name, reason in self.reasons.items()]
@@ -232,7 +232,7 @@ def _is_batch_form(program: Program, index: int) -> bool:
     )
 
 
-def _told(program: Program, index: int, place: int) -> str:
+def _statement_text(program: Program, index: int, place: int) -> str:
     trigger = program.triggers[index]
     sign = "BATCH " if trigger.on is On.BATCH else trigger.on.value
     return f"ON {sign}{trigger.relation}: {print_statement(trigger.statements[place], program)}"
@@ -248,7 +248,7 @@ def _place(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, 
         return _checked_place(trigger, statement, tags, position)
     except Illegal as reason:
         raise LayoutError(
-            f"not one round with {_named(partitioned)}: in {_told(program, index, place)}, {reason}",
+            f"not one round with {_named(partitioned)}: in {_statement_text(program, index, place)}, {reason}",
             hint="Replicate one of the relations, or partition by another column.",
         ) from None
 
@@ -315,8 +315,9 @@ def _tag(program: Program, name: str, places: list[tuple[int, int, Place]]) -> T
             return Tag(Spread.LOCAL, min(common))
     assigned = [(index, place) for index, place, _ in places if program.triggers[index].statements[place].op == ":="]
     if assigned and PlaceKind.SAME in kinds:
+        statement = _statement_text(program, *assigned[0])
         raise LayoutError(
-            f"not one round: {_told(program, *assigned[0])} replaces {name}, which other statements fill differently",
+            f"not one round: {statement} replaces {name}, which other statements fill differently",
             hint="Fill a map by += or by :=, not by both.",
         )
     return PART_TAG

@@ -27,7 +27,8 @@ class ProgramReport:
     Parameters
     ----------
     restricted
-        Whether it is restricted M3 (003 §2.1): then every value written costs a constant number of operations.
+        Whether it is restricted M3 (Cumulus consistency paper, §2.1): then every value written costs a constant number
+        of operations.
     reason
         The statement that is not, and why; "" if `restricted`.
     accesses
@@ -67,7 +68,7 @@ def validate(program: Program, places: Places | None = None, functions: Collecti
     if found:
         raise _error(found, program, places)
     broken = unrestricted(program)
-    reason = "" if broken is None else f"{_told(program, ('statement', *broken[:2]))}: {broken[2]}"
+    reason = "" if broken is None else f"{_part_text(program, ('statement', *broken[:2]))}: {broken[2]}"
     return ProgramReport(broken is None, reason, accesses(program))
 
 
@@ -100,7 +101,7 @@ def _error(found: Iterable[Problem], program: Program, places: Places | None) ->
 
     def message(place: tuple[int, int], problem: Problem) -> str:
         at = f"{place[0]}:{place[1]}: " if place[0] and place != (line, column) else ""
-        return f"{at}{_told(program, problem.part)}: {problem.message}"
+        return f"{at}{_part_text(program, problem.part)}: {problem.message}"
 
     others = [message(place, problem) for place, problem in told[1:]]
     hint = "\n".join([*filter(None, [first.hint]), *(f"Also {other}" for other in others)])
@@ -114,12 +115,12 @@ def _error(found: Iterable[Problem], program: Program, places: Places | None) ->
     )
 
 
-def _told(program: Program, part: tuple[str | int, ...]) -> str:
+def _part_text(program: Program, part: tuple[str | int, ...]) -> str:
     match part:
         case ("statement", int(index), int(place)):
             trigger = program.triggers[index]
             statement = print_statement(trigger.statements[place], program)
-            return f"{_told(program, ('trigger', index))}, statement {place + 1} ({statement})"
+            return f"{_part_text(program, ('trigger', index))}, statement {place + 1} ({statement})"
         case ("trigger", int(index)):
             trigger = program.triggers[index]
             sign = "BATCH " if trigger.on is On.BATCH else trigger.on.value

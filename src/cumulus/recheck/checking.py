@@ -22,17 +22,17 @@ from cumulus.algebra.terms import (
     product_of,
     rebuild,
 )
+from cumulus.catalog.comparison import Witness, compare_rows
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
 from cumulus.explain.cost import Costs
 from cumulus.m3.dataflow import bases_of
 from cumulus.m3.program import Program, ViewDef
 from cumulus.recheck.oracle import Entries, Oracle
 from cumulus.recheck.report import Checked
-from cumulus.recheck.witness import Witness, compare_rows
 from cumulus.views import Finisher
 
 Functions = Mapping[str, Callable[..., Any]]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.recheck.witness import Witness
+from cumulus.catalog.comparison import Witness
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,12 +260,12 @@ def finite(value: Any) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def exactly(value: Any) -> Decimal:
+def exact_decimal(value: Any) -> Decimal:
     """Return `value` as the decimal that it is, 0 if it is infinite or NaN: what sums without rounding add up.
 
     Examples
     --------
-    >>> exactly(0.1) - Decimal("0.1") > 0, exactly(math.inf)
+    >>> exact_decimal(0.1) - Decimal("0.1") > 0, exact_decimal(math.inf)
     (True, Decimal('0'))
     """
     return Decimal(value) if math.isfinite(value) else Decimal(0)
@@ -439,7 +439,7 @@ NUMBER_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _double("log10", _logarithm(math.log10)),
     _double("exp", exponential),
     _double("finite", finite),
-    ScalarFunction("exactly", exactly, takes("exactly", BIGDECIMAL, NUMBERS)),
+    ScalarFunction("exactly", exact_decimal, takes("exactly", BIGDECIMAL, NUMBERS)),
     ScalarFunction("special", special, takes("special", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
     ScalarFunction("float_sum", float_sum, takes("float_sum", DOUBLE, NUMBERS, frozenset(EXACTS))),
 )

@@ -10,8 +10,24 @@ from typing import Any
 
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
-from cumulus.scalars.function import INTEGERS, POINTS, TEXT, TIMES, ScalarFunction, Types, failure, no_match, takes
-from cumulus.scalars.time_arithmetic import EPOCH, MICROS_PER_SECOND, MICROSECOND, moment, whole_quotient
+from cumulus.scalars.function import (
+    INTEGERS,
+    POINTS,
+    TEXT,
+    TIMES,
+    ScalarFunction,
+    Types,
+    failure,
+    no_match,
+    takes,
+)
+from cumulus.scalars.time_arithmetic import (
+    EPOCH,
+    MICROS_PER_SECOND,
+    MICROSECOND,
+    moment,
+    whole_quotient,
+)
 
 
 def part_named(function: str, name: str, arguments: tuple[Any, ...]) -> str:
@@ -69,7 +85,7 @@ _OF_POINT: dict[str, Callable[[Any], int]] = {
 }
 
 
-def _rest(value: int, unit: int) -> int:
+def _remainder(value: int, unit: int) -> int:
     return value - whole_quotient(value, unit) * unit
 
 
@@ -78,14 +94,14 @@ _OF_SPAN: dict[str, Callable[[Interval], int]] = {
     "century": lambda span: whole_quotient(span.months, 1_200),
     "decade": lambda span: whole_quotient(span.months, 120),
     "year": lambda span: whole_quotient(span.months, 12),
-    "quarter": lambda span: whole_quotient(_rest(span.months, 12), 3) + 1,
-    "month": lambda span: _rest(span.months, 12),
+    "quarter": lambda span: whole_quotient(_remainder(span.months, 12), 3) + 1,
+    "month": lambda span: _remainder(span.months, 12),
     "day": lambda span: span.days,
     "hour": lambda span: whole_quotient(span.micros, 3600 * MICROS_PER_SECOND),
-    "minute": lambda span: whole_quotient(_rest(span.micros, 3600 * MICROS_PER_SECOND), 60 * MICROS_PER_SECOND),
-    "second": lambda span: whole_quotient(_rest(span.micros, 60 * MICROS_PER_SECOND), MICROS_PER_SECOND),
-    "millisecond": lambda span: whole_quotient(_rest(span.micros, 60 * MICROS_PER_SECOND), 1000),
-    "microsecond": lambda span: _rest(span.micros, 60 * MICROS_PER_SECOND),
+    "minute": lambda span: whole_quotient(_remainder(span.micros, 3600 * MICROS_PER_SECOND), 60 * MICROS_PER_SECOND),
+    "second": lambda span: whole_quotient(_remainder(span.micros, 60 * MICROS_PER_SECOND), MICROS_PER_SECOND),
+    "millisecond": lambda span: whole_quotient(_remainder(span.micros, 60 * MICROS_PER_SECOND), 1000),
+    "microsecond": lambda span: _remainder(span.micros, 60 * MICROS_PER_SECOND),
 }
 
 
@@ -122,7 +138,7 @@ def epoch(value: Any) -> float:
     """
     if type(value) is Interval:
         years = whole_quotient(value.months, 12)
-        days = years * 365.25 + _rest(value.months, 12) * 30 + value.days
+        days = years * 365.25 + _remainder(value.months, 12) * 30 + value.days
         return days * 86_400 + float(value.micros) / MICROS_PER_SECOND
     return float(micros_since_epoch(value)) / MICROS_PER_SECOND
 
@@ -179,13 +195,13 @@ def date_trunc(part: str, value: Any) -> Any:
 def _trunc_span(name: str, part: str, span: Interval) -> Interval:
     months, days, micros = span
     if name in _MONTHS or name == "isoyear":
-        return Interval(months - _rest(months, _MONTHS.get(name, 12)), 0, 0)
+        return Interval(months - _remainder(months, _MONTHS.get(name, 12)), 0, 0)
     if name in ("week", "yearweek"):
-        return Interval(months, days - _rest(days, 7), 0)
+        return Interval(months, days - _remainder(days, 7), 0)
     if name in _DAYS:
         return Interval(months, days, 0)
     if name in CLOCK_UNITS:
-        return Interval(months, days, micros - _rest(micros, CLOCK_UNITS[name]))
+        return Interval(months, days, micros - _remainder(micros, CLOCK_UNITS[name]))
     raise failure("date_trunc", (part, span), f"an interval has no {name}")
 
 

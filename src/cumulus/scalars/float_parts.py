@@ -27,8 +27,10 @@ def whole(value: Any) -> int:
 
     Examples
     --------
-    >>> whole(-2.75), fraction(-2.75) / 2**80, rest(-2.75), whole(1e300), rest(1e24) == 0, rest(1e-24) == 0
-    (-2, -0.75, Decimal('0'), 0, True, False)
+    >>> whole(-2.75), fraction(-2.75) / 2**80, float_rest(-2.75), whole(1e300)
+    (-2, -0.75, Decimal('0'), 0)
+    >>> float_rest(1e24) == 0, float_rest(1e-24) == 0
+    (True, False)
     """
     value = float(value)
     return int(value) if -LIMIT < value < LIMIT else 0
@@ -40,7 +42,7 @@ def fraction(value: Any) -> int:
     return int(math.fmod(value, 1.0) * LIMIT) if -LIMIT < value < LIMIT else 0
 
 
-def rest(value: Any) -> Decimal:
+def float_rest(value: Any) -> Decimal:
     """Return what `whole` and `fraction` leave of a float; if it is not finite, what `special` counts, times 2¹²⁰⁰."""
     value = float(value)
     if -LIMIT < value < LIMIT:
@@ -59,7 +61,7 @@ def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
 
     Examples
     --------
-    >>> total(whole(1e17) - whole(1e17), fraction(0.1), rest(0.1)), total(0, 0, rest(1.0) + rest(math.inf))
+    >>> total(0, fraction(0.1), float_rest(0.1)), total(0, 0, float_rest(1.0) + float_rest(math.inf))
     (0.1, inf)
     """
     scaled = (wholes << PLACES) + fractions
@@ -78,7 +80,7 @@ def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
 APART_FUNCTIONS = (
     ScalarFunction("float_whole", whole, takes("float_whole", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
     ScalarFunction("float_fraction", fraction, takes("float_fraction", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_rest", rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
+    ScalarFunction("float_rest", float_rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
     ScalarFunction("float_fits", fits, takes("float_fits", BOOLEAN, NUMBERS), arguments=all_as(DOUBLE)),
     ScalarFunction("float_total", total, takes("float_total", DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL})),
 )

@@ -84,7 +84,7 @@ def takes(
     many
         Whether the last parameter may be repeated.
     """
-    wanted = _told(parameters, optional, many)
+    wanted = _parameters_text(parameters, optional, many)
 
     def result_of(types: Types) -> SqlType:
         count = len(types)
@@ -111,7 +111,7 @@ _TOLD = {
 }
 
 
-def _told(parameters: tuple[frozenset[Kind], ...], optional: int, many: bool) -> str:
+def _parameters_text(parameters: tuple[frozenset[Kind], ...], optional: int, many: bool) -> str:
     words = [_TOLD.get(allowed) or " or ".join(sorted(allowed)) for allowed in parameters]
     required = len(words) - optional
     text = ", ".join(words[:required] + [f"[{word}]" for word in words[required:]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -12,6 +11,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
+from cumulus.durable.folders import lock_file
 from cumulus.errors import StoreError
 from cumulus.spark.private_folder import private_folder
 
@@ -100,8 +100,9 @@ class Served:
 
     def _start(self) -> Connection:
         """Start the process, unless another worker has done so meanwhile."""
-        with self._path.with_suffix(".lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = lock_file(self._path.with_suffix(".lock"), wait=True)
+        assert lock is not None
+        with lock:
             found = self._connect()
             if found is not None:
                 return found

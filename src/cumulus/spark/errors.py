@@ -23,7 +23,7 @@ class _Carried(Exception):  # noqa: N818 (it is an envelope, not an error)
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def carry_errors_through_spark() -> Iterator[None]:
     """Mark errors of ours that leave the block."""
     try:
         yield

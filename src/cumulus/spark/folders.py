@@ -17,13 +17,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from cumulus.epochs import faults
+from cumulus.durable import faults
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
-from cumulus.spark.errors import told
+from cumulus.spark.errors import carry_errors_through_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,12 +69,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with told():
+        with carry_errors_through_spark():
             _, self._target = next_files(self._settings.sources, {}, 0)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
-        with told():
+        with carry_errors_through_spark():
             files, done = next_files(self._settings.sources, json.loads(start["done"]), most, self._target)
         if not files:
             return start
@@ -101,9 +101,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         relation = program_of(settings.program).relation(partition.relation)
         label = f"{partition.relation}/{partition.name}"
         started = time.perf_counter()
-        with told():
+        with carry_errors_through_spark():
             reading = read_file(source, relation, file_path(source, partition.name), label, partition.part)
-        faults.reach("after-read")
+        faults.crash_point("after-read")
         read = time.perf_counter()
         payloads = pack([reading], settings.plan)
         seconds = (read - started, time.perf_counter() - read)
@@ -188,9 +188,9 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
         for number, batch in enumerate(batches):
             label = f"{source.relation}/{epoch:09d}-{partition:05d}-{number:05d}"
             started = time.perf_counter()
-            with told():
+            with carry_errors_through_spark():
                 reading = read_table(source, relation, pa.Table.from_batches([batch]), label)
-            faults.reach("after-read")
+            faults.crash_point("after-read")
             read = time.perf_counter()
             payloads = pack([reading], plan)
             yield packed_batch(payloads, keys, label, (read - started, time.perf_counter() - read))

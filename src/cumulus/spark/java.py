@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from cumulus.durable.files import written_aside
 from cumulus.errors import MissingError
 from cumulus.spark.private_folder import private_folder
 
@@ -91,8 +92,7 @@ def _wrapped(home: Path) -> str:
         "done\n"
         f'exec "{home}/bin/java" "$@"\n'
     )
-    making = wrapper.with_name(f"java.{os.getpid()}")
-    making.write_text(text)
-    making.chmod(stat.S_IRWXU)
-    making.rename(wrapper)
+    with written_aside(wrapper) as making:
+        making.write_text(text)
+        making.chmod(stat.S_IRWXU)
     return str(folder)

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cumulus.durable.files import refuse_remote
+from cumulus.durable.folders import check_output
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
-from cumulus.epochs.layouts import choose_plan, fitted, sound
+from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity
 from cumulus.epochs.output.publish import merges
 from cumulus.epochs.output.sink import Manifest, Sink, Written
@@ -33,8 +33,9 @@ from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
+from cumulus.spark.messages import Work
 from cumulus.spark.session import STATE_PROVIDER, log_file
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
@@ -153,9 +154,10 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
-        refuse_remote(out, "out")
+        check_output(out, "out")
+        check_output(checkpoint, "checkpoint")
         self._spark = spark
-        self._program = sound(program)
+        self._program = require_definitions(program)
         self._options = options
         self._trigger = parse_trigger(options.trigger)
         self._on_epoch = on_epoch
@@ -179,7 +181,7 @@ class Run:
     ) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]
-        self._program, self._folders = fitted(self._program, folders)
+        self._program, self._folders = match_sources_to_tables(self._program, folders)
         sources = [*self._folders, *(each for each in sources if isinstance(each, Frame))]
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
@@ -329,11 +331,11 @@ class Run:
                         break
             query.stop()
         except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
-            raise self._told(problem) from None
+            raise self._unwrapped_error(problem) from None
         finally:
             self.close()
         if self._error is not None:
-            raise self._told(self._error) from None
+            raise self._unwrapped_error(self._error) from None
 
     def _busy(self, query: StreamingQuery) -> bool:
         """Whether an epoch is running; when one has ended since the last look, none is: the next one may be cut off."""
@@ -343,7 +345,7 @@ class Run:
     def _enough(self) -> bool:
         return 0 < self._goal <= (self.newest.epoch if self.newest else 0)
 
-    def _told(self, problem: BaseException) -> BaseException:
+    def _unwrapped_error(self, problem: BaseException) -> BaseException:
         for candidate in (self._error, problem):
             if isinstance(candidate, CumulusError):
                 return candidate

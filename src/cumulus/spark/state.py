@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from cumulus.epochs import faults
+from cumulus.durable import faults
 from cumulus.spark.bucket_client import Served
-from cumulus.spark.bucket_server import Pending
+from cumulus.spark.messages import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -116,7 +116,7 @@ class BucketState:
         if pending is not None:
             after = self._compact(after, bucket, Pending(*pending), len(payload))
         self._head.update(tuple(asdict(after).values()))
-        faults.reach("after-state-write")
+        faults.crash_point("after-state-write")
         return after
 
     def _compact(self, head: StateHead, bucket: Served, pending: Pending, budget: int) -> StateHead:
@@ -130,7 +130,7 @@ class BucketState:
             page = bucket.call("page", number)
             self._pages.updateValue((head.generation + 1, number), (page,))
             spent, number = spent + len(page), number + 1
-            faults.reach("in-compaction")
+            faults.crash_point("in-compaction")
         if number < pending.pages:
             return head
         # Also pages of an attempt that was given up, should there be any.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow.parquet as pq
 
 from cumulus.catalog.names import known_name
+from cumulus.durable.files import written_aside
 from cumulus.epochs.sources import FolderSource, check_readable, sources_from
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
@@ -78,8 +79,7 @@ def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> Fol
     file = checkpoint / "static" / f"{name}.parquet"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        making = file.with_suffix(".tmp")
-        pq.write_table(frame.frame.toArrow(), making)
-        making.rename(file)
+        with written_aside(file) as making:
+            pq.write_table(frame.frame.toArrow(), making)
     written = FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)
     return replace(written, times=frame.times, decimals=frame.decimals)

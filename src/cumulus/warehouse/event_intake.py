@@ -35,8 +35,6 @@ class EventIntake:
     def rows(self, sign: int, table: str, rows: Any) -> int:
         """Insert or delete rows of a table; return how many."""
         state = self._state
-        if state.session.singles.take(sign, table, rows):
-            return 1
         with state.turn:
             session = state.session
             relation = session.relation(table)

@@ -18,7 +18,7 @@ from cumulus.algebra.printing import quoted
 from cumulus.catalog.arrow import table_of
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.batches import Columns, Rows, rows_of
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import references
 from cumulus.engine.protocol import Changes
 from cumulus.engine.session import Session

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cumulus import m3
+from cumulus.catalog.names import Name
 from cumulus.catalog.types import SqlType
 from cumulus.compiler import compile_sql, extend_sql
+from cumulus.compiler.declarations import declarations, redefined
 from cumulus.compiler.pipeline import as_path
 from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Given, UserFunction, function
+from cumulus.sql.syntax.parse import parse_script
 
 
 def check_choices(engine: str, keep: str) -> None:
@@ -75,7 +78,7 @@ def script_of(views: str | Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
 
@@ -108,3 +111,12 @@ def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given], s
         raise UsageError(f"SQL is a text, not {type(sql).__name__}", hint="Pass SQL as str.")
     typed = [each for each in functions.values() if isinstance(each, UserFunction)]
     return extend_sql(script, sql, keep=keep, functions=typed, size=size)
+
+
+def changed_views(views: Collection[str], script: str, longer: str) -> list[str]:
+    """Return those of some views that a longer script has no more, or makes by another query."""
+    if not views:
+        return []
+    before, after = declarations(parse_script(script)), declarations(parse_script(longer))
+    other = redefined(before, after)
+    return sorted(view for view in views if Name(view) not in after.views or Name(view) in other)

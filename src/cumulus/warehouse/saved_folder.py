@@ -24,6 +24,8 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus import m3
+from cumulus.durable.files import open_synced
+from cumulus.durable.folders import lock_file, sync_folder
 from cumulus.engine.native.values.blocks import RawMaps, restore_all
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
@@ -95,7 +97,7 @@ def save(path: str | Path, program: Program, engine: Engine, state: dict[str, An
                 shutil.rmtree(data, ignore_errors=True)  # a disk that is full does not stay so for us
                 raise
             os.replace(root / f"{MANIFEST}.new", root / MANIFEST)
-            _sync(root)
+            sync_folder(root)
             for other in root.glob("data-*"):
                 if other != data and _is_ours(other):
                     shutil.rmtree(other, ignore_errors=True)  # what a kill leaves here, the next save removes
@@ -117,13 +119,10 @@ def _is_ours(path: Path) -> bool:
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Let nobody else save here: each removes the data that are not its own."""
-    import fcntl  # where there is none, a warehouse that is not saved works all the same
-
-    with (root / LOCK).open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockedError(f"{root} is being saved to by another process", hint="Wait until it has ended.") from None
+    lock = lock_file(root / LOCK)
+    if lock is None:
+        raise LockedError(f"{root} is being saved to by another process", hint="Wait until it has ended.")
+    with lock:
         yield
 
 
@@ -136,10 +135,8 @@ def _write_data(data: Path, program: Program, engine: Engine, state: dict[str, A
     }
     headers: list[dict[str, Any] | None] = []
     if form != "portable":
-        with (data / RAW).open("wb") as file:
+        with open_synced(data / RAW) as file:
             headers.append(engine.save_raw(file))
-            file.flush()
-            os.fsync(file.fileno())
     if headers and headers[0] is not None:
         text = json.dumps(headers[0]).encode()
         files[HEADER] = _write(data / HEADER, lambda file: file.write(text))
@@ -148,7 +145,7 @@ def _write_data(data: Path, program: Program, engine: Engine, state: dict[str, A
         for place, definition in enumerate(program.maps):
             table = dump(engine, definition.name)
             files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", _ipc(table))
-    _sync(data)
+    sync_folder(data)
     number = RAW_FORMAT if HEADER in files else PORTABLE_FORMAT
     return {"format": number, "version": VERSION, "data": data.name, "files": files}
 
@@ -163,10 +160,8 @@ def _ipc(table: pa.Table) -> Callable[[Any], object]:
 
 def _write(path: Path, write: Callable[[Any], object]) -> str:
     """Write a file down to the disk; return its hash."""
-    with path.open("wb") as file:
+    with open_synced(path) as file:
         write(file)
-        file.flush()
-        os.fsync(file.fileno())
     return _hash(path)
 
 
@@ -176,14 +171,6 @@ def _hash(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def open_saved(path: str | Path) -> SavedState:

@@ -24,6 +24,7 @@ from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Given
 from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_selects import fetched
 
 
 class Computer:
@@ -72,8 +73,8 @@ class Computer:
         self._connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {', '.join(shown) or '1'} FROM {source}")
 
     def ask(self, sql: str) -> pa.Table:
-        """Return the result of a SELECT over the tables; duckdb.Error if it has none."""
-        answer = self._worker.submit(lambda: self._connection.sql(sql).to_arrow_table())
+        """Return the result of a SELECT over the tables; duckdb.Error if it has none, KeyboardInterrupt by Ctrl-C."""
+        answer = self._worker.submit(fetched, self._connection, sql)
         try:
             return answer.result()
         except BaseException:

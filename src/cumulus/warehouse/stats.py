@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from cumulus.engine.limits import told
+from cumulus.engine.limits import format_bytes
 from cumulus.engine.protocol import MapStats
 from cumulus.engine.session import Session
 
@@ -59,8 +59,11 @@ class Stats:
 
     def __str__(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
-        limit = "" if self.memory_limit is None else f" of {told(self.memory_limit)} that it may take"
-        lines = [f"{self.events:,} events; rows: {rows or 'none'}", f"engine {self.engine}, {told(self.bytes)}{limit}"]
+        limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)} that it may take"
+        lines = [
+            f"{self.events:,} events; rows: {rows or 'none'}",
+            f"engine {self.engine}, {format_bytes(self.bytes)}{limit}",
+        ]
         if self.stepped:
             lines.append(f"{self.stepped:,} events went through Python one by one")
         if self.negative:
@@ -69,7 +72,8 @@ class Stats:
         largest = sorted(self.maps.items(), key=lambda item: -item[1].bytes)
         width = max((len(name) for name, _ in largest[:SHOWN]), default=0)
         lines += [
-            f"map {name:<{width}}  {each.rows:>12,} rows  {told(each.bytes):>9}" for name, each in largest[:SHOWN]
+            f"map {name:<{width}}  {each.rows:>12,} rows  {format_bytes(each.bytes):>9}"
+            for name, each in largest[:SHOWN]
         ]
         if len(largest) > SHOWN:
             lines.append(f"and {len(largest) - SHOWN} smaller maps")

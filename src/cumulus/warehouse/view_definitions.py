@@ -8,7 +8,7 @@ from typing import Any
 from cumulus.catalog.types import SqlType
 from cumulus.errors import UsageError
 from cumulus.interrupts import interruptible
-from cumulus.warehouse.program_sources import extended, make_function, with_function
+from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_changes import carry_over
 
@@ -22,7 +22,7 @@ def execute(state: WarehouseState, sql: str) -> None:
             raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
         script, program = extended(state.script, sql, state.options.keep, state.functions, state.options.size)
         session = state.session_of(program)
-        for view in sorted(state.subscriptions.views - {view.name for view in program.views}):
+        for view in changed_views(state.subscriptions.views, state.script, script):
             raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
         with interruptible():
             carry_over(state.session, session, state.functions)

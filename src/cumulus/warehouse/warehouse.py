@@ -11,7 +11,8 @@ from typing import Any, NoReturn, Self
 from cumulus.catalog.types import SqlType
 from cumulus.engine.limits import bytes_of
 from cumulus.errors import UsageError
-from cumulus.explain.explanation import Explanation, explain
+from cumulus.explain.explanation import Explanation
+from cumulus.explain.view_costs import explain
 from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.recheck import Report
@@ -113,7 +114,8 @@ class Warehouse:
             A wrong number of columns, a value of the wrong type, NULL in a NOT NULL column, a duplicate key or an
             orphan where rows are kept; nothing is applied. What a view cannot compute for a row is told by `errors`.
         """
-        return self._intake.rows(+1, table, rows)
+        is_taken = self._state.session.singles.take(+1, table, rows)
+        return 1 if is_taken else self._intake.rows(+1, table, rows)
 
     def delete(self, table: str, rows: Any) -> int:
         """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""

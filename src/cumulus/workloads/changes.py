@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.catalog import DELETE, INSERT, Event, Row
+from cumulus.durable.files import written_aside
 from cumulus.workloads.checks import recompute
 
 Epoch: TypeAlias = Mapping[str, pa.Table]
@@ -118,9 +119,8 @@ def write_epoch(folder: Path, number: int, epoch: Epoch) -> None:
     for name, changes in epoch.items():
         target = folder / name / f"{number:06d}.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.part")
-        pq.write_table(changes, aside, row_group_size=ROW_GROUP_ROWS)
-        aside.rename(target)
+        with written_aside(target) as aside:
+            pq.write_table(changes, aside, row_group_size=ROW_GROUP_ROWS)
 
 
 def read(folder: Path) -> list[dict[str, pa.Table]]:

@@ -6,20 +6,16 @@ independent of it. Used by the demo, the benchmarks and the tests of every host.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from cumulus.catalog.comparison import compare_rows
+from cumulus.catalog.events import Row
 from cumulus.errors import InputError, UnknownNameError
-
-RELATIVE = 1e-9
-"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,60 +188,25 @@ def _row_differences(expected: pa.Table, actual: pa.Table, magnitudes: Mapping[s
     unknown = sorted(set(magnitudes) - set(names))
     if unknown:
         raise UnknownNameError(f"magnitudes names no column: {unknown[0]!r}", hint=f"Columns: {', '.join(names)}.")
-    floats = [
-        index
-        for index in range(len(names))
-        if pa.types.is_floating(expected.schema.types[index]) or pa.types.is_floating(actual.schema.types[index])
-    ]
-    exact = [index for index in range(len(names)) if index not in floats]
-    sizes = [magnitudes.get(names[index], 0.0) for index in floats]
 
-    def told(key: tuple[Any, ...], numbers: tuple[Any, ...]) -> str:
-        values = dict(zip(exact, key, strict=True)) | dict(zip(floats, numbers, strict=True))
-        return "(" + ", ".join(f"{names[index]}={values[index]}" for index in range(len(names))) + ")"
+    def text(row: Row) -> str:
+        return "(" + ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True)) + ")"
 
-    wanted, given = _grouped(expected, exact, floats), _grouped(actual, exact, floats)
-    for key in [*wanted, *(key for key in given if key not in wanted)]:
-        missing, extra = _unmatched(wanted.get(key, Counter()), given.get(key, Counter()), sizes)
-        if len(missing) == len(extra) == 1:
-            yield f"differs: expected {told(key, missing[0])}, got {told(key, extra[0])}"
-            continue
-        yield from (f"missing: {told(key, numbers)}" for numbers in missing)
-        yield from (f"unexpected: {told(key, numbers)}" for numbers in extra)
-
-
-Floats = Counter[tuple[Any, ...]]
-
-
-def _grouped(table: pa.Table, exact: list[int], floats: list[int]) -> dict[tuple[Any, ...], Floats]:
-    """Return exact values → how often each combination of float values stands beside them."""
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    grouped: dict[tuple[Any, ...], Floats] = defaultdict(Counter)
-    for row in rows:
-        grouped[tuple(row[index] for index in exact)][tuple(row[index] for index in floats)] += 1
-    return grouped
-
-
-def _unmatched(
-    wanted: Floats, given: Floats, sizes: list[float]
-) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Match equal rows, then close ones, greedily; return what is left on either side."""
-    missing = list((wanted - given).elements())
-    extra = list((given - wanted).elements())
-    left: list[tuple[Any, ...]] = []
-    for numbers in missing:
-        for index, candidate in enumerate(extra):
-            if all(_close(a, b, size) for a, b, size in zip(numbers, candidate, sizes, strict=True)):
-                del extra[index]
-                break
+    sizes = {names.index(name): size for name, size in magnitudes.items()}
+    for found in compare_rows(_rows(actual), _rows(expected), key=_exact(expected, actual), magnitudes=sizes):
+        if found.recomputed is None or found.stored is None:
+            what, row = ("missing", found.recomputed) if found.stored is None else ("unexpected", found.stored)
+            assert row is not None
+            yield f"{what}: {text(row)}"
         else:
-            left.append(numbers)
-    return left, extra
+            yield f"differs: expected {text(found.recomputed)}, got {text(found.stored)}"
 
 
-def _close(a: float | None, b: float | None, magnitude: float) -> bool:
-    if a is None or b is None:
-        return a is b
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return a == b or (math.isnan(a) and math.isnan(b))
-    return abs(a - b) <= RELATIVE * max(abs(a), abs(b), magnitude)
+def _exact(expected: pa.Table, actual: pa.Table) -> list[int]:
+    """Return the columns that are no floats on either side."""
+    types = enumerate(zip(expected.schema.types, actual.schema.types, strict=True))
+    return [place for place, pair in types if not any(map(pa.types.is_floating, pair))]
+
+
+def _rows(table: pa.Table) -> Iterator[Row]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

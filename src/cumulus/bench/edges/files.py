@@ -70,7 +70,7 @@ def rows(scale: float) -> list[tuple[str, float]]:
 
 def _run(program: Any, folder: Path, each: FileFormat, repetition: int, count: int) -> float:
     from cumulus.engine.engines import make_engine
-    from cumulus.epochs.embedded import EmbeddedRun
+    from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
 
     sources = sources_from([f"orders={folder}/orders{each.ending}{each.options}"], program)

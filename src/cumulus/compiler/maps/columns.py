@@ -11,7 +11,7 @@ from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.scalars.typing import Typed, scalar_type
 
 HIDDEN = "\0"
@@ -88,9 +88,9 @@ def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict
     Examples
     --------
     >>> from cumulus.algebra.terms import Apply, Var
-    >>> from cumulus.catalog.schema import MaintainedNumber
+    >>> from cumulus.catalog.schema import Column
     >>> from cumulus.catalog.types import BIGINT
-    >>> table = Table("r", (MaintainedNumber("a", BIGINT),))
+    >>> table = Table("r", (Column("a", BIGINT),))
     >>> factors = [Atom("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
     >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
     {'x': 'BIGINT', 'y': 'BIGINT'}

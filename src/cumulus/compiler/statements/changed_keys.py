@@ -8,8 +8,8 @@ from typing import NamedTuple
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Exists, Lift, MapRead, Term, product_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived import DerivedRelation, Ended, Registry, Summed
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import HIDDEN
 from cumulus.compiler.statements.definitions import needs
 from cumulus.compiler.statements.factors import FactorBlock, Names

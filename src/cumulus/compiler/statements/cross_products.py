@@ -14,7 +14,7 @@ from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term
 from cumulus.calculus.polynomial import components
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.maps.canonical import is_value
+from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.statements.factors import Names
 from cumulus.explain.functional_dependencies import closure, dependencies
 

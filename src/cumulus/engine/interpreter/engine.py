@@ -24,7 +24,7 @@ from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.module import ModuleCoder
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import identifier
-from cumulus.engine.limits import Budget, told
+from cumulus.engine.limits import Budget, format_bytes
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.errors import EvaluationError, UnknownNameError
 from cumulus.m3.dataflow import maps_of_view
@@ -265,7 +265,7 @@ class Interpreter:
         self._stale -= self._computed
 
     def _assign_first(self) -> None:
-        """Give `:=` maps their value for empty tables; what fails in it is told by the first transaction."""
+        """Give `:=` maps their value for empty tables; what fails in it is format_bytes by the first transaction."""
         if not self._assign:
             return
         self.begin()
@@ -394,7 +394,7 @@ class Interpreter:
         self._until_measured = 0
         if grows:
             name, store = max(self._stores.items(), key=lambda each: each[1].memory())
-            what = f"map {name} ({len(store.entries):,} rows, {told(store.memory())})"
+            what = f"map {name} ({len(store.entries):,} rows, {format_bytes(store.memory())})"
             raise self._budget.refusal(what, used, used)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from cumulus import version
-from cumulus.engine.garbage import uncollected
+from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
 from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from cumulus.engine.batches import UPSERT, Bulk, Changes, Columns, Rows, Upserts
+from cumulus.catalog.events import UPSERT
+from cumulus.engine.batches import Bulk, Changes, Columns, Rows, Upserts
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.python_rows import CHANGES, ROWS
 from cumulus.engine.native.intake.streams import STREAM

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from cumulus.algebra.order import all_but, end_of, order_key
-from cumulus.engine.limits import Budget, told
+from cumulus.engine.limits import Budget, format_bytes
 from cumulus.engine.native.column_vectors import StoredColumns
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, UNLIMITED, USED
@@ -183,13 +183,13 @@ class Holder(ABC):
                 hint="Group by less, or open the warehouse with engine='interpreter'.",
             )
         if self._dictionary.refused:
-            what = f"the table of texts ({len(self._dictionary.values_of):,}, {told(self._dictionary.bytes)})"
+            what = f"the table of texts ({len(self._dictionary.values_of):,}, {format_bytes(self._dictionary.bytes)})"
         elif store is None:
             what = "the journal of the transaction"
         elif store.store.is_scratch:
             what = "what a trigger computes for a moment"
         else:
-            what = f"map {store.store.name} ({store.live:,} rows, {told(store.view.bytes)})"
+            what = f"map {store.store.name} ({store.live:,} rows, {format_bytes(store.view.bytes)})"
         return self._budget.refusal(what, self.memory(), self._wanted())
 
     # --- loading ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cumulus.algebra.scope import variables_of
+from cumulus.catalog.events import UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import INTEGER, VARCHAR
 from cumulus.engine.analysis.assignments import assignments
@@ -14,7 +15,6 @@ from cumulus.engine.analysis.intervals import with_intervals
 from cumulus.engine.analysis.missing_triggers import come_one_by_one
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.analysis.signs import SIGN, signed
-from cumulus.engine.batches import UPSERT
 from cumulus.engine.native.code.assignments import assign_function
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost

@@ -65,7 +65,7 @@ def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, 
                 continue
             comes = change.get(value, 0)
             if count(each.parent.name, each.parent_places, value, 1 - comes) + comes <= 0:
-                found[id(move)] = f"orphan: {_told(each)}, and no such row is there"
+                found[id(move)] = f"orphan: {_reference_text(each)}, and no such row is there"
 
 
 def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
@@ -86,7 +86,7 @@ def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[i
             left, lost = -comes.get(value, 0), -gone.get(value, 0)
             remains = count(each.parent.name, each.parent_places, value, left + 1) > left
             if not remains and count(each.child.name, each.child_places, value, lost + 1) > lost:
-                found[id(move)] = f"parent with children: {_told(each)}, and such rows are there"
+                found[id(move)] = f"parent with children: {_reference_text(each)}, and such rows are there"
 
 
 def _add(counts: dict[Values, int], value: Values, change: int) -> None:
@@ -97,6 +97,6 @@ def _add(counts: dict[Values, int], value: Values, change: int) -> None:
         counts.pop(value, None)
 
 
-def _told(each: Reference) -> str:
+def _reference_text(each: Reference) -> str:
     key = each.key
     return f"{each.child.name}({', '.join(key.columns)}) references {key.parent}({', '.join(key.parent_columns)})"

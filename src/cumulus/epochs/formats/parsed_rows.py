@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT
+
 if TYPE_CHECKING:
     from cumulus.epochs.formats.encodings import Encoding
 
-INSERT, DELETE, UPSERT, TRUNCATE = 1, -1, 2, 3
 OPERATIONS = {
     **dict.fromkeys(("i", "+", "c", "r", "insert", "1", "+1"), INSERT),
     **dict.fromkeys(("d", "-", "delete", "-1"), DELETE),

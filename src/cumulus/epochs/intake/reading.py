@@ -23,26 +23,18 @@ from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import (
-    DELETE,
-    INSERT,
     MESSAGES,
     OPERATIONS,
     TOMBSTONES,
-    TRUNCATE,
-    UPSERT,
     Content,
     Rejected,
 )
 from cumulus.epochs.sources import FolderSource
 
 __all__ = [
-    "DELETE",
-    "INSERT",
     "MESSAGES",
     "OPERATIONS",
     "TOMBSTONES",
-    "TRUNCATE",
-    "UPSERT",
     "Reading",
     "Rejected",
     "RowGroups",

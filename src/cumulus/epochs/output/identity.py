@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import uuid
@@ -11,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-from cumulus.epochs.output.sink import write_durably
+from cumulus.durable.files import write_durably
+from cumulus.durable.folders import lock_file
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
@@ -59,19 +59,17 @@ class Checkpoint:
     def __init__(self, path: str | Path, host: str) -> None:
         self.path = Path(path)
         self.host = host
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
+            self._lock = lock_file(self.path / ".lock")
         except OSError as problem:
-            raise StoreError(f"{self.path}: the checkpoint cannot be written: {problem.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise LockedError(
-                f"{self.path}: another run is using this checkpoint", hint="Wait for it, or stop it."
+            raise StoreError(
+                f"{self.path}: the checkpoint cannot be written: {problem.strerror}",
+                hint="Give the right to write there, or choose another --out or --checkpoint.",
             ) from None
+        if self._lock is None:
+            raise LockedError(f"{self.path}: another run is using this checkpoint", hint="Wait for it, or stop it.")
 
     def close(self) -> None:
         """Give the folder free."""

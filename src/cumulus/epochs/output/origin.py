@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cumulus.durable.files import write_durably
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
-from cumulus.epochs.output.sink import write_durably
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
 

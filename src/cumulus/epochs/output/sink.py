@@ -3,8 +3,8 @@
 ::
 
     OUT/cumulus.json             which checkpoint and program the folder belongs to
-    OUT/epochs/N.json the manifest of epoch N: created once, never changed; the epoch is committed when it exists
-    exists OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
+    OUT/epochs/N.json            the manifest of epoch N: created once, never changed; it is the commit
+    OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
     OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
     OUT/data/quarantine/…        rows that were refused
     OUT/views/VIEW/N/…           links to the files of one epoch
@@ -17,19 +17,18 @@ manifest. Whoever finds `N.json` there already keeps it and drops its own files:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from cumulus.durable.files import open_durably
-from cumulus.epochs import faults
+from cumulus.durable import faults
+from cumulus.durable.files import create_durably, write_durably, written_aside
+from cumulus.durable.folders import lock_file
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
@@ -140,23 +139,20 @@ class Sink:
         self.path = Path(path)
         self.checkpoint = checkpoint
         self.program = program
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         try:
             for name in ("epochs", "data", "views", "latest"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
+            self._lock = lock_file(self.path / ".lock")
         except OSError as problem:
             raise StoreError(
                 f"{self.path}: the output folder cannot be written: {problem.strerror}",
                 hint="Check the path and its permissions.",
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
+        if self._lock is None:
             raise LockedError(
                 f"{self.path}: another run is writing here", hint="Wait for it, stop it, or choose another --out."
-            ) from None
+            )
         try:
             self._bind(resuming)
         except BaseException:
@@ -233,7 +229,7 @@ class Sink:
         before = self.newest()
         assert before is None or before.epoch < epoch, f"epoch {epoch} after {before.epoch}"
         manifest = self._next(epoch, before, reports, offsets, merge or {})
-        faults.reach("before-manifest")
+        faults.crash_point("before-manifest")
         try:
             created = create_durably(place, json.dumps(asdict(manifest)).encode())
         except OSError as problem:
@@ -241,7 +237,7 @@ class Sink:
                 f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
             ) from None
         assert created, f"{place} appeared under our lock"
-        faults.reach("after-manifest")
+        faults.crash_point("after-manifest")
         self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
         self.retain(keep)
@@ -330,14 +326,12 @@ class Sink:
                 continue
             target = self.path / "views" / view / str(manifest.epoch)
             if not target.exists():
-                making = target.with_name(f".{manifest.epoch}-{uuid.uuid4().hex}")
-                making.mkdir(parents=True)
-                for path in manifest.files(view):
-                    _link(self.path / path, making / Path(path).name)
-                making.rename(target)
-            fresh = self.path / "latest" / f".{view}-{uuid.uuid4().hex}"
-            fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
-            fresh.rename(link)
+                with written_aside(target) as making:
+                    making.mkdir(parents=True)
+                    for path in manifest.files(view):
+                        _link(self.path / path, making / Path(path).name)
+            with written_aside(link) as fresh:
+                fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
 
     def retain(self, keep: int) -> None:
         """Delete all but the last `keep` epochs, and the files that only they used."""
@@ -396,38 +390,6 @@ def read_manifest(path: str | Path, epoch: int) -> Manifest:
         return Manifest(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as problem:
         raise StoreError(f"{file}: not a manifest: {problem}", hint="Is this the --out folder of a run?") from None
-
-
-def write_durably(place: Path, data: bytes) -> None:
-    """Write a file so that it is there, whole, after a power failure; replaces an old one in one step."""
-    making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-    with open_durably(making) as file:
-        file.write(data)
-    making.rename(place)
-    _sync_folder(place.parent)
-
-
-def create_durably(place: Path, data: bytes) -> bool:
-    """Like `write_durably`, but return False and change nothing if the file is there."""
-    making = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-    with open_durably(making) as file:
-        file.write(data)
-    try:
-        os.link(making, place)
-    except FileExistsError:
-        return False
-    finally:
-        making.unlink()
-    _sync_folder(place.parent)
-    return True
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _link(source: Path, target: Path) -> None:

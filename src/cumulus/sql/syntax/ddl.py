@@ -12,7 +12,7 @@ from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import type_advice
-from cumulus.sql.syntax.understood import check_taken
+from cumulus.sql.syntax.known_clauses import check_taken
 
 _TYPE_NAMES = {"TIMESTAMPNTZ": "TIMESTAMP", "INT128": "HUGEINT", "FLOAT": "REAL"}
 

@@ -51,7 +51,7 @@ def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar]
     'in(a, 3, 1, 2, 4) OR a IS NULL'
     """
     found: dict[_Found, dict[Scalar, None]] = {}
-    told = [_told(part, type_of, negated=function == "and") for part in parts]
+    told = [_comparison_with_literals(part, type_of, negated=function == "and") for part in parts]
     for each in told:
         if each is not None:
             found.setdefault(each[0], {}).update(dict.fromkeys(each[1]))
@@ -65,14 +65,14 @@ def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar]
     return chained(list(dict.fromkeys(result)), lambda left, right: Apply(function, (left, right)))
 
 
-def _told(
+def _comparison_with_literals(
     scalar: Scalar, type_of: Callable[[Scalar], SqlType], *, negated: bool
 ) -> tuple[_Found, tuple[Const, ...]] | None:
     """Return what a condition compares with which literals, None if it is another condition."""
     literals: tuple[Scalar, ...]
     match scalar:
         case Apply("not", (Apply("eq" | "in") as inner,)) if negated:
-            return _told(inner, type_of, negated=False)
+            return _comparison_with_literals(inner, type_of, negated=False)
         case Apply("ne" | "eq" as function, (left, right)) if (function == "ne") == negated:
             subject, literals = (right, (left,)) if isinstance(left, Const) else (left, (right,))
         case Apply("in", (subject, *others)) if not negated:

@@ -1,4 +1,4 @@
-"""Numbers for what no word can hold: texts and intervals, and numbers of any length."""
+"""Dictionary encoding: texts and intervals are stored once, and 64-bit numbers refer to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.types import Interval
-from cumulus.engine.limits import told
+from cumulus.engine.limits import format_bytes
 from cumulus.engine.native.kernel.lanes import NULL_WORD
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
@@ -164,7 +164,7 @@ class Dictionary:
     def _ask(self) -> None:
         if not self.widen():
             raise MemoryLimitError(
-                f"the texts ({len(self.values_of):,}, {told(self.bytes)}) do not fit into memory",
+                f"the texts ({len(self.values_of):,}, {format_bytes(self.bytes)}) do not fit into memory",
                 hint="They are kept for ever. Save the warehouse with format='portable' and load it, which keeps those "
                 "in use, or load it with a greater memory_limit.",
             )

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cumulus.durable.files import refuse_remote
+from cumulus.durable import faults
+from cumulus.durable.files import write_durably
+from cumulus.durable.folders import check_output
 from cumulus.engine.protocol import Engine
-from cumulus.epochs import faults
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_file
-from cumulus.epochs.layouts import choose_plan, fitted, sound
+from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.publish import merges, write_outputs
-from cumulus.epochs.output.sink import Sink, write_durably
+from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_apart, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
@@ -64,11 +65,12 @@ class EmbeddedRun:
         keep: int = 100,
         snapshot_every: int = 1,
     ) -> None:
-        refuse_remote(out, "--out")
-        refuse_remote(checkpoint, "--checkpoint")
+        check_output(out, "--out")
+        check_output(checkpoint, "--checkpoint")
         functions = given_functions(functions)
         runnable(program.functions, functions)  # a missing one is told before folders are made
-        program, self._sources = fitted(sound(program), sources)
+        program, self._sources = match_sources_to_tables(require_definitions(program), sources)
+        check_apart(self._sources, out, checkpoint)
         self._program = program
         self._limit = files_per_epoch
         self._keep = keep
@@ -156,7 +158,7 @@ class EmbeddedRun:
             for name in files.get(source.relation, ()):
                 relation = self._program.relation(source.relation)
                 reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
-                faults.reach("after-read")
+                faults.crash_point("after-read")
                 for index, payload in enumerate(pack([reading], self.identity.plan)):
                     packed[index].append(payload)
         read = time.perf_counter()
@@ -166,14 +168,14 @@ class EmbeddedRun:
         written = []
         engine = 0.0
         for bucket, payloads in zip(self._buckets, packed, strict=True):
-            faults.reach("in-handler")
+            faults.crash_point("in-handler")
             write_durably(self._state / f"{epoch}-{bucket.index}.log", b"".join(payloads))
             before = time.perf_counter()
             outcome = bucket.apply(epoch, payloads)
             engine += time.perf_counter() - before
             written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, self._snapshots, final=final))
             self._log_bytes += sum(map(len, payloads))
-        faults.reach("after-state-write")
+        faults.crash_point("after-state-write")
         assert self._sink is not None
         manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
         assert made, f"epoch {epoch} was there"
@@ -207,7 +209,7 @@ class EmbeddedRun:
             data = bucket.dump()
             self._base_bytes += len(data)
             write_durably(making / str(bucket.index), data)
-            faults.reach("in-compaction")
+            faults.crash_point("in-compaction")
         making.rename(self._state / str(self.epoch))
         self._base, self._log_bytes = self.epoch, 0
         for path in self._state.iterdir():

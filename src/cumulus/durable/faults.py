@@ -22,7 +22,7 @@ POINTS = (
 )
 
 
-def reach(point: str) -> None:
+def crash_point(point: str) -> None:
     """Say that `point` is reached; does not return if a fault is due there."""
     wishes = os.environ.get("CUMULUS_CRASH")
     if not wishes:

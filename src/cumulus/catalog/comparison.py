@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from cumulus.catalog.events import Row
 
 RELATIVE = 1e-9
-"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
+"""Floats agree when they differ by at most this share of their magnitude (docs/architecture.md, "Semantics")."""
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -35,18 +35,18 @@ class Witness:
 
     def __str__(self) -> str:
         if self.stored is None:
-            return f"missing: {told(self.recomputed)}"
+            return f"missing: {row_text(self.recomputed)}"
         if self.recomputed is None:
-            return f"should not be there: {told(self.stored)}"
-        return f"at {told(self.key)}: stored {told(self.stored)}, recomputed {told(self.recomputed)}"
+            return f"should not be there: {row_text(self.stored)}"
+        return f"at {row_text(self.key)}: stored {row_text(self.stored)}, recomputed {row_text(self.recomputed)}"
 
 
-def told(row: Row | None) -> str:
+def row_text(row: Row | None) -> str:
     """Return a row for people.
 
     Examples
     --------
-    >>> told((1, None, "x"))
+    >>> row_text((1, None, "x"))
     "(1, NULL, 'x')"
     """
     if row is None:
@@ -61,6 +61,7 @@ def compare_rows(
     *,
     key: Sequence[int] | None = None,
     magnitudes: Mapping[int, float] | None = None,
+    absolute: float = 0.0,
 ) -> list[Witness]:
     """Compare two bags of rows; return what differs, in the order of the recomputed rows, or nothing.
 
@@ -71,6 +72,8 @@ def compare_rows(
     magnitudes
         Position → Σ|x| of the summed values, for sums of floats whose terms cancel; elsewhere the magnitude of a float
         is the larger of the two.
+    absolute
+        How far floats may differ whatever their magnitude.
 
     Examples
     --------
@@ -82,10 +85,16 @@ def compare_rows(
     for rows, into in ((recomputed, wanted), (stored, given)):
         for row in rows:
             into[_key_of(row, key)].append(row)
+
+    def agree(one: Row, other: Row) -> bool:
+        return len(one) == len(other) and all(
+            _equal(a, b, sizes.get(place, 0.0), absolute) for place, (a, b) in enumerate(zip(one, other, strict=True))
+        )
+
     sizes = magnitudes or {}
     found = []
     for at in [*wanted, *(each for each in given if each not in wanted)]:
-        missing, extra = _unmatched(wanted.get(at, []), given.get(at, []), sizes)
+        missing, extra = _unmatched(wanted.get(at, []), given.get(at, []), agree)
         pairs = min(len(missing), len(extra))
         shown = extra[0] if extra else missing[0] if missing else ()
         name = shown if key is None else tuple(shown[place] for place in key) if shown else ()
@@ -111,32 +120,40 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unmatched(wanted: list[Row], given: list[Row], sizes: Mapping[int, float]) -> tuple[list[Row], list[Row]]:
+def _unmatched(wanted: list[Row], given: list[Row], agree: Callable[[Row, Row], bool]) -> tuple[list[Row], list[Row]]:
     """Match rows that agree, equal ones first; return what is left on either side."""
-    left = list(given)
-    missing: list[Row] = []
-    for row in wanted:
-        if row in left:
-            left.remove(row)
-        else:
-            missing.append(row)
-    still: list[Row] = []
-    for row in missing:
-        match = next((place for place, other in enumerate(left) if _agree(row, other, sizes)), None)
+    if wanted == given:
+        return [], []
+    ours, theirs = Counter(map(_plain_row, wanted)), Counter(map(_plain_row, given))
+    left = _without(given, ours)
+    missing = []
+    for row in _without(wanted, theirs):
+        match = next((place for place, other in enumerate(left) if agree(row, other)), None)
         if match is None:
-            still.append(row)
+            missing.append(row)
         else:
             del left[match]
-    return still, left
+    return missing, left
 
 
-def _agree(one: Row, other: Row, sizes: Mapping[int, float]) -> bool:
-    return len(one) == len(other) and all(
-        _equal(a, b, sizes.get(place, 0.0)) for place, (a, b) in enumerate(zip(one, other, strict=True))
-    )
+def _without(rows: list[Row], others: Counter[Key]) -> list[Row]:
+    """Return rows without those that are among others, each as often as it is there."""
+    left = others.copy()
+    kept = []
+    for row in rows:
+        plain = _plain_row(row)
+        if left[plain] > 0:
+            left[plain] -= 1
+        else:
+            kept.append(row)
+    return kept
 
 
-def _equal(a: Any, b: Any, magnitude: float) -> bool:
+def _plain_row(row: Row) -> Key:
+    return tuple(map(_plain, row))
+
+
+def _equal(a: Any, b: Any, magnitude: float, absolute: float) -> bool:
     if a is None or b is None:
         return a is b
     numbers = (int, float, Decimal)
@@ -146,5 +163,5 @@ def _equal(a: Any, b: Any, magnitude: float) -> bool:
         x, y = float(a), float(b)
         if not (math.isfinite(x) and math.isfinite(y)):
             return x == y or (math.isnan(x) and math.isnan(y))
-        return abs(x - y) <= RELATIVE * max(abs(x), abs(y), magnitude)
+        return abs(x - y) <= max(RELATIVE * max(abs(x), abs(y), magnitude), absolute)
     return bool(_plain(a) == _plain(b))

@@ -1,0 +1,66 @@
+"""Folders: which can be used, their entries on the disk, and locks that one process has at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import IO
+
+from cumulus.errors import UsageError
+
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def refuse_remote(path: str | Path, what: str) -> None:
+    """Raise UsageError for an address such as ``s3://bucket/x``, of which the disk would make a folder ``s3:``."""
+    if _REMOTE.match(str(path)):
+        scheme = str(path).partition(":")[0]
+        raise UsageError(
+            f"{what} {scheme}://{str(path).partition(':')[2].lstrip('/')}: only folders of this machine can be used",
+            hint="Give a folder (it may be a mounted one), and copy from or to the other place.",
+        )
+
+
+def check_output(path: str | Path, what: str) -> None:
+    """Raise UsageError for a folder to write that cannot be one, before anything is made."""
+    refuse_remote(path, what)
+    for each in (Path(path), *Path(path).parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            found = f"a link to {os.readlink(each)}, which is not there" if each.is_symlink() else "a file"
+            raise UsageError(
+                f"{what} {path}: {each} is {found}", hint="Give a folder; it is made if nothing has its name yet."
+            )
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the entries of a folder to the disk: files that were made, renamed or removed in it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:
+    """Return a file that this process has locked, until it is closed; None if another one has, and `wait` is not set.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    """
+    import fcntl  # where there is none, whoever locks nothing works all the same
+
+    file = path.open("wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        file.close()
+        return None
+    except BaseException:
+        file.close()
+        raise
+    return file
