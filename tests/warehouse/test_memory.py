@@ -10,7 +10,7 @@ import pytest
 
 from cumulus import Warehouse
 from cumulus.bench.engine_runs import columns_of, parts
-from cumulus.engine.limits import Budget, bytes_of, format_bytes
+from cumulus.engine.limits import Budget, bytes_of, format_bytes, machine_memory
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
 from cumulus.workloads import orders
