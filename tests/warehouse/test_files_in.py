@@ -122,3 +122,36 @@ def test_what_is_no_file_of_rows_says_so(tmp_path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "d": [1.5, 2.125]}), tmp_path / "rows.parquet")
     with pytest.raises(errors.ValueTypeError, match=r"rows.parquet, row 2: t.d .*2.125 has more than 2 digits"):
         taken(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ('1,"x\n2,b\n3,c\n', "rows.csv, row 1: a quote is not closed"),
+        ('1,"a\n""b"\n2,5" c\n3,"x', "rows.csv, row 3: a quote is not closed"),
+        ('1,"x\n2\n', "rows.csv, row 1: a quote is not closed"),
+    ],
+)
+def test_a_quote_that_is_not_closed_takes_in_no_rows(tmp_path, rows, told) -> None:
+    (tmp_path / "rows.csv").write_text("id,k\n" + rows)
+    with pytest.raises(errors.InputError, match=told):
+        taken(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("rows", ['1,"a\n""b"\n2,"5"" c"', '1,"a\n""b"\n2,5" c\n\n'])
+def test_quotes_that_are_closed(tmp_path, rows) -> None:
+    (tmp_path / "rows.csv").write_text("id,k\n" + rows)
+    assert [row[:2] for row in taken(tmp_path / "rows.csv")] == [(1, 'a\n"b'), (2, '5" c')]
+    (tmp_path / "one.csv").write_text('"id"\n"1"\n')
+    assert [row[0] for row in taken(tmp_path / "one.csv")] == [1]
+
+
+def test_what_is_wrong_with_a_csv_file(tmp_path) -> None:
+    for text, told in (
+        (b"", "not a CSV file with a header: it is empty"),
+        (b"id,k\n1,caf\xe9\n", "cannot be read as CSV: .*invalid UTF8 data\nA CSV file is UTF-8"),
+        (b"id,k\n1\n", "cannot be read as CSV: Row #2: Expected 2 columns, got 1"),
+    ):
+        (tmp_path / "rows.csv").write_bytes(text)
+        with pytest.raises(errors.InputError, match=told):
+            taken(tmp_path / "rows.csv")

@@ -209,6 +209,7 @@ def test_columns_batches_datasets_and_relations(data) -> None:
         ({"k": "a", "x": 1}, "not dict\nPut a single row into a list"),
         ({}, "not dict"),
         (None, "not NoneType"),
+        (np.array(1), "not ndarray"),
         (FRAME.x, "not a Series of pandas"),
         (pd.DataFrame([("a", 1)]), "t has no column '0'"),
         ([{1: 2, "z": 3}], "t has no column 1"),

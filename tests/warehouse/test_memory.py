@@ -81,9 +81,8 @@ def test_what_has_no_room_is_refused_whole_and_the_warehouse_goes_on(engine, way
     way(wh, rows(7))
     assert len(wh.view("v").rows()) == PORTION
     if engine == "native":
-        assert [
-            each.view.problems() for each in wh._state.session.engine._image.maps.values() if each.view.problems()
-        ] == []
+        maps = wh._state.session.engine.code.image.maps.values()
+        assert [each.view.problems() for each in maps if each.view.problems()] == []
 
 
 @pytest.mark.filterwarnings("ignore::cumulus.errors.MemoryLimitWarning")
@@ -115,8 +114,8 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
                     limited.commit_bulk(bulk)
                 except MemoryLimitError:
                     refused += 1
-                    assert limited.counters.events == before
-                    assert all(not limited.engine.store(each.name).view.problems() for each in program.maps[:2])
+                    assert limited.event_count == before
+                    assert all(not limited.engine.code.store(each.name).view.problems() for each in program.maps[:2])
                     limit += 40_000
                     limited.engine.limit(Budget(limit))
                     continue
@@ -125,7 +124,7 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
     assert refused > 20
     for each in program.maps:
         assert dict(limited.engine.stored(each.name)) == dict(free.engine.stored(each.name))
-        assert limited.engine.store(each.name).view.problems() == []
+        assert limited.engine.code.store(each.name).view.problems() == []
 
 
 def test_texts_count() -> None:

@@ -50,7 +50,7 @@ def given_rows(relation: Relation, data: Any) -> pa.Table | list[Any]:
         return _of_columns(relation, data)
     if isinstance(data, (str, Path)):
         return read_file(relation, data)
-    if isinstance(data, bytes) or not isinstance(data, Iterable):
+    if isinstance(data, bytes) or not isinstance(data, Iterable) or getattr(data, "shape", None) == ():
         raise _no_rows(relation, data)
     rows = data if type(data) is list else list(data)
     if rows and _is_columnar(rows[0]) and any(hasattr(type(rows[0]), name) for name in ("columns", "schema")):

@@ -194,7 +194,7 @@ class Firing(Protocol):
         ...
 
 
-class Snapshots(Protocol):
+class MapSnapshots(Protocol):
     """The contents of maps, taken out and put in; no transaction is open."""
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
@@ -308,7 +308,7 @@ class FastPath(Protocol):
         ...
 
 
-class Engine(Maps, Firing, Snapshots, Protocol):
+class Engine(Maps, Firing, MapSnapshots, Protocol):
     """Holds the maps of one program and runs its triggers.
 
     The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are
@@ -318,10 +318,16 @@ class Engine(Maps, Firing, Snapshots, Protocol):
     program: Program
     name: str
     """What it is called (`cumulus.engine.engines.ENGINES`)."""
-    python_functions: frozenset[str]
-    """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
-    called_count: int
-    """How often machine code has called a function in Python."""
+
+    @property
+    def python_functions(self) -> frozenset[str]:
+        """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
+        ...
+
+    @property
+    def called_count(self) -> int:
+        """How often machine code has called a function in Python."""
+        ...
 
     @property
     def fast(self) -> FastPath | None:

@@ -109,9 +109,9 @@ class FolderSource:
         if self.format == "debezium":
             return "parquet" if found == "parquet" else "json"
         if found is None or (found == "parquet" and packing_of(name)):
-            endings = ", ".join(SUFFIXES)
+            endings, ending = ", ".join(SUFFIXES), "".join(Path(name).suffixes[-2:])
             raise InputError(
-                f"{name}: the ending {''.join(Path(name).suffixes[-2:]) or 'of the name'!r} is of no known format",
+                f"{name}: the ending {ending!r} is of no known format" if ending else f"{name}: the name has no ending",
                 hint=f"Endings: {endings}, those of text also with {', '.join(PACKED)}. Rename the file, or "
                 "say format= if all files of the table have one.",
             )

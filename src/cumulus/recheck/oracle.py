@@ -26,8 +26,8 @@ from cumulus.compiler.declarations import declarations
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
-from cumulus.sql.quoting import for_duckdb
 from cumulus.sql.syntax.parse import parse_script
+from cumulus.sql.syntax.quoting import for_duckdb
 from cumulus.views.duckdb_functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import duckdb
@@ -49,6 +49,7 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
         )
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
+    _check(statements[0].named_parameters, parameters)
     return fetched(connection, sql, parameters)
 
 
@@ -72,6 +73,25 @@ def fetched(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramet
         if _IN_PYTHON.search(str(problem)):
             raise KeyboardInterrupt from None
         raise
+
+
+def _check(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:
+    """Raise UsageError for parameters that are missing, or that no UTF-8 says."""
+    named = parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters or [], 1))
+    given = {str(name).lower() for name in named}  # DuckDB finds them in any case
+    missing = sorted(name for name in wanted if name.lower() not in given)
+    if missing:
+        told = ", ".join(f"${name}" for name in missing)
+        raise UsageError(
+            f"the query has no value for its parameter {told}",
+            hint="Give values beside the query: a list for ? or $1, a dict for $name.",
+        )
+    for name, value in named.items():
+        if isinstance(value, str) and half_character(value) >= 0:
+            raise UsageError(
+                f"parameter ${name}, {value!r}, has half a character: no UTF-8 says it",
+                hint="Give the whole character.",
+            )
 
 
 _IN_PYTHON = re.compile(r"(?:executing the UDF|failed): KeyboardInterrupt\b")

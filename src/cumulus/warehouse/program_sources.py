@@ -79,6 +79,11 @@ def script_of(views: str | Path) -> str:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path}",
+            hint="It was looked for as a script, by its name." if path.is_absolute() else f"This is {Path.cwd()}.",
+        ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
 
@@ -105,12 +110,10 @@ def read_source(
     return text, compile_sql(text, name=name, keep=keep, functions=functions, size=size)
 
 
-def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given], size: int) -> tuple[str, Program]:
+def extended(script: str, sql: str | Path, keep: str, functions: Mapping[str, Given], size: int) -> tuple[str, Program]:
     """Return a script with statements added, and its program: new tables, and views that come and go."""
-    if not isinstance(sql, str):
-        raise UsageError(f"SQL is a text, not {type(sql).__name__}", hint="Pass SQL as str.")
     typed = [each for each in functions.values() if isinstance(each, UserFunction)]
-    return extend_sql(script, sql, keep=keep, functions=typed, size=size)
+    return extend_sql(script, script_of(sql), keep=keep, functions=typed, size=size)
 
 
 def changed_views(views: Collection[str], script: str, longer: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.types import SqlType
@@ -13,7 +14,7 @@ from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_changes import carry_over
 
 
-def execute(state: WarehouseState, sql: str) -> None:
+def execute(state: WarehouseState, sql: str | Path) -> None:
     """Compile all views anew with more statements, and go on with what that gives; see `cumulus.Warehouse.execute`."""
     with state.turn:
         if state.script is None:

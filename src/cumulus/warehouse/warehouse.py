@@ -303,8 +303,8 @@ class Warehouse:
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
 
-    def execute(self, sql: str) -> None:
-        """Create or drop views on the live warehouse, or add tables to it.
+    def execute(self, sql: str | Path) -> None:
+        """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it.
 
         All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
         from kept rows.

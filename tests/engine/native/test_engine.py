@@ -95,7 +95,7 @@ def check(program: Program, transactions: tuple[Transaction, ...], mode: str, lo
             errors = [*native.take_errors()], [*model.take_errors()]
             assert errors[0] == errors[1] or (mode == "net" and all(errors))  # a batch's rows, or the batch
     for definition in program.maps:
-        assert native.store(definition.name).view.problems() == []
+        assert native.code.store(definition.name).view.problems() == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_debug_mode_looks_at_every_link(rows: int, monkeypatch: pytest.MonkeyP
     wh.apply([(-1, "r", (5, 1)), (1, "r", (7, 2))])
     assert len(wh.view("v").rows()) == 5
     native = wh._state.session.engine
-    stored = next(each for each in native._named.values() if each.store.orders)
+    stored = next(each for each in native.code.maps.values() if each.store.orders)
     row = stored.row_address(3) + stored.store.shape.node(0) + MARKS
     I64.from_address(row).value ^= 1
     with pytest.raises(AssertionError, match=f"map {stored.store.name} is damaged: order 0"):
@@ -205,6 +205,41 @@ def test_find_and_index() -> None:
     assert native.read("m", (1, None)) == (2, 3, 1.5)
     assert native.end("m", "MAX", 0, (2,), None) == 2
     assert native.size("m") == 3
+
+
+def test_an_index_that_comes_later_reaches_whoever_holds_the_code() -> None:
+    program = parse(
+        "RELATION r(a BIGINT NOT NULL, b BIGINT NOT NULL); RELATION s(a BIGINT NOT NULL);"
+        "MAP m[a BIGINT, b BIGINT](n BIGINT); MAP c[](n BIGINT);"
+        "ON +r(a, b) { m[a, b] += 1 } ON +s(a) { c[] += a }"
+    )
+    native = NativeEngine(program)
+    handed: list[tuple[Any, ...]] = []
+    on_r, on_s = (native.fast.builtin(name, lambda *event: handed.append(event)) for name in ("r", "s"))
+    native.fast.open("s", False)
+    for rest in (True, False):
+        native.fast.rest(rest)
+        on_r(1, 1, 2)
+        on_s(1, 5)
+    assert handed == [(1, 5), (1, 1, 2), (1, 5)]
+    assert native.fast.take_fired() == {"r": (1, 1)}
+    before = native.code.image._free
+    native.watch("m")
+    native.add_index("m", (1,))
+    assert not before.alive, "the memory of the old code is given back at once"
+    with Applying():
+        assert native.fast.fire(1, "r", (3, 2)) == {"m": {(3, 2): (None, (1,))}}
+        assert native.fast.fire(1, "s", (5,)) is None
+    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
+    native.unwatch("m")
+    native.fast.rest(True)
+    on_r(1, 1, 2)
+    on_s(1, 5)
+    assert native.fast.take_fired() == {"r": (1, 1)}
+    assert native.read("m", (1, 2)) == (2,)
+    native.close()
+    on_r(1, 1, 2)
+    assert handed[3:] == [(1, 5), (1, 1, 2)]
 
 
 def test_what_128_bits_cannot_hold_is_refused_and_nothing_is_applied() -> None:
@@ -287,7 +322,7 @@ def test_tables_of_many_columns(width) -> None:
     wh.delete("r", rows[:20])
     wh.trigger("r")(1, *rows[0])
     assert wh.view("v").rows() == [(1, 21)]
-    assert all(store.view.problems() == [] for store in wh._state.session.engine._image.maps.values())
+    assert all(store.view.problems() == [] for store in wh._state.session.engine.code.image.maps.values())
 
 
 @pytest.mark.slow

@@ -202,7 +202,7 @@ class StatementCoder:
         with self._writer.block(f"if {old} is None:"):
             for column in store.floats:
                 if column in deltas:
-                    self._told(store, column, deltas[column])
+                    self._report_overflow(store, column, deltas[column])
             put(self._first(store, deltas))
             if store.indexes and not is_ahead:
                 write(f"enter_{store.name}({key})")
@@ -237,7 +237,7 @@ class StatementCoder:
     def _cell(self, cell: str, delta: str) -> str:
         return f"{self._pool.bind(float_sums.add_to_cell, 'add_to_cell')}({cell}, {delta})"
 
-    def _told(self, store: DictMap, column: int, number: str) -> None:
+    def _report_overflow(self, store: DictMap, column: int, number: str) -> None:
         """Write that an overflow of a sum is reported; readers get an error until the entry is gone."""
         self._writer.site = self._site(store.definition.name, column)
         problem = self._pool.bind(float_sums.NOT_FINITE, "not_finite")
@@ -251,7 +251,7 @@ class StatementCoder:
             name = names[column]
             if column in store.floats:
                 self._writer.line(f"{name} = {self._cell(name, delta)}")
-                self._told(store, column, f"{name}[0]")
+                self._report_overflow(store, column, f"{name}[0]")
             else:
                 self._writer.line(f"{name} += {delta}")
         is_rest = self._pool.bind(float_sums.is_rest, "is_rest") if store.floats else ""
