@@ -12,9 +12,7 @@ from cumulus.engine.keyed_events import Operation
 from cumulus.engine.single_rows import single_row
 from cumulus.errors import UsageError
 from cumulus.interrupts import interruptible
-from cumulus.warehouse.initial_load import WAYS, Filled, bulks_of, fill
-from cumulus.warehouse.key_operations import deletions, updates, whole_rows
-from cumulus.warehouse.operations import checked_event, replacements
+from cumulus.warehouse.operations import checked_event, deletions, replacements, updates, whole_rows
 from cumulus.warehouse.state import WarehouseState
 
 
@@ -32,8 +30,31 @@ class EventIntake:
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def rows(self, sign: int, table: str, rows: Any) -> int:
-        """Insert or delete rows of a table; return how many."""
+    def insert(self, table: str, rows: Any) -> int:
+        """Insert rows in one transaction; return how many.
+
+        Parameters
+        ----------
+        table
+            The name of a table, in any case.
+        rows
+            A list of tuples or dicts, a dict of columns, anything of Arrow, a pandas or polars frame, a list of these
+            or the path of a Parquet or CSV file (docs/data-in.md).
+
+        Raises
+        ------
+        DataError
+            A wrong number of columns, a value of the wrong type, NULL in a NOT NULL column, a duplicate key or an
+            orphan where rows are kept; nothing is applied.
+
+        Notes
+        -----
+        Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
+        counts as nothing there, and everything else goes on.
+        """
+        return self._rows(+1, table, rows)
+
+    def _rows(self, sign: int, table: str, rows: Any) -> int:
         state = self._state
         with state.turn:
             session = state.session
@@ -59,15 +80,19 @@ class EventIntake:
         return changes is not None
 
     def delete(self, table: str, rows: Any) -> int:
-        """Delete rows, all columns given; return how many."""
+        """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
         session = self._state.session
         if session.singles.take(-1, table, rows):
             return 1
         with whole_rows(session.relation(table), rows):
-            return self.rows(-1, table, rows)
+            return self._rows(-1, table, rows)
 
     def delete_by_key(self, table: str, keys: Any) -> int:
-        """Delete the rows with some primary keys; return how many."""
+        """Delete the rows with some primary keys, in one transaction; return how many.
+
+        A key is a value, a tuple or a dict; several are a list of these, or a frame or table of the key's columns.
+        Nothing is applied, and `AbsentRowError` raised, if there is no row with one of them; UsageError as `upsert`.
+        """
         return self._by_key("delete_by_key", table, deletions, keys)
 
     def _by_key(self, what: str, table: str, operations: Callable[..., list[Operation]], *given: Any) -> int:
@@ -79,7 +104,15 @@ class EventIntake:
             return len(found)
 
     def upsert(self, table: str, rows: Any) -> int:
-        """Insert rows, each in place of the one with its primary key; return how many were given."""
+        """Insert rows, each in place of the row with its primary key if there is one; return how many were given.
+
+        Raises
+        ------
+        UsageError
+            If the table has no primary key or its rows are not kept.
+        DataError
+            As for `insert`.
+        """
         with self._state.turn:
             session = self._state.session
             relation = session.relation(table)
@@ -89,7 +122,18 @@ class EventIntake:
             return len(bulk)
 
     def update(self, table: str, old_rows: Any, new_rows: Any) -> int:
-        """Replace rows, or give columns of the rows with some keys other values; return how many."""
+        """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many.
+
+        With a dict as third argument, ``update("orders", 7, {"price": 3})``, the second is one or more primary keys, as
+        in `delete_by_key`, and the columns of their rows get these values.
+
+        Raises
+        ------
+        UsageError
+            If there are not as many new rows as old ones.
+        DataError
+            As for `insert`, and for `delete_by_key`.
+        """
         if isinstance(new_rows, Mapping):
             return self._by_key("an update by key", table, updates, old_rows, new_rows)
         with self._state.turn:
@@ -97,29 +141,27 @@ class EventIntake:
             self._submit_checked(events)
             return len(events) // 2
 
-    def fill(self, tables: Mapping[str, Any], way: str) -> Filled:
-        """Fill the empty warehouse with the rows of tables."""
-        if way not in WAYS:
-            raise UsageError(f"way={way!r}", hint="way is 'auto', 'sql' or 'replay'.")
-        if not isinstance(tables, Mapping):
-            raise UsageError(
-                f"fill takes the rows of tables by their names, not {type(tables).__name__}",
-                hint='Write wh.fill({"orders": rows, …}); insert() takes the rows of one table.',
-            )
-        state = self._state
-        with state.turn:
-            state.check_quiet()
-            if state.buffer is not None:
-                raise UsageError("a transaction is open", hint="Fill the warehouse before it.")
-            bulks = bulks_of(state.session, tables)
-            filled, changes = fill(state.session, bulks, state.functions, way, state.subscriptions.maps)
-            state.tell(changes)
-            return filled
-
     # --- events -----------------------------------------------------------------------------------------------------
 
     def apply(self, events: Iterable[tuple[int, str, Any]] | Any, per: str) -> int:
-        """Apply events in order; return how many."""
+        """Apply events in order; return how many.
+
+        Parameters
+        ----------
+        events
+            `(sign, table, row)`, sign +1 or -1; or an Arrow table of events: a column `sign`, and a column `row`, a
+            dense union of one struct for each table, under the table's name.
+        per
+            "event": every event is a transaction, and what stands before a wrong one stays applied. "call": all are
+            one transaction.
+
+        Raises
+        ------
+        UsageError
+            For a sign that is neither +1 nor -1.
+        DataError
+            As for `insert`.
+        """
         if per not in ("event", "call"):
             raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
         session = self._state.session
@@ -149,7 +191,17 @@ class EventIntake:
         return count
 
     def trigger(self, table: str) -> Callable[..., None]:
-        """Return the fast path into one table."""
+        """Return the fast path into one table: a function of a sign and the column values, one transaction per call.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> on = wh.trigger("r")
+        >>> on(+1, 7); on(+1, 8); on(-1, 7)
+        >>> wh.view("v").get()
+        (1,)
+        """
         state = self._state
         name = state.session.relation(table).name
 
@@ -164,7 +216,16 @@ class EventIntake:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Collect what is done inside, and apply it at the end."""
+        """Collect what is done inside, and apply it at the end: all of it, or none.
+
+        Reads inside see the state before. If the block raises, nothing is applied; so if an event is refused at the
+        end, which raises its error. It belongs to its thread: others wait until it has ended.
+
+        Raises
+        ------
+        UsageError
+            Inside another transaction.
+        """
         state = self._state
         with state.turn:
             if state.buffer is not None:

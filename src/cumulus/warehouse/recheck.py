@@ -25,7 +25,22 @@ def recheck(
     limit: int,
     functions: Mapping[str, Callable[..., Any]],
 ) -> Report:
-    """Compare views, and maps if wanted, with what they should be over the kept rows. See `Warehouse.recheck`."""
+    """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
+
+    By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
+
+    Parameters
+    ----------
+    maps
+        Compare every map with its definition, too.
+    limit
+        Witnesses per view, at most.
+
+    Raises
+    ------
+    UsageError
+        Naming the tables whose rows are not kept, or a map without a definition.
+    """
     wanted = [known_name(name, finishers, "view") for name in views] or list(finishers)
     program = session.program
     needed = set(tables_behind(program, [program.view(name) for name in wanted]))

@@ -21,7 +21,7 @@ from cumulus.views import Finisher, MapViewReader
 from cumulus.warehouse import saved_folder
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.saved_folder import SavedState
-from cumulus.warehouse.subscriptions import Subscriptions
+from cumulus.warehouse.subscriptions import Callback, Subscription, Subscriptions
 from cumulus.warehouse.turns import Turn, closed
 
 if TYPE_CHECKING:
@@ -112,21 +112,92 @@ class WarehouseState:
                 hint="Note what to do, and do it afterwards.",
             )
 
+    def subscribe(self, view: str, callback: Callback) -> Subscription:
+        """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
+
+        These are the rows that the view shows: where it has LIMIT or OFFSET, the changes of what it shows, and all
+        changes added up are what it shows in the end. The transaction is committed when the callback runs, in the
+        thread that made the change. If it raises, the others are still called and the state is whole; then the
+        exception goes on to who made the change. The callback may read the warehouse, but not change it, and must not
+        wait for another thread that uses it.
+
+        Returns
+        -------
+        Subscription
+            Its `cancel()` ends it.
+        """
+        with self.turn:
+            return self.subscriptions.add(self.finisher(view).view.name, callback)
+
     def changes(self, view: str, snapshot: bool, since: int | None, timeout: float | None) -> ChangeStream:
-        """Return the changes of a view's rows from now on; see `cumulus.Warehouse.changes`."""
-        name = self.finisher(view).view.name
-        number = self.session.counters.transactions
-        if since is not None and not (type(since) is int and 0 <= since <= number):
-            raise UsageError(
-                f"since={since!r}: the last transaction is number {number}",
-                hint="since is the number of a transaction: transaction_number, or that of a change.",
-            )
-        stream = ChangeStream(self.subscriptions.log(name, number), self.turn, timeout)
-        stream.begin(number, since, self.reader(name).rows if snapshot else None)
-        return stream
+        """Return the changes of a view's rows from now on, one transaction after another, to be iterated over.
+
+        Each is a `ViewChanges`: its `number` is that of the transaction, its `rows` are `Change(old, new)`, its
+        `arrow()` has the form of `Epoch.changes`. All of them added up are what the view shows. Use it by ``for`` or by
+        ``async for``, in any thread; close it, or leave its ``with``, and nothing is noted any more.
+
+        As long as a view has an open stream, its last 100,000 changed rows are kept one transaction after another. Who
+        reads more slowly gets the sum of older ones as one: nothing is lost, and what waits for a reader never is more
+        than the rows that the view had and those that it has.
+
+        Parameters
+        ----------
+        snapshot
+            Begin with all rows that the view has now, as insertions.
+        since
+            Begin with what came after the transaction of this number instead, such as the last one that was read. If
+            that is not kept any more and `snapshot` is given, begin with the snapshot: its `is_snapshot` tells.
+        timeout
+            How many seconds iterating waits for the next change before it ends; None waits as long as it takes, and 0
+            takes what is there.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such view.
+        HistoryError
+            If what came after `since` is not kept any more.
+        UsageError
+            If there has been no transaction `since`.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
+        >>> with wh.changes("v", timeout=0) as changes:
+        ...     for rows in ([(1, 10)], [(1, 5), (2, 1)]):
+        ...         n = wh.insert("r", rows)
+        ...     for change in changes:
+        ...         print(change.number, change.rows)
+        1 [Change(old=None, new=(1, 10))]
+        2 [Change(old=(1, 10), new=(1, 15)), Change(old=None, new=(2, 1))]
+        """
+        with self.turn:
+            name = self.finisher(view).view.name
+            number = self.session.counters.transactions
+            if since is not None and not (type(since) is int and 0 <= since <= number):
+                raise UsageError(
+                    f"since={since!r}: the last transaction is number {number}",
+                    hint="since is the number of a transaction: transaction_number, or that of a change.",
+                )
+            stream = ChangeStream(self.subscriptions.log(name, number), self.turn, timeout)
+            stream.begin(number, since, self.reader(name).rows if snapshot else None)
+            return stream
 
     def save(self, path: str | Path, form: str) -> None:
-        """Write everything to a folder; see `cumulus.Warehouse.save`."""
+        """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
+
+        Parameters
+        ----------
+        format
+            "auto" writes the maps as they lie in memory, which is quick; "portable" as Arrow files, for others to read.
+            Either is loaded by any engine.
+
+        Raises
+        ------
+        StoreError
+            If the folder holds something else, or cannot be written.
+        """
         with self.turn:
             if self.buffer is not None:
                 raise UsageError("a transaction is open", hint="Save before or after it.")
@@ -142,7 +213,16 @@ class WarehouseState:
         self.session.resume(saved.state)
 
     def close(self) -> None:
-        """Give back all memory; see `cumulus.Warehouse.close`."""
+        """Give back the memory of all maps, and end subscriptions and streams of changes; more than once does no harm.
+
+        Whatever is done with the warehouse after that, or with its views and triggers, is a ClosedError. Streams give
+        what they have before they end.
+
+        Raises
+        ------
+        UsageError
+            In a transaction, or in a callback.
+        """
         if self.turn.is_closed:
             return
         with suppress(ClosedError), self.turn:  # another thread may have closed it meanwhile

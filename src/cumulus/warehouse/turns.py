@@ -95,7 +95,16 @@ class Turn:
 
     @contextmanager
     def waiting(self, wait: bool | float) -> Iterator[None]:
-        """Wait otherwise in here, in this thread."""
+        """Wait otherwise for other threads in the block, in this thread; see the parameter `wait` of a warehouse.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> with wh.waiting(0.5):  # seconds; then a ThreadError
+        ...     wh.insert("r", [(1,)])
+        1
+        """
         before = getattr(self._own, "wait", None)
         self._own.wait = checked_wait(wait)
         try:

@@ -124,7 +124,13 @@ class ViewReading:
             yield self._state
 
     def view(self, name: str) -> WarehouseView:
-        """Return the reader of a view."""
+        """Return the reader of a view.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such view.
+        """
         name = self._state.finisher(name).view.name
 
         @contextmanager
@@ -135,12 +141,54 @@ class ViewReading:
         return WarehouseView(name, reader, lambda: self.errors(name))
 
     def errors(self, view: str) -> ViewErrors:
-        """Return the errors of a view, of all if it is ""."""
+        """Return the events that a view could not take in whole, or those of all views.
+
+        A division by zero, an overflow, a failed cast or a raising function of your own is an error of the views whose
+        numbers it concerns. Whatever it was to add to them is left out, other views go on. When the rows are deleted,
+        they fail once more and nothing stays behind.
+
+        Returns
+        -------
+        ViewErrors
+            `count` of them, of each view the first 1,000 as `ViewError(view, sign, relation, row, message,
+            transaction)` and as a table; an insertion and the deletion of one row are two.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such view.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT SUM(a // b) AS s FROM r")
+        >>> wh.insert("r", [(6, 2), (7, 0)])
+        2
+        >>> [(error.event, error.message) for error in wh.errors("v")]
+        [('+r(7, 0)', 'intdiv(7, 0): division by zero')]
+        """
         with self._state.turn:
             return errors_of(self._state.session.errors, self._state.finisher(view).view.name if view else "")
 
     def query(self, sql: str, parameters: Parameters) -> Result:
-        """Return the result of a SELECT over views and kept tables."""
+        """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
+
+        It may call your functions, too. Of each view it reads the columns and rows that the query wants.
+
+        Parameters
+        ----------
+        parameters
+            Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+
+        All views that it reads are those after the same transaction.
+
+        Raises
+        ------
+        UsageError
+            For anything but one SELECT, and if DuckDB refuses it.
+        EvaluationError
+            If a view that it reads cannot be computed.
+        """
         with self._reading() as state:
             if state.desk is None or not state.desk.is_good:
                 from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,19 +14,81 @@ from cumulus.algebra.scope import rename
 from cumulus.algebra.terms import Atom, Lift, Range, Term, Var, children
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation as Table
+from cumulus.catalog.types import SqlType
 from cumulus.engine.batches import rows_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError, UsageError
+from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
+from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
 from cumulus.warehouse.sql_equivalence import unlike
 from cumulus.warehouse.sql_loads import Computer, put
+from cumulus.warehouse.state import WarehouseState
 
 Form: TypeAlias = tuple[Any, ...]
+
+
+def execute(state: WarehouseState, sql: str | Path) -> None:
+    """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it.
+
+    All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
+    from kept rows.
+
+    Raises
+    ------
+    SqlError
+        As for a new warehouse, with the place in `sql`; for statements about tables.
+    UsageError
+        If rows that a new view needs were not kept; for a warehouse made from M3.
+    """
+    with state.turn:
+        if state.script is None:
+            raise UsageError("this warehouse was made from M3, not SQL", hint="Write the view in M3 and start anew.")
+        if state.buffer is not None or state.subscriptions.is_telling:
+            raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
+        script, program = extended(state.script, sql, state.options.keep, state.functions, state.options.size)
+        session = state.session_of(program)
+        for view in changed_views(state.subscriptions.views, state.script, script):
+            raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
+        with interruptible():
+            carry_over(state.session, session, state.functions)
+        state.use(session)
+        state.script = script
+
+
+def register(
+    state: WarehouseState,
+    name: str,
+    function: Callable[..., Any],
+    arguments: Sequence[str | SqlType] | None,
+    returns: str | SqlType | None,
+    null: str,
+) -> None:
+    """Add a scalar function of your own, for views that `execute` creates from now on, and for `query`.
+
+    Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. A function that no view calls
+    may be replaced. `arguments`, `returns` and `null` are those of `cumulus.function`.
+
+    Raises
+    ------
+    UsageError
+        If a view calls a function of this name, it is built in, or its types are not known.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a DOUBLE NOT NULL)")
+    >>> wh.register("near", lambda a: abs(a) < 0.1, arguments=["DOUBLE"], returns="BOOLEAN")
+    >>> wh.execute("CREATE VIEW v AS SELECT COUNT(*) AS n FROM r WHERE near(a)")
+    """
+    made = make_function(name, function, arguments, returns, null)
+    with state.turn:
+        state.functions, state.desk = with_function(state.functions, made, state.session.program), None
 
 
 def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> None:
