@@ -217,7 +217,7 @@ def canonical_form(definition: MapDef) -> Form:
     >>> from cumulus.algebra.terms import AggSum
     >>> from cumulus.catalog.schema import Column
     >>> def made(name, key, hidden):
-    ...     term = AggSum((key,), Relation("r", (key, hidden)))
+    ...     term = AggSum((key,), Atom("r", (key, hidden)))
     ...     return MapDef(name, (Column(key),), (Column("v"),), definitions=(term,))
     >>> canonical_form(made("m", "a", "b")) == canonical_form(made("n", "x", "y"))
     True
