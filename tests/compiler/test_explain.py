@@ -6,8 +6,8 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError
-from cumulus.explain.explanation import explain
 from cumulus.explain.sizes import Statistics
+from cumulus.explain.view_costs import explain
 from cumulus.m3 import parse
 from cumulus.m3.program import On
 

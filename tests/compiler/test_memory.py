@@ -11,8 +11,8 @@ import pytest
 from cumulus import Warehouse
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
-from cumulus.explain.explanation import explain_views
 from cumulus.explain.sizes import Size, Statistics, bytes_per_entry, size_of
+from cumulus.explain.view_costs import explain_views
 from cumulus.m3 import parse
 
 SQL = """

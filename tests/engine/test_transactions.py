@@ -28,16 +28,15 @@ def state_of(engine: Engine):
     """Everything that is stored, floats to the bit, and every index."""
     found = {}
     for definition in engine.program.maps:
-        store = engine.store(definition.name)
         entries = {repr(key): repr(stored) for key, stored in engine.stored(definition.name)}
         indexes = {}
         if isinstance(engine, Interpreter):
             indexes = {
                 positions: {repr(part): {repr(key) for key in keys} for part, keys in index.items()}
-                for positions, index in store.indexes.items()
+                for positions, index in engine.store(definition.name).indexes.items()
             }
         else:
-            assert store.view.problems() == []
+            assert engine.code.store(definition.name).view.problems() == []
         found[definition.name] = (entries, indexes)
     return found
 

@@ -11,9 +11,11 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.engine.transaction import Transaction
+from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.fast_path import rounds
-from cumulus.epochs.intake.packing import Chunk, pack
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.intake.packing import Payload, pack
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -115,12 +117,18 @@ class Counting(Bucket):
 
     went = failed = waited = 0
 
-    def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
-        done = super()._went(straight)
-        rows = sum(table.num_rows for dealt in straight.values() for table in dealt)
-        self.went, self.failed = self.went + rows * done, self.failed + (not done)
-        self.waited += done and bool(straight) and bool(self._waiting)
-        return done
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        fire = self._columnar.fire
+
+        def counted(opened: Transaction, chosen: dict[str, list[pa.Table]]) -> bool:
+            done = fire(opened, chosen)
+            rows = sum(table.num_rows for dealt in chosen.values() for table in dealt)
+            self.went, self.failed = self.went + rows * done, self.failed + (not done)
+            self.waited += done and bool(chosen) and any(self._waiting)
+            return done
+
+        self._columnar.fire = counted
 
 
 PLANS = (BucketPlan(), BucketPlan(2, {"sales": "id", "notes": "id"}))
@@ -159,8 +167,8 @@ def test_columns_and_rows_leave_the_same() -> None:
     assert sum(bucket.waited for bucket in found) > (10 if WHOLE else 0)
 
 
-def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:
-    """Return a chunk of sales: identity, operation, position."""
+def rows(*rows: tuple[int, str, int | None]) -> list[Payload]:
+    """Return a payload of sales: identity, operation, position."""
     seqs = [seq for _, _, seq in rows if seq is not None]
     read = reading(
         "sales",
@@ -168,7 +176,7 @@ def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:
         seqs or None,
         "sales/1",
     )
-    return [Chunk("sales", "sales/1", len(rows), read.rows)]
+    return [Payload("sales", "sales/1", len(rows), read.rows)]
 
 
 def dealt(*given: tuple[int, str, int | None]) -> list[list[tuple[int, int]]]:

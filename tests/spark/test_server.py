@@ -31,7 +31,7 @@ from cumulus.spark import bucket_server
 from cumulus.spark.bucket_client import Served, ServerError
 from cumulus.spark.errors import carried
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.handler import Work
+from cumulus.spark.messages import Work
 
 PROGRAM = compile_sql(
     "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",

@@ -92,7 +92,7 @@ def test_columns_and_rows_agree(warehouse: Warehouse, rows: Any, gone: Any, othe
     warehouse.insert("t", rows)
     warehouse.insert("u", others)
     warehouse.delete("t", deleted)
-    engine, finishers = warehouse._applier.engine, warehouse._finishers
+    engine, finishers = warehouse._state.session.engine, warehouse._state.finishers
     try:
         for place, sql in enumerate(VECTORS + BY_VALUE):
             finisher = finishers[f"v{place}"]
@@ -154,7 +154,7 @@ def test_what_vectors_know_is_not_computed_value_by_value(
 
     monkeypatch.setattr(Columnar, "_one_by_one", refuse)
     for place, sql in enumerate(VECTORS):
-        made = Columnar(warehouse._finishers[f"v{place}"], warehouse._applier.engine)
+        made = Columnar(warehouse._state.finishers[f"v{place}"], warehouse._state.session.engine)
         assert made.table().num_rows == made.count(), sql
     warehouse.delete("t", [row])
     warehouse.delete("u", [(1, 2)])
@@ -198,11 +198,45 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     assert wh.view("v").arrow()["d"].to_pylist() == [decimals, None]
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR", "INTERVAL", "DOUBLE", "DECIMAL(5,2)", "TIMESTAMPTZ"])
+def test_nothing_of_any_type_is_null(kind: str) -> None:
+    wh = Warehouse(
+        f"CREATE TABLE t (k INT, a {kind}, b {kind});"
+        "CREATE VIEW v AS SELECT k, COALESCE(a, b) AS c, COUNT(*) AS n FROM t GROUP BY k, a, b ORDER BY c, k"
+    )
+    wh.insert("t", [(1, None, None), (2, None, None)])
+    assert wh.view("v").rows() == [(1, None, 1), (2, None, 1)]
+    assert wh.view("v").arrow()["c"].to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("types", "row", "expression"),
+    [
+        ("a TINYINT", (-128,), "-a"),
+        ("a SMALLINT", (-(1 << 15),), "abs(a)"),
+        ("a SMALLINT, b INTEGER", (2, -(1 << 31)), "a * b"),
+        ("a INTEGER, b INTEGER", ((1 << 31) - 1, 1), "a + b"),
+        ("a INTEGER, b INTEGER", (-2, (1 << 31) - 1), "a - b"),
+    ],
+)
+def test_numbers_beyond_their_type_are_errors(types: str, row: Any, expression: str) -> None:
+    groups = ", ".join("ab"[: len(row)])
+    wh = Warehouse(f"CREATE TABLE t ({types}); CREATE VIEW v AS SELECT {expression} AS x FROM t GROUP BY {groups}")
+    wh.insert("t", [(0,) * len(row), (None,) * len(row)])
+    assert sorted(wh.view("v").rows(), key=str) == [(0,), (None,)]
+    wh.insert("t", [row])
+    for read in (wh.view("v").rows, wh.view("v").arrow, lambda: wh.query("SELECT x FROM v")):
+        with pytest.raises(EvaluationError, match="does not fit"):
+            read()
+    wh.delete("t", [row])
+    assert wh.view("v").arrow()["x"].null_count == 1
+
+
 def test_maps_without_columns_are_read_by_rows() -> None:
     wh = Warehouse(
         "CREATE TABLE t (g INT, x INT); CREATE VIEW v AS SELECT g, SUM(x) AS s FROM t GROUP BY g", engine="interpreter"
     )
     wh.insert("t", [(1, 5)])
     with pytest.raises(NotColumnarError):
-        Columnar(wh._finishers["v"], wh._applier.engine)
+        Columnar(wh._state.finishers["v"], wh._state.session.engine)
     assert wh.view("v").arrow().to_pydict() == {"g": [1], "s": [Decimal(5)]}

@@ -7,11 +7,14 @@ Words are kept as written: a name is case-sensitive, a keyword is not.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import M3SyntaxError
+
+T = TypeVar("T")
 
 
 class TokenKind(Enum):
@@ -46,7 +49,7 @@ class Token(NamedTuple):
         """Whether it is one of the keywords `words` (given in upper case), in any case."""
         return self.kind is TokenKind.NAME and self.text.upper() in words
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the token as an error message names it."""
         match self.kind:
             case TokenKind.END:
@@ -199,6 +202,16 @@ class TokenStream:
             self.fail(f"expected {word}")
         return self.take()
 
+    def listed(self, opening: str, closing: str, read: Callable[[], T], where: str = "") -> list[T]:
+        """Take two brackets and the list between them, whose items `read` takes and commas separate."""
+        self.expect(opening)
+        items: list[T] = []
+        while not self.accept(closing):
+            if items:
+                self.expect(",", where or f"or '{closing}'")
+            items.append(read())
+        return items
+
     def expect_end(self) -> None:
         """Fail unless all is read."""
         if self.peek().kind is not TokenKind.END:
@@ -207,7 +220,7 @@ class TokenStream:
     def fail(self, message: str, token: Token | None = None, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at the next token, or at `token`, saying what was found there."""
         found = token or self.peek()
-        self.wrong(f"{message}, found {found.told()}", found, hint)
+        self.wrong(f"{message}, found {found.describe()}", found, hint)
 
     def wrong(self, message: str, token: Token, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at `token`."""

@@ -1,6 +1,6 @@
 """Terms from text: the term part of the M3 language, read back.
 
-`TermReader` reads terms from a token stream; `cumulus.m3.parser` builds on it. The grammar is that of
+`TermReader` reads terms from a token stream; `cumulus.m3.parser` is built of it. The grammar is that of
 `cumulus.algebra.printing`, and a little more: `IF`, the words in any case, and parentheses anywhere.
 """
 
@@ -11,7 +11,14 @@ from collections.abc import Callable, Collection
 from decimal import Decimal
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
-from cumulus.algebra.names import NameReader
+from cumulus.algebra.names import (
+    read_call_name,
+    read_type,
+    read_value_column,
+    read_variable,
+    read_variables,
+    refuse_word,
+)
 from cumulus.algebra.printing import CALL_WORDS, COMPARISONS, typed_literal
 from cumulus.algebra.terms import (
     FALSE,
@@ -44,8 +51,16 @@ from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ, VARCHA
 from cumulus.errors import EvaluationError
 
 _COMPARISON_OF = {sign: name for name, sign in COMPARISONS.items()}
-_ADDITIVE = {"+": "add", "-": "sub"}
-_MULTIPLICATIVE = {"*": "mul", "/": "div", "//": "intdiv", "%": "mod"}
+_OPERATORS = {
+    "||": (0, "concat"),
+    "+": (1, "add"),
+    "-": (1, "sub"),
+    "*": (2, "mul"),
+    "/": (2, "div"),
+    "//": (2, "intdiv"),
+    "%": (2, "mod"),
+}
+"""The operators between scalars: how strongly each binds, and the function that it is."""
 
 
 def parse_term(text: str, relations: Collection[str] | None = None, *, name: str = "") -> Term:
@@ -70,7 +85,7 @@ def parse_term(text: str, relations: Collection[str] | None = None, *, name: str
     --------
     >>> from cumulus.algebra.terms import *
     >>> parse_term("r(x, y) * 2 * y").parts[1:]
-    (Relation(name='r', variables=('x', 'y')), Var(name='y'))
+    (Atom(name='r', variables=('x', 'y')), Var(name='y'))
     """
     tokens = TokenStream(text, name)
     term = TermReader(tokens, (lambda _: True) if relations is None else relations.__contains__).value()
@@ -97,7 +112,7 @@ def parse_scalar(text: str, *, name: str = "") -> Scalar:
     return scalar
 
 
-class TermReader(NameReader):
+class TermReader:
     """Reads terms from `tokens`.
 
     Parameters
@@ -109,7 +124,7 @@ class TermReader(NameReader):
     """
 
     def __init__(self, tokens: TokenStream, is_relation: Callable[[str], bool]) -> None:
-        super().__init__(tokens)
+        self.tokens = tokens
         self.is_relation = is_relation
 
     # ---------------------------------------------------------------- value context
@@ -136,7 +151,7 @@ class TermReader(NameReader):
     def _factor(self) -> Term:
         if self.tokens.accept("-"):
             if self.tokens.peek().kind is TokenKind.NUMBER:
-                return self._number(negative=True)
+                return _read_number(self.tokens, negative=True)
             return negate(self._factor())
         if self.tokens.at_sign("("):
             return self._parenthesised(self.value)
@@ -184,12 +199,12 @@ class TermReader(NameReader):
         return self._comparison()
 
     def _comparison(self) -> Scalar:
-        left, compared = self._concat(), False
+        left, compared = self._operation(), False
         while True:
             if self.tokens.at_sign(*_COMPARISON_OF):
                 if compared:
                     self.tokens.fail("expected the end of a comparison", hint="Join comparisons with AND.")
-                left = Apply(_COMPARISON_OF[self.tokens.take().text], (left, self._concat()))
+                left = Apply(_COMPARISON_OF[self.tokens.take().text], (left, self._operation()))
                 compared = True
             elif self.tokens.accept_word("IS"):
                 negated = self.tokens.accept_word("NOT")
@@ -199,28 +214,18 @@ class TermReader(NameReader):
             else:
                 return left
 
-    def _concat(self) -> Scalar:
-        left = self._additive()
-        while self.tokens.accept("||"):
-            left = Apply("concat", (left, self._additive()))
-        return left
-
-    def _additive(self) -> Scalar:
-        left = self._multiplicative()
-        while self.tokens.at_sign(*_ADDITIVE):
-            left = Apply(_ADDITIVE[self.tokens.take().text], (left, self._multiplicative()))
-        return left
-
-    def _multiplicative(self) -> Scalar:
+    def _operation(self, weakest: int = 0) -> Scalar:
+        """Read scalars between operators that bind at least as strongly as `weakest` (precedence climbing)."""
         left = self._signed()
-        while self.tokens.at_sign(*_MULTIPLICATIVE):
-            left = Apply(_MULTIPLICATIVE[self.tokens.take().text], (left, self._signed()))
+        while self.tokens.at_sign(*_OPERATORS) and _OPERATORS[self.tokens.peek().text][0] >= weakest:
+            strength, function = _OPERATORS[self.tokens.take().text]
+            left = Apply(function, (left, self._operation(strength + 1)))
         return left
 
     def _signed(self) -> Scalar:
         if self.tokens.accept("-"):
             if self.tokens.peek().kind is TokenKind.NUMBER:
-                return self._number(negative=True)
+                return _read_number(self.tokens, negative=True)
             return Apply("neg", (self._signed(),))
         if self.tokens.at_sign("("):
             return self._parenthesised(self.scalar)
@@ -234,8 +239,8 @@ class TermReader(NameReader):
 
     def _parenthesised(self, inside: Callable[[], Term]) -> Term:
         self.tokens.expect("(")
-        if self.tokens.peek().is_name and self._lift_ahead():
-            variable = self.variable()
+        if self.tokens.peek().is_name and _lift_ahead(self.tokens):
+            variable = read_variable(self.tokens)
             self.tokens.expect(":=")
             term: Term = Lift(variable, self.value())
         else:
@@ -243,17 +248,11 @@ class TermReader(NameReader):
         self.tokens.expect(")", "to close the parenthesis")
         return term
 
-    def _lift_ahead(self) -> bool:
-        ahead = 1
-        while self.tokens.peek(ahead).is_sign(".") and self.tokens.peek(ahead + 1).is_name:
-            ahead += 2
-        return self.tokens.peek(ahead).is_sign(":=")
-
     def _closed(self, what: str, call: Callable[[Token], Term]) -> Term:
         """Read a term that looks the same in both contexts, or a call of a function."""
         tokens, token = self.tokens, self.tokens.peek()
         if token.kind is TokenKind.NUMBER:
-            return self._number()
+            return _read_number(tokens)
         if token.kind is TokenKind.STRING:
             return Const(tokens.take().text, VARCHAR)
         if tokens.accept("{"):
@@ -268,9 +267,9 @@ class TermReader(NameReader):
         if tokens.peek(1).is_sign("["):
             return self._map_read()
         if tokens.peek(1).is_sign("(") and tokens.peek(1).line == token.line:
-            self.refuse_word(token, CALL_WORDS)
+            refuse_word(tokens, token, CALL_WORDS)
             return call(tokens.take())
-        return Var(self.variable())
+        return Var(read_variable(tokens))
 
     def _special(self, token: Token) -> Term | None:
         """Read what begins with a keyword; None if `token` is not one here."""
@@ -291,54 +290,43 @@ class TermReader(NameReader):
                 return Exists(inner) if word == "EXISTS" else inner
             case "SUM" if after.is_sign("["):
                 tokens.take()
-                group = self._group()
+                group = read_variables(tokens, "[", "]")
                 tokens.expect("(", "before the summed term")
                 return self._summed(group)
             case "AGGSUM" if after.is_sign("("):
                 tokens.take()
                 tokens.take()
-                group = self._group()
+                group = read_variables(tokens, "[", "]")
                 tokens.expect(",", "after the group")
                 return self._summed(group)
             case "BATCH" if after.is_name and tokens.peek(2).is_sign("("):
                 tokens.take()
                 name = tokens.take().text
-                return Batch(name, self.variables("(", ")"))
+                return Batch(name, read_variables(tokens, "(", ")"))
             case "NEW" | "CHANGED" as state if after.is_name and tokens.peek(2).is_sign("["):
                 tokens.take()
                 return self._map_read(state)
             case "MIN" | "MAX" as end if after.is_name and tokens.peek(2).is_sign("["):
                 tokens.take()
                 return self._map_end(end)
-            case "MIN" | "MAX" as end if after.is_sign("[") and self._end_ahead():
+            case "MIN" | "MAX" as end if after.is_sign("[") and _end_ahead(tokens):
                 tokens.take()
                 return self._end(end)
             case "DATE" | "TIMESTAMP" | "TIMESTAMPTZ" | "INTERVAL" as word if after.kind is TokenKind.STRING:
                 tokens.take()
-                return self._temporal(word)
+                return _read_temporal(tokens, word)
             case _:
                 return None
-
-    def _end_ahead(self) -> bool:
-        """Whether `[x](` follows on this line; anything else is a read of a map called min or max."""
-        ahead = 2
-        while self.tokens.peek(ahead).is_name and self.tokens.peek(ahead + 1).is_sign("."):
-            ahead += 2
-        name, closing, opening = (self.tokens.peek(ahead + step) for step in range(3))
-        return name.is_name and closing.is_sign("]") and opening.is_sign("(") and opening.line == closing.line
 
     def _end(self, end: str) -> Term:
         tokens = self.tokens
         tokens.expect("[")
-        variable = self.variable()
+        variable = read_variable(tokens)
         tokens.expect("]")
         tokens.expect("(")
         inner = self.value()
         tokens.expect(")", f"to close {end}")
         return End(end, variable, inner)
-
-    def _group(self) -> tuple[str, ...]:
-        return self.variables("[", "]")
 
     def _summed(self, group: tuple[str, ...]) -> Term:
         inner = self.value()
@@ -365,65 +353,28 @@ class TermReader(NameReader):
         bare = not tokens.at_sign("(")
         arg = self.scalar()
         tokens.expect_word("AS")
-        target = self.type()
+        target = read_type(tokens)
         tokens.expect(")", "to close CAST")
         literal = typed_literal(arg.value, target) if bare and isinstance(arg, Const) else None
         return Cast(arg, target) if literal is None else literal
 
-    def _number(self, *, negative: bool = False) -> Const:
-        text = ("-" if negative else "") + self.tokens.take().text
-        if "e" in text or "E" in text:
-            return number(float(text))
-        return number(Decimal(text)) if "." in text else number(int(text))
-
-    def _temporal(self, word: str) -> Const:
-        token = self.tokens.take()
-        try:
-            if word == "DATE":
-                return Const(dt.date.fromisoformat(token.text), DATE)
-            if word == "TIMESTAMP":
-                return Const(coerce(token.text, TIMESTAMP), TIMESTAMP)
-            if word == "TIMESTAMPTZ":
-                return Const(coerce(token.text, TIMESTAMPTZ), TIMESTAMPTZ)
-            return Const(parse_span(token.text.strip()), INTERVAL)
-        except (ValueError, EvaluationError) as problem:
-            self.tokens.fail(f"expected a {word} ({problem})", token)
-
     def _arguments(self) -> tuple[Scalar, ...]:
-        self.tokens.expect("(")
-        args: list[Scalar] = []
-        while not self.tokens.accept(")"):
-            if args:
-                self.tokens.expect(",", "between arguments")
-            args.append(self.scalar())
-        return tuple(args)
+        return tuple(self.tokens.listed("(", ")", self.scalar, "between arguments"))
 
     def _map_read(self, state: str = "OLD") -> Term:
-        name = self.call_name("a map")
-        self.tokens.expect("[")
-        keys: list[Term | Range] = []
-        while not self.tokens.accept("]"):
-            if keys:
-                self.tokens.expect(",", "between keys")
-            keys.append(self._key())
-        return MapRead(name, self.column(), tuple(keys), state)
-
-    def column(self) -> str:
-        """Read the `.v` behind a map's keys, or nothing."""
-        if self.tokens.at_sign(".") and self.tokens.peek(1).is_name:
-            self.tokens.take()
-            return self.tokens.take().text
-        return ""
+        name = read_call_name(self.tokens, "a map")
+        keys = self.tokens.listed("[", "]", self._key, "between keys")
+        return MapRead(name, read_value_column(self.tokens), tuple(keys), state)
 
     def _key(self) -> Term | Range:
         tokens = self.tokens
         low: tuple[Term, bool] | None = None
         if tokens.at_sign("<", "<="):
             inclusive = tokens.take().text == "<="
-            return Range(None, (self._concat(), inclusive))
+            return Range(None, (self._operation(), inclusive))
         if tokens.at_sign(">", ">="):
             inclusive = tokens.take().text == ">="
-            low = (self._concat(), inclusive)
+            low = (self._operation(), inclusive)
             if not tokens.accept(".."):
                 return Range(low, None)
         elif not tokens.accept(".."):
@@ -435,10 +386,10 @@ class TermReader(NameReader):
             return Range(low, None)
         inclusive = not tokens.accept("<")
         tokens.accept("<=")
-        return Range(low, (self._concat(), inclusive))
+        return Range(low, (self._operation(), inclusive))
 
     def _map_end(self, end: str) -> Term:
-        name = self.call_name("a map")
+        name = read_call_name(self.tokens, "a map")
         self.tokens.expect("[")
         keys: list[Term | None] = []
         while not self.tokens.at_sign("]"):
@@ -449,6 +400,44 @@ class TermReader(NameReader):
             self.tokens.fail(f"expected exactly one '*' among the keys of {end}")
         self.tokens.take()
         return MapEnd(end, name, tuple(keys))
+
+
+def _lift_ahead(tokens: TokenStream) -> bool:
+    """Whether a variable and `:=` follow."""
+    ahead = 1
+    while tokens.peek(ahead).is_sign(".") and tokens.peek(ahead + 1).is_name:
+        ahead += 2
+    return tokens.peek(ahead).is_sign(":=")
+
+
+def _end_ahead(tokens: TokenStream) -> bool:
+    """Whether `[x](` follows on this line; anything else is a read of a map called min or max."""
+    ahead = 2
+    while tokens.peek(ahead).is_name and tokens.peek(ahead + 1).is_sign("."):
+        ahead += 2
+    name, closing, opening = (tokens.peek(ahead + step) for step in range(3))
+    return name.is_name and closing.is_sign("]") and opening.is_sign("(") and opening.line == closing.line
+
+
+def _read_number(tokens: TokenStream, *, negative: bool = False) -> Const:
+    text = ("-" if negative else "") + tokens.take().text
+    if "e" in text or "E" in text:
+        return number(float(text))
+    return number(Decimal(text)) if "." in text else number(int(text))
+
+
+def _read_temporal(tokens: TokenStream, word: str) -> Const:
+    token = tokens.take()
+    try:
+        if word == "DATE":
+            return Const(dt.date.fromisoformat(token.text), DATE)
+        if word == "TIMESTAMP":
+            return Const(coerce(token.text, TIMESTAMP), TIMESTAMP)
+        if word == "TIMESTAMPTZ":
+            return Const(coerce(token.text, TIMESTAMPTZ), TIMESTAMPTZ)
+        return Const(parse_span(token.text.strip()), INTERVAL)
+    except (ValueError, EvaluationError) as problem:
+        tokens.fail(f"expected a {word} ({problem})", token)
 
 
 def _conjuncts(scalar: Scalar) -> list[Scalar]:

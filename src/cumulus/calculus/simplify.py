@@ -43,8 +43,8 @@ def distribute(term: Term, keys: Names, bound: Names) -> Term:
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Relation, negate
-    >>> r, s = Relation("r", ("x",)), Relation("s", ("x",))
+    >>> from cumulus.algebra.terms import Atom, negate
+    >>> r, s = Atom("r", ("x",)), Atom("s", ("x",))
     >>> str(distribute(sum_of([product_of([sum_of([r, s]), r]), negate(product_of([s, r]))]), Names(), Names()))
     'r(x) * r(x)'
     """
@@ -58,8 +58,8 @@ def unify(term: Term, keys: Names, bound: Names) -> Term:
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Relation
-    >>> lifted = product_of([Lift("x", Var("e")), Relation("r", ("x", "y"))])
+    >>> from cumulus.algebra.terms import Atom
+    >>> lifted = product_of([Lift("x", Var("e")), Atom("r", ("x", "y"))])
     >>> str(unify(lifted, frozenset("y"), frozenset("e"))), str(unify(lifted, frozenset("xy"), frozenset("e")))
     ('r(e, y)', '(x := e) * r(e, y)')
     """
@@ -193,8 +193,8 @@ def simplify(term: Term, keys: Names, bound: Names, trace: Trace | None = None) 
     --------
     >>> def tell(step, term):
     ...     print(f"{step}: {term}")
-    >>> from cumulus.algebra.terms import Relation
-    >>> lifted = product_of([Lift("x", Var("e")), sum_of([Relation("r", ("x",)), Compare("<>", Var("x"), Var("x"))])])
+    >>> from cumulus.algebra.terms import Atom
+    >>> lifted = product_of([Lift("x", Var("e")), sum_of([Atom("r", ("x",)), Compare("<>", Var("x"), Var("x"))])])
     >>> simplified = simplify(lifted, Names(), frozenset("e"), tell)
     distribute: (x := e) * r(x) + (x := e) * {x <> x}
     unify: r(e) + {e <> e}

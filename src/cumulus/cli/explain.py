@@ -47,7 +47,7 @@ def explain_command(
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
     from cumulus.engine.engines import python_functions
-    from cumulus.explain.explanation import explain_views
+    from cumulus.explain.view_costs import explain_views
     from cumulus.layout.one_round import choose_layout
 
     program = program_in(file, rely=rely, functions=given)
@@ -120,14 +120,20 @@ def _show(console: Console, found: Explanation) -> None:
     """Print an explanation as tables: the content of its text."""
     from rich.table import Table
 
-    from cumulus.explain import text
-    from cumulus.explain.explanation import shown_events
+    from cumulus.explain.explanation import (
+        KINDS,
+        cost_rows,
+        shown_events,
+        size_text,
+        statement_text,
+        title_of,
+    )
 
-    console.print(text.title_of(found), style="bold")
+    console.print(title_of(found), style="bold")
     costs = Table(show_edge=False, header_style="bold")
-    for title in ("event", *text.KINDS.values()):
+    for title in ("event", *KINDS.values()):
         costs.add_column(title)
-    for row in text.cost_rows(found):
+    for row in cost_rows(found):
         costs.add_row(*row)
     console.print(costs)
     maps = Table(title="maps", title_justify="left", show_edge=False, header_style="bold", show_lines=True)
@@ -136,7 +142,7 @@ def _show(console: Console, found: Explanation) -> None:
     for use in found.maps:
         size = use.size
         entries = size.formula if size.entries is None else f"{size.entries:,}\n= {size.formula}"
-        memory = "" if size.bytes is None else text.size_text(size.bytes)
+        memory = "" if size.bytes is None else size_text(size.bytes)
         definition = use.definition.sql or "no definition"
         maps.add_row(str(use), definition, entries, memory, ", ".join(use.views), ", ".join(use.readers))
     console.print(maps)
@@ -150,7 +156,7 @@ def _show(console: Console, found: Explanation) -> None:
     for event in shown_events(found.events):
         for place, cost in enumerate(event.statements):
             loops = ", ".join(str(read) for read in cost.loops)
-            shown = text.statement_text(cost)
+            shown = statement_text(cost)
             statements.add_row("" if place else str(event), shown, str(cost.cost), loops)
     console.print(statements)
     for each in found.subscribed:

@@ -111,7 +111,7 @@ def name_columns(group: ColumnGroup) -> None:
     --------
     >>> group = ColumnGroup(1, "")
     >>> for body in ((Atom("r", ("a", "n")),), (Atom("r", ("a", "n")), Var("n"))):
-    ...     group.columns.append(Column(("n",), [Monomial(1, body)], BIGINT, "", group))
+    ...     group.columns.append(MaintainedNumber(("n",), [Monomial(1, body)], BIGINT, "", group))
     >>> name_columns(group)
     >>> [column.hint for column in group.columns]
     ['n2', 's']

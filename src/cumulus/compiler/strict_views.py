@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.errors import UnsupportedError
 from cumulus.explain.cost import CostClass, Costs, StatementCost
-from cumulus.explain.explanation import reasons_of
+from cumulus.explain.view_costs import reasons_of
 from cumulus.m3.program import Program
 from cumulus.sql.ast import CreateView, Derived, Select, SetOperation, SqlCall, Subquery, TableRef
 from cumulus.sql.source import SqlText

@@ -26,8 +26,8 @@ def traced(options: CompilerOptions, definition: Term, change: RelationChange, d
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import ONE, Relation
-    >>> step = traced(CompilerOptions(trace=print), Relation("r", ("a",)), RelationChange("r", +1, ("x",)), ONE)
+    >>> from cumulus.algebra.terms import ONE, Atom
+    >>> step = traced(CompilerOptions(trace=print), Atom("r", ("a",)), RelationChange("r", +1, ("x",)), ONE)
     ON +r(x) of r(a)
       delta: 1
     >>> step("lifts", ONE)

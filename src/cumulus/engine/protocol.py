@@ -1,4 +1,37 @@
-"""What a host may ask of an evaluator of M3 programs."""
+"""What a host may ask of an evaluator of M3 programs.
+
+The states of a transaction. There is at most one; whatever else is asked of an engine is asked in any state.
+
+| method                           | needs | leaves                            | where it raises                    |
+|----------------------------------|-------|-----------------------------------|------------------------------------|
+| `begin`                          | none  | open                              |                                    |
+| `on_event`, `on_batch`           | open  | open                              | open: who has opened it rolls back |
+| a run of `runner(each=False)`    | open  | open                              | open: who has opened it rolls back |
+| `touched`, `is_settled`          | open  | open                              |                                    |
+| `commit`                         | open  | committed, that is: none          | open: who has opened it rolls back |
+| `rollback`                       | open  | rolled back, that is: none        |                                    |
+| `fire`, a builtin                | none  | none: committed, or left          | none: rolled back                  |
+| a run of `runner(each=True)`     | none  | none: committed to what it leaves | none: that event is rolled back    |
+| `load`, `restore`, `take_raw`, … | none  | none                              | none, and that map is not whole    |
+| `save_raw`, `end`, `add_index`   | none  | none                              | none, and all is as before         |
+
+What is *left* is as if it had never come, and goes by `on_event`. Machine code decides that by words of its context
+(`cumulus.engine.native.intake`), which together are in one of five states:
+
+| who fires                   | READY | QUIET    | WAITS | transaction | what fails, or names a row that is not there  |
+|-----------------------------|-------|----------|-------|-------------|-----------------------------------------------|
+| nobody; builtins may begin  | 1     | 0        | 0     | none        |                                               |
+| a builtin                   | 1     | a thread | 0     | none        | is undone and left                            |
+| `fire`, `runner(each=True)` | 0     | 1        | 0     | none        | is undone and left                            |
+| `runner(each=False)`        | 0     | 1        | 1     | open        | is undone and left; or else makes it DOUBTFUL |
+| `on_event`, `on_batch`      | 0     | 0        | 0     | open        | goes to `take_errors`; is the host's matter   |
+
+`rest` sets READY (it stays 0 while maps are watched or `:=` maps must be computed; many boxes to sweep set it to 0),
+a builtin and what fires for Python set QUIET and take it back. REPORTED is not 0 from a failure while it is quiet to
+the end of that event. DOUBTFUL is set by an event whose references do not hold yet, in a transaction that WAITS for
+those that come; `is_settled` looks again, and `begin` clears it. Beside them each relation has a word that `open` sets:
+where it is 0 all events of the relation are left.
+"""
 
 from __future__ import annotations
 
@@ -55,20 +88,66 @@ class MapStats:
     chain: int = 0
 
 
-class Engine(Protocol):
-    """Holds the maps of one program and runs its triggers.
+class Maps(Protocol):
+    """The maps of a program, as they are now: in an open transaction as it has left them so far."""
 
-    The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are
-    checked before they come here (`Relation.checked`).
-    """
+    def read(self, map: str, key: Key) -> Values | None:
+        """Return the values of an entry, None if it does not exist."""
+        ...
 
-    program: Program
-    name: str
-    """What it is called (`cumulus.engine.engines.ENGINES`)."""
-    python_functions: frozenset[str]
-    """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
-    called_count: int
-    """How often machine code has called a function in Python."""
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries, in no particular order."""
+        ...
+
+    def columns(self, map: str) -> MapColumns | None:
+        """Return the existing entries as columns, good until the next event; None where they are tuples."""
+        ...
+
+    def size(self, map: str) -> int:
+        """Return the number of existing entries."""
+        ...
+
+    def negative(self, map: str) -> int:
+        """Return how many entries have a count below 0."""
+        ...
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
+        ...
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
+
+        The first call for a map and axis makes an index of the slices, which is kept from then on; `find` may use it.
+        """
+        ...
+
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        """Return the existing entries by a key column or (`axis` behind the keys) a value column; None if not kept so.
+
+        An engine may keep a map so if a view shows its first rows only. Entries with a NULL there come anywhere.
+        """
+        ...
+
+    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
+        """Keep an index of the map on these key positions, for `find`."""
+        ...
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`; needs `add_index` before."""
+        ...
+
+    def memory(self) -> int:
+        """Return how many bytes the maps take, with the texts in them, roughly."""
+        ...
+
+    def measure(self, map: str) -> MapStats:
+        """Return what a map takes; it does not change."""
+        ...
+
+
+class Firing(Protocol):
+    """Transactions of events; see the table above."""
 
     def begin(self) -> None:
         """Open a transaction; they do not nest."""
@@ -105,6 +184,62 @@ class Engine(Protocol):
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire `ON BATCH relation` with net multiplicities (rows → a number that is not 0), inside a transaction."""
         ...
+
+    def watch(self, map: str) -> None:
+        """Report the changes of a map at each commit from the next transaction on."""
+        ...
+
+    def unwatch(self, map: str) -> None:
+        """Report the changes of a map no more."""
+        ...
+
+
+class MapSnapshots(Protocol):
+    """The contents of maps, taken out and put in; no transaction is open."""
+
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents, outside a transaction."""
+        ...
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
+        ...
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave, outside a transaction."""
+        ...
+
+    def stored_columns(self, map: str) -> list[pa.Array] | None:
+        """Return what `stored` gives as Arrow columns: keys, then values, three columns for a DOUBLE.
+
+        None where that is not quicker, or where a value has no Arrow type of its own.
+        """
+        ...
+
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
+
+        False, and an empty map, where `restore` must take them one by one.
+        """
+        ...
+
+    def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
+        """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
+        ...
+
+    def take_raw(self, saved: object) -> set[str]:
+        """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
+
+        Returns
+        -------
+        set[str]
+            The maps that it could take so; the others are as they were.
+        """
+        ...
+
+
+class FastPath(Protocol):
+    """Events that machine code takes without Python; see the table above."""
 
     def runner(self, bulk: Bulk, each: bool) -> Run | None:
         """Return what fires the events of a bulk without Python; None if every event must come by `on_event`.
@@ -172,112 +307,37 @@ class Engine(Protocol):
         """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
         ...
 
-    def watch(self, map: str) -> None:
-        """Report the changes of a map at each commit from the next transaction on."""
+
+class Engine(Maps, Firing, MapSnapshots, Protocol):
+    """Holds the maps of one program and runs its triggers.
+
+    The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are
+    checked before they come here (`Relation.checked`).
+    """
+
+    program: Program
+    name: str
+    """What it is called (`cumulus.engine.engines.ENGINES`)."""
+
+    @property
+    def python_functions(self) -> frozenset[str]:
+        """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
         ...
 
-    def close(self) -> None:
-        """Give back the memory of all maps; nobody uses the engine any more. Builtins call what is slow from now on."""
+    @property
+    def called_count(self) -> int:
+        """How often machine code has called a function in Python."""
         ...
 
-    def unwatch(self, map: str) -> None:
-        """Report the changes of a map no more."""
-        ...
-
-    def read(self, map: str, key: Key) -> Values | None:
-        """Return the values of an entry, None if it does not exist."""
-        ...
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
-        ...
-
-    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
-
-        The first call for a map and axis makes an index of the slices, which is kept from then on; `find` may use it.
-        """
-        ...
-
-    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
-        """Return the existing entries by a key column or (`axis` behind the keys) a value column; None if not kept so.
-
-        An engine may keep a map so if a view shows its first rows only. Entries with a NULL there come anywhere.
-        """
-        ...
-
-    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the existing entries, in no particular order."""
-        ...
-
-    def columns(self, map: str) -> MapColumns | None:
-        """Return the existing entries as columns, good until the next event; None where they are tuples."""
-        ...
-
-    def size(self, map: str) -> int:
-        """Return the number of existing entries."""
-        ...
-
-    def negative(self, map: str) -> int:
-        """Return how many entries have a count below 0."""
-        ...
-
-    def memory(self) -> int:
-        """Return how many bytes the maps take, with the texts in them, roughly."""
-        ...
-
-    def measure(self, map: str) -> MapStats:
-        """Return what a map takes; it does not change."""
+    @property
+    def fast(self) -> FastPath | None:
+        """What fires events without Python; None where there is no such code."""
         ...
 
     def limit(self, budget: Budget) -> None:
         """Refuse events that would make the maps take more than a budget, by a MemoryLimitError; at first none are."""
         ...
 
-    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
-        """Replace the map's contents, outside a transaction."""
-        ...
-
-    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
-        ...
-
-    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
-        """Replace the map's contents by what `stored` gave, outside a transaction."""
-        ...
-
-    def stored_columns(self, map: str) -> list[pa.Array] | None:
-        """Return what `stored` gives as Arrow columns: keys, then values, three columns for a DOUBLE.
-
-        None where that is not quicker, or where a value has no Arrow type of its own.
-        """
-        ...
-
-    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
-        """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
-
-        False, and an empty map, where `restore` must take them one by one.
-        """
-        ...
-
-    def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
-        """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
-        ...
-
-    def take_raw(self, saved: object) -> set[str]:
-        """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
-
-        Returns
-        -------
-        set[str]
-            The maps that it could take so; the others are as they were.
-        """
-        ...
-
-    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
-        """Keep an index of the map on these key positions, for `find`."""
-        ...
-
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`; needs `add_index` before."""
+    def close(self) -> None:
+        """Give back the memory of all maps; nobody uses the engine any more. Builtins call what is slow from now on."""
         ...

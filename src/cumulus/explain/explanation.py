@@ -1,24 +1,21 @@
-"""What a view costs: per kind of event, the statements that maintain it and how much of the maps they touch.
+"""What keeping a view costs, as a value, as text and as plain data.
 
-Read off the M3 program alone, so hand-written programs are explained too. `cumulus.explain.cost` says how the work of
-an event grows, `cumulus.explain.sizes` how large the maps can be; here both are put together with who shares which
-map, why something scans or is computed anew, and what a subscriber has to expect.
+One content for `Warehouse.explain`, the command line and `--json`; `cumulus.explain.view_costs` computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from cumulus.algebra.scope import maps_of, variables_of
-from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
-from cumulus.catalog.names import known_name
-from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
-from cumulus.explain.sizes import Size, Statistics, size_of
-from cumulus.m3.infer import nodes
-from cumulus.m3.program import MapDef, On, Program, ViewDef
+from cumulus.explain.cost import CostClass, StatementCost
+from cumulus.explain.sizes import Size
+from cumulus.m3.printer import print_statement
+from cumulus.m3.program import MapDef, On
+
+KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +103,7 @@ class Explanation:
         return found
 
     def __str__(self) -> str:
-        from cumulus.explain.text import text_of
-
-        return text_of(self)
+        return "\n".join(_lines(self))
 
     def __repr__(self) -> str:
         return str(self)
@@ -118,154 +113,149 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for `--json`."""
-        from cumulus.explain.text import data_of
-
-        return data_of(self)
+        return _data(self)
 
 
-def explain(
-    program: Program, view: str, statistics: Statistics | None = None, python: Set[str] = frozenset()
-) -> Explanation:
-    """Return what keeping `view` costs.
+def title_of(found: Explanation) -> str:
+    """Return one line: the view, how many maps, the worst cost, the memory."""
+    memory = "" if found.bytes is None else f", at most {size_text(found.bytes)}"
+    return f"view {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
 
-    Parameters
-    ----------
-    statistics
-        Counts of the tables, from which sizes of maps are bounded; without them there are formulas only.
-    python
-        What the machine code of the program calls in Python: `cumulus.engine.engines.python_functions`.
 
-    Raises
-    ------
-    UnknownNameError
-        If the program has no such view.
+def _lines(found: Explanation) -> Iterator[str]:
+    yield title_of(found)
+    yield ""
+    yield from _aligned([["event", *KINDS.values()], *cost_rows(found)])
+    yield ""
+    yield "maps"
+    for use in found.maps:
+        yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"
+        yield f"    {use.definition.sql or 'no definition'}"
+    if found.reasons:
+        yield ""
+        yield "why it is not cheaper"
+        yield from (f"  {reason}" for reason in found.reasons)
+    if found.python:
+        yield ""
+        yield f"calls Python: {', '.join(found.python)}"
+    yield ""
+    for event in shown_events(found.events):
+        yield f"ON {event}: {event.cost}, {counted(len(event.statements), 'statement')}"
+        for cost in event.statements:
+            yield f"  {statement_text(cost)}{loops_text(cost)}"
+    if found.subscribed:
+        yield ""
+        yield "subscribing"
+        yield from (f"  an event of {each.relation} touches {each.rows}" for each in found.subscribed)
+
+
+def cost_rows(found: Explanation) -> list[list[str]]:
+    """Return for every relation its name and the classes of insertions, deletions and batches."""
+    return [
+        [relation, *(str(events[on].cost) if on in events else "-" for on in KINDS)]
+        for relation, events in found.relations().items()
+    ]
+
+
+def statement_text(cost: StatementCost) -> str:
+    """Return a statement in one line."""
+    return print_statement(cost.statement).rstrip(";")
+
+
+def loops_text(cost: StatementCost) -> str:
+    """Return what a statement loops over, as a comment behind it."""
+    return f"   -- {cost.cost}: {' and '.join(str(read) for read in cost.loops)}" if cost.loops else ""
+
+
+def entries_text(use: MapUse) -> str:
+    """Return how many entries a map has at most, and their memory where it is known."""
+    size = use.size
+    if not size.formula:
+        return ""
+    if size.entries is None or size.bytes is None:
+        return f"≤ {size.formula} entries"
+    formula = "" if size.formula == "1" else f" = {size.formula}"
+    return f"≤ {size.entries:,}{formula} {'entry' if size.entries == 1 else 'entries'}, {size_text(size.bytes)}"
+
+
+def _shared(use: MapUse) -> str:
+    told = [f"shared with {', '.join(use.views)}"] if use.views else []
+    told += [f"read by {', '.join(use.readers)}"] if len(use.readers) > 1 else []
+    return f"  ({'; '.join(told)})" if told else ""
+
+
+def size_text(number: int) -> str:
+    """Return a number of bytes for people.
 
     Examples
     --------
-    >>> from cumulus.compiler import compile_sql
-    >>> program = compile_sql("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
-    >>> print(explain(program, "v"))
-    view v: 1 map, O(1) an event
-    <BLANKLINE>
-    event  insert  delete  batch, per row
-    r      O(1)    O(1)    O(1)
-    <BLANKLINE>
-    maps
-      v[a](n)  ≤ distinct(r.a) entries
-        SELECT t0.a AS a, SUM(1) AS n FROM r t0 GROUP BY t0.a
-    <BLANKLINE>
-    ON +r: O(1), 1 statement
-      v[a].n += 1
-    ON -r: O(1), 1 statement
-      v[a].n += -1
-    <BLANKLINE>
-    subscribing
-      an event of r touches 1 row
+    >>> size_text(868), size_text(1_300_000)
+    ('868 B', '1.3 MB')
     """
-    return explain_views(program, [view], statistics, python)[0]
+    size = float(number)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit takes all")
 
 
-def explain_views(
-    program: Program,
-    views: Iterable[str] | None = None,
-    statistics: Statistics | None = None,
-    python: Set[str] = frozenset(),
-) -> tuple[Explanation, ...]:
-    """Return what keeping each of some views costs; all views if none are named. See `explain`."""
-    costs = Costs(program)
-    known = {view.name: view for view in program.views}
-    wanted = list(known) if views is None else [known_name(name, known, "view") for name in views]
-    needed = {name: costs.needed(view) for name, view in known.items()}
-    sizes = _sizes(program, costs, statistics or Statistics())
-    found = (_explained(program, known[name], costs, needed, sizes) for name in wanted)
-    return tuple(replace(one, python=tuple(sorted(python & _functions_of(one)))) for one in found)
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "map"), counted(2, "map")
+    ('1 map', '2 maps')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _functions_of(found: Explanation) -> set[str]:
-    """Return the functions and casts in the statements of a view, as `Explanation.python` names them."""
-    terms = [
-        node
-        for event in found.events
-        for cost in event.statements
-        for node in nodes(cost.statement.term)
-        if isinstance(node, (Apply, Cast))
-    ]
-    return {node.function if isinstance(node, Apply) else f"CAST(… AS {node.type})" for node in terms}
+def _aligned(rows: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _explained(
-    program: Program,
-    view: ViewDef,
-    costs: Costs,
-    needed: dict[str, frozenset[str]],
-    sizes: dict[str, Size],
-) -> Explanation:
-    mine = needed[view.name]
-    found = costs.of_view(view)
-    events = []
-    for trigger in program.triggers:
-        statements = tuple(cost for cost in found if cost.trigger is trigger)
-        if statements:
-            worst = max(cost.cost for cost in statements)
-            events.append(EventCost(trigger.on, trigger.relation, worst, statements))
-    readers: dict[str, dict[str, None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for name in sorted(maps_of(statement.term)):
-                readers.setdefault(name, {})[statement.map] = None
-    uses = tuple(
-        MapUse(
-            each,
-            tuple(name for name, others in needed.items() if name != view.name and each.name in others),
-            tuple(readers.get(each.name, ())),
-            sizes[each.name],
-        )
-        for each in program.maps
-        if each.name in mine
-    )
-    return Explanation(
-        view.name,
-        max((event.cost for event in events), default=CostClass.CONSTANT),
-        uses,
-        tuple(events),
-        tuple(dict.fromkeys(reason for cost in found for reason in reasons_of(cost))),
-        tuple(_subscribed(program, view, events)),
-    )
-
-
-def _sizes(program: Program, costs: Costs, statistics: Statistics) -> dict[str, Size]:
-    """Return the size of every map, with the indexes that statements ask for."""
-    tables = {relation.name: relation for relation in program.relations}
-    indexes: dict[str, dict[tuple[str, ...], None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for read in costs.statement(trigger, statement).reads:
-                if read.free and read.bound:
-                    indexes.setdefault(read.map, {})[read.bound] = None
-    return {each.name: size_of(each, tables, statistics, tuple(indexes.get(each.name, ()))) for each in program.maps}
-
-
-def reasons_of(cost: StatementCost) -> tuple[str, ...]:
-    """Return why a statement scans whole maps or computes one anew, a sentence each."""
-    statement = cost.statement
-    if statement.op == ":=":
-        sources = ", ".join(sorted(maps_of(statement.term))) or "nothing"
-        return (f"{statement.map} is computed anew after every change, from {sources}: {_short(statement.term)}",)
-    return tuple(_reason(statement.map, read) for read in cost.reads if read.cost is CostClass.SCAN)
-
-
-def _reason(target: str, read: CostedRead) -> str:
-    head = f"{target} scans all of {read.map}"
-    if read.nested:
-        return f"{head}: the nested term {_short(read.nested)} says which entries count"
-    if read.condition:
-        return f"{head}: only {read.condition} ties it to the event"
-    return f"{head}: nothing ties it to the event"
-
-
-def _short(term: object) -> str:
-    text = str(term)
-    return text if len(text) <= 100 else f"{text[:99]}…"
+def _data(found: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain data."""
+    return {
+        "view": found.view,
+        "cost": str(found.cost),
+        "bytes": found.bytes,
+        "maps": [
+            {
+                "name": use.definition.name,
+                "keys": [key.name for key in use.definition.keys],
+                "values": [value.name for value in use.definition.values],
+                "sql": use.definition.sql,
+                "shared_with": list(use.views),
+                "read_by": list(use.readers),
+                "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
+            }
+            for use in found.maps
+        ],
+        "events": [
+            {
+                "event": str(event),
+                "relation": event.relation,
+                "cost": str(event.cost),
+                "statements": [
+                    {
+                        "statement": statement_text(cost),
+                        "cost": str(cost.cost),
+                        "lookups": cost.lookups,
+                        "loops": [str(read) for read in cost.loops],
+                    }
+                    for cost in event.statements
+                ],
+            }
+            for event in found.events
+        ],
+        "reasons": list(found.reasons),
+        "python": list(found.python),
+        "subscribing": {each.relation: each.rows for each in found.subscribed},
+    }
 
 
 def shown_events(events: Iterable[EventCost]) -> list[EventCost]:
@@ -273,73 +263,3 @@ def shown_events(events: Iterable[EventCost]) -> list[EventCost]:
     every = list(events)
     by_row = {event.relation for event in every if event.on is not On.BATCH}
     return [event for event in every if event.on is not On.BATCH or event.relation not in by_row]
-
-
-def _subscribed(program: Program, view: ViewDef, events: Iterable[EventCost]) -> list[Subscribed]:
-    """Return what a subscriber has to expect of the events of each relation."""
-    found: dict[str, list[str]] = {}
-    for event in shown_events(events):
-        told = _touched(program, view, event)
-        if told:
-            found.setdefault(event.relation, []).append(told)
-    return [Subscribed(name, max(told, key=_rank)) for name, told in found.items()]
-
-
-def _rank(told: str) -> tuple[bool, bool, str]:
-    return told.startswith("all"), told.startswith("a row"), told
-
-
-def _touched(program: Program, view: ViewDef, event: EventCost) -> str:
-    """Return the rows that one event can touch, in words; "" if none."""
-    places = _places_of_keys(program, view)
-    groups: set[tuple[str, ...]] = set()
-    loops: dict[str, None] = {}
-    for cost in event.statements:
-        statement = cost.statement
-        if statement.map not in places:
-            continue
-        at = places[statement.map]
-        if at is None:
-            return "all rows: the view reads a map of other keys when it is read"
-        if statement.op == ":=":
-            return "all rows that change when it is computed anew"
-        keys = [statement.keys[place] for place in at]
-        values = _values(cost)
-        outer = [str(read) for read in cost.reads if read.cost >= CostClass.SLICE and not read.is_inside]
-        if event.on is not On.BATCH and outer and not values.keys() >= set(keys):
-            loops.update(dict.fromkeys(outer))
-        else:
-            groups.add(tuple(values.get(key, key) for key in keys))
-    if loops:
-        return f"a row for each entry of {' and '.join(loops)}"
-    if not groups:
-        return ""
-    number = f"{len(groups)} row{'' if len(groups) == 1 else 's'}"
-    return f"{number} for each row of the batch" if event.on is On.BATCH else number
-
-
-def _places_of_keys(program: Program, view: ViewDef) -> dict[str, tuple[int, ...] | None]:
-    """Return for every map that the view reads when it is read where the view's keys stand in it; None if they do not.
-
-    A change of an entry touches the one row of these keys, or, without them, any.
-    """
-    keys = [key.name for key in program.map(view.maps[0]).keys]
-    found: dict[str, tuple[int, ...] | None] = dict.fromkeys(view.maps, tuple(range(len(keys))))
-    for scalar in view.expressions:
-        for node in nodes(scalar):
-            if isinstance(node, (MapRead, MapEnd)) and node.map not in view.maps:
-                names = [key.name if isinstance(key, Var) else "" for key in node.keys]
-                known = all(key in names for key in keys) and found.get(node.map, ()) is not None
-                found[node.map] = tuple(names.index(key) for key in keys) if known else None
-    return found
-
-
-def _values(cost: StatementCost) -> dict[str, str]:
-    """Return the variables of a statement that have one value for an event, with what that is, as text."""
-    found = {name: name for name in cost.trigger.variables}
-    for node in nodes(cost.statement.term):
-        if isinstance(node, Lift) and variables_of(node.term) <= found.keys():
-            found[node.variable] = " ".join(
-                [str(node.term), *(found[name] for name in sorted(variables_of(node.term)))]
-            )
-    return found

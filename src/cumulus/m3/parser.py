@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
+from cumulus.algebra.names import (
+    read_call_name,
+    read_count,
+    read_type,
+    read_value_column,
+    read_variable,
+    read_variables,
+)
 from cumulus.algebra.parser import TermReader
 from cumulus.algebra.terms import Const, Lift, Scalar, Term, Var, product_of
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
-from cumulus.catalog.types import SqlType
 from cumulus.m3.infer import complete
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, ViewDef
 from cumulus.m3.shorthand import Domain, Rule, RuleStatement, make_triggers
@@ -50,55 +57,58 @@ def parse(text: str, name: str = "") -> Program:
 
 def parse_with_places(text: str, name: str = "") -> tuple[Program, Places]:
     """Read a program, and say where its parts stand, for `cumulus.m3.validate`."""
-    return _ProgramReader(text, name).program()
+    tokens = TokenStream(text, name)
+    places = Places(text, name, tokens.all())
+    _mark_rules(tokens.all())
+    declared, known = _relations_ahead(tokens.all())
+    terms = TermReader(tokens, known.__contains__)
+    declarations = _Declarations(terms)
+    reader = _RuleReader(terms, declared)
+    rules: list[Rule] = []
+    while tokens.peek().kind is not TokenKind.END:
+        start = tokens.position
+        if tokens.accept(";"):
+            continue
+        if tokens.at_word("ON"):
+            rules.append(reader.rule())
+            continue
+        part = declarations.read()
+        places.spans[part] = (start, tokens.position)  # of two of one name, the second is the wrong one
+        if tokens.peek().kind is not TokenKind.END:
+            tokens.expect(";", "after the declaration")
+    relations, maps, triggers = make_triggers(rules, declarations.relations, declarations.maps, tokens, places)
+    views, kept, functions = declarations.views, declarations.kept, declarations.functions
+    return complete(Program(relations, maps, tuple(views), triggers, tuple(kept), tuple(functions))), places
 
 
-class _ProgramReader:
-    def __init__(self, text: str, name: str) -> None:
-        self.tokens = TokenStream(text, name)
-        self.places = Places(text, name, self.tokens.all())
-        _mark_rules(self.tokens.all())
-        declared, known = _relations_ahead(self.tokens.all())
-        self._declared = declared
-        self.terms = TermReader(self.tokens, known.__contains__)
+class _Declarations:
+    """What a program declares, as far as it is read: RELATION, MAP, VIEW and FUNCTION."""
+
+    def __init__(self, terms: TermReader) -> None:
+        self.tokens = terms.tokens
+        self.terms = terms
         self.relations: list[Relation] = []
         self.kept: list[tuple[str, str]] = []
         self.maps: list[MapDef] = []
         self.views: list[ViewDef] = []
         self.functions: list[FunctionSignature] = []
-        self.rules: list[Rule] = []
 
-    def program(self) -> tuple[Program, Places]:
+    def read(self) -> tuple[str, str]:
+        """Read a declaration; return its kind and its name."""
         tokens = self.tokens
-        while tokens.peek().kind is not TokenKind.END:
-            start = tokens.position
-            if tokens.accept(";"):
-                continue
-            if tokens.accept_word("RELATION"):
-                part = ("relation", self._relation())
-            elif tokens.accept_word("MAP"):
-                part = ("map", self._map())
-            elif tokens.accept_word("VIEW"):
-                part = ("view", self._view())
-            elif tokens.accept_word("FUNCTION"):
-                part = ("function", self._function())
-            elif tokens.at_word("ON"):
-                self.rules.append(self._rule(start))
-                continue
-            else:
-                tokens.fail("expected RELATION, FUNCTION, MAP, VIEW or ON")
-            self.places.spans[part] = (start, tokens.position)  # of two of one name, the second is the wrong one
-            if tokens.peek().kind is not TokenKind.END:
-                tokens.expect(";", "after the declaration")
-        relations, maps, triggers = make_triggers(self.rules, self.relations, self.maps, tokens, self.places)
-        program = Program(relations, maps, tuple(self.views), triggers, tuple(self.kept), tuple(self.functions))
-        return complete(program), self.places
-
-    # ---------------------------------------------------------------- declarations
+        if tokens.accept_word("RELATION"):
+            return "relation", self._relation()
+        if tokens.accept_word("MAP"):
+            return "map", self._map()
+        if tokens.accept_word("VIEW"):
+            return "view", self._view()
+        if tokens.accept_word("FUNCTION"):
+            return "function", self._function()
+        tokens.fail("expected RELATION, FUNCTION, MAP, VIEW or ON")
 
     def _relation(self) -> str:
         tokens = self.tokens
-        name = self.terms.call_name("a relation")
+        name = read_call_name(tokens, "a relation")
         columns = self._columns("(", ")")
         key: tuple[str, ...] = ()
         key_rely = static = False
@@ -106,13 +116,13 @@ class _ProgramReader:
         foreign: list[ForeignKey] = []
         while not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
             if tokens.accept_word("KEY"):
-                key, key_rely = self.terms.variables("(", ")"), tokens.accept_word("RELY")
+                key, key_rely = read_variables(tokens, "(", ")"), tokens.accept_word("RELY")
             elif tokens.accept_word("FOREIGN"):
                 foreign.append(self._foreign_key())
             elif tokens.accept_word("STATIC"):
                 static = True
             elif tokens.accept_word("KEPT"):
-                self.kept.append((name, self.terms.call_name("a map")))
+                self.kept.append((name, read_call_name(tokens, "a map")))
             elif tokens.accept_word("KEEP"):
                 if not tokens.at_word("ALL", "NONE", "AUTO"):
                     tokens.fail("expected ALL, NONE or AUTO")
@@ -124,34 +134,31 @@ class _ProgramReader:
 
     def _foreign_key(self) -> ForeignKey:
         self.tokens.expect_word("KEY")
-        columns = self.terms.variables("(", ")")
+        columns = read_variables(self.tokens, "(", ")")
         self.tokens.expect_word("REFERENCES")
-        parent = self.terms.call_name("a relation")
-        parent_columns = self.terms.variables("(", ")")
+        parent = read_call_name(self.tokens, "a relation")
+        parent_columns = read_variables(self.tokens, "(", ")")
         return ForeignKey(columns, parent, parent_columns, self.tokens.accept_word("RELY"))
 
     def _columns(self, opening: str, closing: str) -> tuple[Column, ...]:
+        return tuple(self.tokens.listed(opening, closing, self._column))
+
+    def _column(self) -> Column:
         tokens = self.tokens
-        tokens.expect(opening)
-        columns: list[Column] = []
-        while not tokens.accept(closing):
-            if columns:
-                tokens.expect(",", f"or '{closing}'")
-            name = self.terms.variable("a column")
-            typed = tokens.peek().is_name and not tokens.at_word("NOT")
-            column_type = self.terms.type() if typed else None
-            not_null = tokens.accept_word("NOT")
-            if not_null:
-                tokens.expect_word("NULL")
-            columns.append(Column(name, column_type, not_null))
-        return tuple(columns)
+        name = read_variable(tokens, "a column")
+        typed = tokens.peek().is_name and not tokens.at_word("NOT")
+        column_type = read_type(tokens) if typed else None
+        not_null = tokens.accept_word("NOT")
+        if not_null:
+            tokens.expect_word("NULL")
+        return Column(name, column_type, not_null)
 
     def _map(self) -> str:
         tokens = self.tokens
-        name = self.terms.call_name("a map")
+        name = read_call_name(tokens, "a map")
         keys, values = self._columns("[", "]"), self._columns("(", ")")
-        count = self.terms.variable() if tokens.accept_word("COUNT") else ""
-        ordered = self.terms.variable() if tokens.accept_word("ORDERED") else ""
+        count = read_variable(tokens) if tokens.accept_word("COUNT") else ""
+        ordered = read_variable(tokens) if tokens.accept_word("ORDERED") else ""
         initial = self._entries() if tokens.accept_word("START") else ()
         definitions: list[Term] = []
         if tokens.accept("="):
@@ -193,12 +200,12 @@ class _ProgramReader:
 
     def _view(self) -> str:
         tokens = self.tokens
-        name = self.terms.call_name("a view")
+        name = read_call_name(tokens, "a view")
         columns = self._columns("(", ")")
         tokens.expect_word("FROM")
-        maps = [self.terms.call_name("a map")]
+        maps = [read_call_name(tokens, "a map")]
         while tokens.accept(","):
-            maps.append(self.terms.call_name("a map"))
+            maps.append(read_call_name(tokens, "a map"))
         tokens.expect_word("SELECT")
         select = [self.terms.scalar()]
         while tokens.accept(","):
@@ -211,8 +218,8 @@ class _ProgramReader:
             order.append(self._order_item())
             while tokens.accept(","):
                 order.append(self._order_item())
-        limit = self._count() if tokens.accept_word("LIMIT") else None
-        offset = self._count() if tokens.accept_word("OFFSET") else 0
+        limit = read_count(tokens) if tokens.accept_word("LIMIT") else None
+        offset = read_count(tokens) if tokens.accept_word("OFFSET") else 0
         self.views.append(
             ViewDef(name, columns, tuple(maps), tuple(select), where, repeat, tuple(order), limit, offset)
         )
@@ -220,14 +227,9 @@ class _ProgramReader:
 
     def _function(self) -> str:
         tokens = self.tokens
-        name = self.terms.call_name("a function")
-        parameters: list[SqlType] = []
-        tokens.expect("(")
-        while not tokens.accept(")"):
-            if parameters:
-                tokens.expect(",", "or ')'")
-            parameters.append(self.terms.type())
-        result = self.terms.type()
+        name = read_call_name(tokens, "a function")
+        parameters = tokens.listed("(", ")", lambda: read_type(tokens))
+        result = read_type(tokens)
         called = tokens.accept_word("CALLED")
         for word in ("ON", "NULL", "INPUT") if called else ():
             tokens.expect_word(word)
@@ -246,16 +248,18 @@ class _ProgramReader:
             nulls_first = self.tokens.take().is_word("FIRST")
         return OrderItem(expression, descending, nulls_first)
 
-    def _count(self) -> int:
-        token = self.tokens.peek()
-        if token.kind is not TokenKind.NUMBER or not token.text.isdigit():
-            self.tokens.fail("expected a whole number")
-        return int(self.tokens.take().text)
 
-    # ---------------------------------------------------------------- rules
+class _RuleReader:
+    """Reads rules, ``ON +r(x) { … }``; of the names `declared` none is taken for an event and its relation."""
 
-    def _rule(self, start: int) -> Rule:
-        tokens = self.tokens
+    def __init__(self, terms: TermReader, declared: set[str]) -> None:
+        self.tokens = terms.tokens
+        self.terms = terms
+        self._declared = declared
+
+    def rule(self) -> Rule:
+        """Read a rule."""
+        tokens, start = self.tokens, self.tokens.position
         tokens.expect_word("ON")
         on, relation = self._event()
         variables, open_ended = ([], False) if on is On.BATCH else self._event_variables()
@@ -282,17 +286,17 @@ class _ProgramReader:
         tokens = self.tokens
         if tokens.at_sign("+", "-"):
             on = On.INSERT if tokens.take().text == "+" else On.DELETE
-            return on, self.terms.call_name("a relation")
+            return on, read_call_name(tokens, "a relation")
         if tokens.at_word("BATCH") and tokens.peek(1).is_name:
             tokens.take()
-            return On.BATCH, self.terms.call_name("a relation")
+            return On.BATCH, read_call_name(tokens, "a relation")
         if tokens.at_word("INSERT", "DELETE") and tokens.peek(1).is_word("INTO", "FROM"):
             on = On.INSERT if tokens.take().is_word("INSERT") else On.DELETE
             tokens.expect_word("INTO" if on is On.INSERT else "FROM")
-            return on, self.terms.call_name("a relation")
+            return on, read_call_name(tokens, "a relation")
         if not tokens.peek().is_name:
             tokens.fail("expected an event: +r(…), -r(…), BATCH r or insert into r(…)")
-        return _named_event(self.tokens.take().text, self._declared)
+        return _named_event(tokens.take().text, self._declared)
 
     def _event_variables(self) -> tuple[list[str], bool]:
         tokens, variables = self.tokens, list[str]()
@@ -305,7 +309,7 @@ class _ProgramReader:
                 return variables, True
             if tokens.peek().kind is TokenKind.NUMBER:
                 tokens.fail("expected an event variable", hint="An event with values is data, not a part of a program.")
-            variables.append(self.terms.variable("an event variable"))
+            variables.append(read_variable(tokens, "an event variable"))
         return variables, False
 
     def _statement_ahead(self) -> bool:
@@ -328,7 +332,7 @@ class _ProgramReader:
         domains = self._domains() if tokens.at_sign("(") else []
         if tokens.at_word("MAP") and tokens.peek(1).is_name:
             tokens.take()
-        name = self.terms.call_name("the map to change")
+        name = read_call_name(tokens, "the map to change")
         keys: list[str] = []
         fixed: list[Term] = []
         if tokens.accept("["):
@@ -341,7 +345,7 @@ class _ProgramReader:
                     fixed.append(Lift(f"key_{len(keys) + 1}", key))
                     key = Var(f"key_{len(keys) + 1}")
                 keys.append(key.name)
-        column = self.terms.column()
+        column = read_value_column(tokens)
         if not tokens.at_sign("+=", ":="):
             tokens.fail("expected '+=' or ':='")
         op = tokens.take().text
@@ -351,21 +355,19 @@ class _ProgramReader:
 
     def _domains(self) -> list[Domain]:
         """Read ``(x: R.c, y: S.d)`` or ``((x, y): R)``: what loop variables range over, as 002 writes it."""
-        tokens, domains = self.tokens, list[Domain]()
-        tokens.expect("(")
-        while not tokens.accept(")"):
-            if domains:
-                tokens.expect(",", "or ')'")
-            whole = tokens.at_sign("(")
-            variables = self.terms.variables("(", ")") if whole else (self.terms.variable(),)
-            tokens.expect(":", "and the relation that the variables range over")
-            place, column = tokens.peek(), ""
-            relation = self.terms.call_name("a relation")
-            if not whole:
-                tokens.expect(".", "and a column")
-                column = self.terms.variable("a column")
-            domains.append(Domain(variables, relation, column, place))
-        return domains
+        return self.tokens.listed("(", ")", self._domain)
+
+    def _domain(self) -> Domain:
+        tokens = self.tokens
+        whole = tokens.at_sign("(")
+        variables = read_variables(tokens, "(", ")") if whole else (read_variable(tokens),)
+        tokens.expect(":", "and the relation that the variables range over")
+        place, column = tokens.peek(), ""
+        relation = read_call_name(tokens, "a relation")
+        if not whole:
+            tokens.expect(".", "and a column")
+            column = read_variable(tokens, "a column")
+        return Domain(variables, relation, column, place)
 
 
 def _named_event(name: str, declared: set[str]) -> tuple[On, str]:
@@ -377,7 +379,7 @@ def _named_event(name: str, declared: set[str]) -> tuple[On, str]:
 
 
 def _mark_rules(tokens: list[Token]) -> None:
-    """Put an ON before rules that begin with a mere sign, as in 000, lest it be taken for the sign of a sum."""
+    """Put an ON before rules that begin with a mere sign (Cumulus architecture), lest it be taken for a sum's."""
     for at in range(len(tokens) - 2, -1, -1):
         signed = tokens[at].is_sign("+", "-") and tokens[at + 1].is_name and _heads_rule(tokens, at + 2)
         if signed and not (at and tokens[at - 1].is_word("ON")):

@@ -16,10 +16,10 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.output.identity import program_of
@@ -27,9 +27,7 @@ from cumulus.epochs.output.publish import write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
-
-if TYPE_CHECKING:
-    from cumulus.spark.handler import Work
+from cumulus.spark.messages import Pending, Work
 
 PAGE_BYTES = 4 << 20
 
@@ -37,24 +35,6 @@ IDLE_S = 600.0
 """After so many seconds without a request the process ends; the next epoch rebuilds the bucket."""
 _LOOK_S = 1.0
 """How often it looks whether the workers' parent still lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A snapshot that is not all stored yet.
-
-    Parameters
-    ----------
-    epoch, bytes, pages
-        Of the snapshot.
-    next
-        The first page that nobody has asked for.
-    """
-
-    epoch: int
-    bytes: int
-    pages: int
-    next: int
 
 
 class HeldBucket:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cumulus.durable import faults
-from cumulus.engine.protocol import Engine
-from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import BucketPlan
 from cumulus.spark.bucket_client import Served
 from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.messages import Work
 from cumulus.spark.state import BucketState
 
 if TYPE_CHECKING:
@@ -26,42 +21,6 @@ if TYPE_CHECKING:
 
 REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a worker must know: plain data and a function, pickled with the query.
-
-    Parameters
-    ----------
-    program
-        As M3 text.
-    functions
-        The user's that the program calls, packed by `cumulus.spark.functions`.
-    keys
-        Bucket → the grouping key that Spark's hash spreads evenly.
-    """
-
-    program: str
-    plan: BucketPlan
-    make_engine: Callable[..., Engine]
-    functions: bytes
-    checkpoint: str
-    out: str
-    late_epochs: int
-    compact_bytes: int
-    keys: tuple[int, ...]
-    snapshots: Snapshots
-
-    def pickled(self) -> bytes:
-        """Return it as bytes, for a process that has not been sent it by Spark."""
-        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
-        return data
-
-    def identity(self, index: int) -> str:
-        """Return what a bucket must have in common with one of another run, to be the same function of its rows."""
-        functions = hashlib.sha256(self.functions).hexdigest()
-        return f"{self.checkpoint}/{index}/{self.late_epochs}/{functions}"
 
 
 class BucketProcessor(StatefulProcessor):

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cumulus.durable.folders import refuse_remote
+from cumulus.durable.folders import check_output
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
@@ -33,8 +33,9 @@ from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.errors import carried
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.handler import REPORTS, BucketProcessor, Work
+from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
+from cumulus.spark.messages import Work
 from cumulus.spark.session import STATE_PROVIDER, log_file
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
@@ -153,7 +154,8 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
-        refuse_remote(out, "out")
+        check_output(out, "out")
+        check_output(checkpoint, "checkpoint")
         self._spark = spark
         self._program = require_definitions(program)
         self._options = options

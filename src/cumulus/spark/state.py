@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cumulus.durable import faults
 from cumulus.spark.bucket_client import Served
-from cumulus.spark.bucket_server import Pending
+from cumulus.spark.messages import Pending
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle

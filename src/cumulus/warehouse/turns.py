@@ -1,9 +1,9 @@
 """Whose turn it is: one thread at a time uses a warehouse, and the others wait.
 
 The turn is taken by every call that reads or changes anything, and given back at its end. Builtins of `trigger` do not
-take it: they hold the interpreter's lock, and run only while nobody has the turn (`Engine.rest`). One that has called
+take it: they hold the interpreter's lock, and run only while nobody has the turn (`FastPath.rest`). One that has called
 back into Python, for a function of the user's, may still be inside when another thread takes the turn; who takes it
-waits until that one is out (`Engine.visitor`).
+waits until that one is out (`FastPath.visitor`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import ClassVar
 from weakref import WeakSet
 
+from cumulus.engine.protocol import FastPath
+from cumulus.engine.session import Session
 from cumulus.errors import ClosedError, ThreadError, UsageError
 from cumulus.interrupts import Deferring, interruptible
 from cumulus.views.duckdb_functions import is_called
-from cumulus.warehouse.applier import Applier
 
 _PATIENCE_S = 0.001
 """After so long the first of those who wait goes before whoever comes anew: a busy thread cannot keep others out."""
@@ -53,18 +54,20 @@ class Turn:
         self._owner = 0
         self._depth = self._readers = 0
         self._deferrings: list[Deferring] = []
-        self._applier: Applier | None = None
+        self._session: Session | None = None
         self._is_lost = self._is_closed = False
         Turn._all.add(self)
 
-    def use(self, applier: Applier) -> None:
+    def use(self, session: Session) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
-        self._applier = applier
-        applier.engine.rest(not self._depth)
+        self._session = session
+        fast = session.engine.fast
+        if fast is not None:
+            fast.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
-        self._is_closed, self._applier = True, None
+        self._is_closed, self._session = True, None
 
     @property
     def is_closed(self) -> bool:
@@ -92,7 +95,16 @@ class Turn:
 
     @contextmanager
     def waiting(self, wait: bool | float) -> Iterator[None]:
-        """Wait otherwise in here, in this thread."""
+        """Wait otherwise for other threads in the block, in this thread; see the parameter `wait` of a warehouse.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> with wh.waiting(0.5):  # seconds; then a ThreadError
+        ...     wh.insert("r", [(1,)])
+        1
+        """
         before = getattr(self._own, "wait", None)
         self._own.wait = checked_wait(wait)
         try:
@@ -116,8 +128,10 @@ class Turn:
         deferring = self._deferrings.pop()
         self._depth -= 1
         try:
-            if not self._depth and self._applier is not None:
-                self._applier.engine.rest(True)
+            if not self._depth and self._session is not None:
+                fast = self._session.engine.fast
+                if fast is not None:
+                    fast.rest(True)
         finally:
             if not self._depth:
                 self._owner = 0
@@ -127,14 +141,15 @@ class Turn:
     # --- taking it --------------------------------------------------------------------------------------------------
 
     def _take(self, me: int) -> None:
-        applier = self._applier
+        session = self._session
         if self._owner == me:
-            if applier is not None and applier.is_applying:
+            if session is not None and session.is_applying:
                 raise _inside()
             self._lock.acquire()
             self._depth += 1
             return
-        if applier is not None and applier.engine.visitor() == me:
+        fast = None if session is None else session.engine.fast
+        if fast is not None and fast.visitor() == me:
             raise _inside()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
@@ -148,13 +163,16 @@ class Turn:
 
     def _enter(self, me: int) -> None:
         """Have builtins rest, now that the turn is ours."""
-        applier = self._applier
-        if applier is None:
+        session = self._session
+        if session is None:
             raise closed()
-        applier.engine.rest(False)  # first: from here on no builtin begins
-        if applier.engine.visitor():
-            self._wait_for_visitor(me, applier)
-        applier.count_fired()
+        fast = session.engine.fast
+        if fast is None:
+            return
+        fast.rest(False)  # first: from here on no builtin begins
+        if fast.visitor():
+            self._wait_for_visitor(me, fast)
+        session.count_fired()
 
     def _queue_up(self, me: int) -> None:
         """Wait for the lock as long as this thread is to wait; raise if that was too short."""
@@ -185,21 +203,20 @@ class Turn:
         if not got:
             raise busy()
 
-    def _wait_for_visitor(self, me: int, applier: Applier) -> None:
+    def _wait_for_visitor(self, me: int, fast: FastPath) -> None:
         """Wait until the builtin is out that another thread is in."""
-        engine = applier.engine
         Turn._waiting[me] = self
         try:
             deadline = self._deadline()
             self._check_alive()
             self._check_cycle(me)
             with interruptible():
-                while engine.visitor():
+                while fast.visitor():
                     if not _left(deadline, 1.0):
                         raise busy()
                     sleep(_LOOK_S)
         except BaseException:
-            engine.rest(True)
+            fast.rest(True)
             raise
         finally:
             Turn._waiting.pop(me, None)
@@ -216,8 +233,12 @@ class Turn:
 
     def _holder(self, me: int) -> int:
         """Return the thread that another one waits for."""
-        applier = self._applier
-        return self._owner if self._owner not in (0, me) else applier.engine.visitor() if applier is not None else 0
+        return self._owner if self._owner not in (0, me) else self._visitor()
+
+    def _visitor(self) -> int:
+        """Return the thread that is in a builtin now, 0 if none is."""
+        fast = None if self._session is None else self._session.engine.fast
+        return 0 if fast is None else fast.visitor()
 
     def _check_cycle(self, me: int) -> None:
         """Raise ThreadError if who has the turn waits, maybe by way of others, for one that this thread has."""
@@ -244,9 +265,12 @@ class Turn:
 
     def _forked(self) -> None:
         """Take note, in a new process, that only this thread is in it."""
-        visitor = 0 if self._applier is None else self._applier.engine.visitor()
+        visitor = self._visitor()
         self._queue, self._is_overdue = RLock(), False
-        self._is_lost = self._owner not in (0, get_ident()) or visitor not in (0, get_ident())
+        is_free = self._lock.acquire(blocking=False)  # or ours: another thread's is never given back
+        if is_free:
+            self._lock.release()
+        self._is_lost = not is_free or visitor not in (0, get_ident())
 
 
 def _forked() -> None:

@@ -89,7 +89,7 @@ def kinds_of(engine: NativeEngine) -> set[str]:
     """Return what the groups of all ordered maps are now."""
     found = set()
     for definition in engine.program.maps:
-        stored = engine.store(definition.name)
+        stored = engine.code.store(definition.name)
         shape = stored.store.shape
         for number, order in enumerate(shape.orders):
             chain = shape.chain(number)
@@ -148,7 +148,7 @@ def test_what_made_trees_is_taken_back(case: str, monkeypatch: pytest.MonkeyPatc
             engine.commit()
         there += [row for _, row in more[:3]]
         for definition in program.maps:
-            assert native.store(definition.name).view.problems() == []
+            assert native.code.store(definition.name).view.problems() == []
             assert contents(native, definition.name) == contents(oracle, definition.name), (number, definition.name)
 
 
@@ -162,7 +162,7 @@ def test_a_snapshot_of_chains_and_trees_goes_on(tmp_path: Path, monkeypatch: pyt
         for wh in (oracle, native):
             wh.apply([(sign, "rows", row)])
         if number % 60 == 59:
-            seen |= kinds_of(native._applier.engine)
+            seen |= kinds_of(native._state.session.engine)
             native.save(tmp_path / str(number))
             native = cumulus.Warehouse.load(tmp_path / str(number), engine="native")
         for view in oracle.views:
@@ -174,8 +174,8 @@ def test_a_snapshot_of_chains_and_trees_goes_on(tmp_path: Path, monkeypatch: pyt
 def test_walks_from_both_ends_are_the_same_in_chains_and_trees() -> None:
     program = compile_sql(ROWS.format(x="BIGINT NOT NULL", v="BIGINT") + RANGES)
     native = NativeEngine(program)
-    (name,) = (each.name for each in program.maps if native.store(each.name).store.orders)
-    stored = native.store(name)
+    (name,) = (each.name for each in program.maps if native.code.store(each.name).store.orders)
+    stored = native.code.store(name)
     for count in (0, 1, MOST_CHAINED, 3 * MOST_CHAINED):
         xs = random.Random(count).sample(range(-500, 500), count)
         native.begin()

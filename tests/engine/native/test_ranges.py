@@ -153,7 +153,7 @@ def test_orders_give_what_visiting_gives(case: str, negative: bool) -> None:
         stream = [(sign, row) for sign, row in stream if row[2] == row[2]]
     oracle, native = Interpreter(program), NativeEngine(program)
     visited = "texts" in case or case == "boxes"  # texts have no order, and two ranges at once no tree
-    assert visited or any(native.store(each.name).store.orders for each in program.maps)
+    assert visited or any(native.code.store(each.name).store.orders for each in program.maps)
     for number, (sign, row) in enumerate(stream):
         for engine in (oracle, native):
             engine.begin()
@@ -170,7 +170,7 @@ def test_orders_give_what_visiting_gives(case: str, negative: bool) -> None:
             assert found == wanted, (number, definition.name)
         if number % 50 == 49:
             for definition in program.maps:
-                assert native.store(definition.name).view.problems() == []
+                assert native.code.store(definition.name).view.problems() == []
     assert [*native.take_errors()] == [*oracle.take_errors()]
 
 

@@ -294,15 +294,15 @@ def test_texts_that_are_only_looked_at_are_not_kept() -> None:
         CREATE VIEW v AS SELECT k, COUNT(*) AS n FROM r WHERE s NOT LIKE '%special%requests%' AND s <> 'x' GROUP BY k;
     """)
     native = NativeEngine(program)
-    used = {column.lane.type: column.is_text for column in native._image.made.events["r"]}
-    assert [column.is_text for column in native._image.made.events["r"]] == [False, True], used
-    before = len(native._dictionary.values_of)
+    used = {column.lane.type: column.is_text for column in native.code.image.made.events["r"]}
+    assert [column.is_text for column in native.code.image.made.events["r"]] == [False, True], used
+    before = len(native.code.dictionary.values_of)
     for number in range(300):
         native.begin()
         native.on_event(1, "r", (f"{number % 3}", f"comment {number}"))
         native.commit()
-    assert len(native._dictionary.values_of) == before + 3
-    assert native.memory() >= native._dictionary.bytes > 0
+    assert len(native.code.dictionary.values_of) == before + 3
+    assert native.memory() >= native.code.dictionary.bytes > 0
 
 
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
@@ -345,14 +345,14 @@ def test_looking_up_and_functions_of_ones_own_keep_no_texts() -> None:
         functions=[noted],
         engine="native",
     )
-    native = wh._applier.engine
-    before = len(native._dictionary.values_of)
+    native = wh._state.session.engine
+    before = len(native.code.dictionary.values_of)
     texts = ["", None, "é😀", "a text of its own"]
     wh.insert("r", [("k", text) for text in texts])
     assert {*told} == {*texts, *(text and text[:1] for text in texts)}
     assert wh.view("v").get("k") == ("k", 8)
     assert wh.view("v").get("nobody has heard of it") is None
-    assert len(native._dictionary.values_of) == before + 1
+    assert len(native.code.dictionary.values_of) == before + 1
 
 
 @pytest.mark.parametrize("way", ["tuples", "arrow", "events"])

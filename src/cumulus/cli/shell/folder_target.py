@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
 from cumulus.cli.shell.statements import first_word
 from cumulus.cli.shell.targets import QUERIES
@@ -16,7 +17,7 @@ from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
 from cumulus.epochs.output.sink import committed
 from cumulus.errors import UsageError
-from cumulus.explain.explanation import explain
+from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
 from cumulus.views.row_changes import CHANGE
@@ -100,7 +101,7 @@ class FolderTarget:
         return []
 
     def _columns(self, view: str) -> str:
-        shape = query(self._out, f'FROM "{view}" LIMIT 0').schema
+        shape = query(self._out, f"FROM {quoted(view)} LIMIT 0").schema
         return ", ".join(f"{field.name} {field.type}" for field in shape)
 
     def _compiled(self) -> Program:

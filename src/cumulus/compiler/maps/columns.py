@@ -88,9 +88,9 @@ def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict
     Examples
     --------
     >>> from cumulus.algebra.terms import Apply, Var
-    >>> from cumulus.catalog.schema import MaintainedNumber
+    >>> from cumulus.catalog.schema import Column
     >>> from cumulus.catalog.types import BIGINT
-    >>> table = Table("r", (MaintainedNumber("a", BIGINT),))
+    >>> table = Table("r", (Column("a", BIGINT),))
     >>> factors = [Atom("r", ("x",)), Lift("y", Apply("add", (Var("x"), Var("x"))))]
     >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
     {'x': 'BIGINT', 'y': 'BIGINT'}

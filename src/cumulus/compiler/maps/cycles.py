@@ -25,14 +25,14 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
     Examples
     --------
     >>> from cumulus.algebra.terms import ONE
-    >>> from cumulus.calculus.delta import Change
+    >>> from cumulus.calculus.delta import RelationChange
     >>> from cumulus.catalog.types import BIGINT
     >>> one = ColumnGroup(0, "")
     >>> one.columns += [MaintainedNumber((), [], BIGINT, "", one, hint) for hint in ("n", "s")]
-    >>> insert = Change("r", +1)
+    >>> insert = RelationChange("r", +1)
     >>> rules = [
-    ...     Rule(one.columns[0], insert, (), 1, (ONE,), ()),
-    ...     Rule(one.columns[1], insert, (), 1, (MapRead("#0", "", (), "NEW"),), (("#0", one.columns[0]),)),
+    ...     MapRule(one.columns[0], insert, (), 1, (ONE,), ()),
+    ...     MapRule(one.columns[1], insert, (), 1, (MapRead("#0", "", (), "NEW"),), (("#0", one.columns[0]),)),
     ... ]
     >>> groups, rules = without_circles([one], rules)
     >>> [[column.hint for column in group.columns] for group in groups], rules[1].reads[0][1].group is groups[1]

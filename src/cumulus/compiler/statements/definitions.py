@@ -76,16 +76,29 @@ def needs(factor: Term, derived: Registry) -> frozenset[str]:
     return keys | given if what.is_lookup else given
 
 
-def inside(what: DerivedRelation, atom: Atom, derived: Registry, number_: int) -> dict[str, str]:
-    """Return what the variables of a relation are called where its atom is looked into for the `number_`-th time."""
-    fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{number_}" for name in derived.locals_of(what)}
-    return fresh | dict(zip(what.parameters, atom.variables, strict=True))
+class FreshNames:
+    """New names for variables: each has a number that no other name of the same statement has."""
+
+    def __init__(self, derived: Registry) -> None:
+        self._derived = derived
+        self._count = 0
+
+    def key(self) -> str:
+        """Return a name for a key."""
+        self._count += 1
+        return f"key{HIDDEN}{self._count}"
+
+    def inside(self, what: DerivedRelation, atom: Atom) -> dict[str, str]:
+        """Return what the variables of a relation are called where its atom is looked into once more."""
+        self._count += 1
+        fresh = {name: f"{name.split(HIDDEN)[0]}{HIDDEN}{self._count}" for name in self._derived.locals_of(what)}
+        return fresh | dict(zip(what.parameters, atom.variables, strict=True))
 
 
 class _Closing:
     def __init__(self, derived: Registry) -> None:
         self._derived = derived
-        self._fresh = 0
+        self._fresh = FreshNames(derived)
 
     def product(self, monomial: Monomial, bound: frozenset[str]) -> Term:
         """Return a monomial with each factor where its variables are bound."""
@@ -101,8 +114,7 @@ class _Closing:
         return product_of([number(monomial.coefficient), *result])
 
     def _row(self, what: DerivedRelation, atom: Atom, bound: frozenset[str]) -> list[Term]:
-        self._fresh += 1
-        names = inside(what, atom, self._derived, self._fresh)
+        names = self._fresh.inside(what, atom)
         factors: list[Term] = []
         keys = ordered(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}

@@ -5,10 +5,8 @@ It runs all of M3, and the other evaluators are tested against it.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -18,30 +16,18 @@ from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.analysis.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
-from cumulus.engine.failures import ErrorLog, Failures
-from cumulus.engine.interpreter.attempts import FAILED
-from cumulus.engine.interpreter.loop_sources import ahead_name
-from cumulus.engine.interpreter.module import ModuleCoder
-from cumulus.engine.interpreter.stepping import Stepping
+from cumulus.engine.failures import Failures
+from cumulus.engine.interpreter.compiled_module import CompiledModule
+from cumulus.engine.interpreter.memory_meter import MemoryMeter
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import identifier
-from cumulus.engine.limits import Budget, format_bytes
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
-from cumulus.errors import EvaluationError, UnknownNameError
-from cumulus.m3.dataflow import maps_of_view
-from cumulus.m3.program import MapDef, On, Program, Statement
-from cumulus.scalars.python_code import Pool
+from cumulus.errors import UnknownNameError
+from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Functions, given_functions, runnable
 
-if TYPE_CHECKING:
-    pass
 
-_LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
-"""So many events go by before the memory of the maps is looked at again."""
-_NUMBERS = itertools.count(1)
-
-
-class Interpreter(Stepping):
+class Interpreter:
     """An `Engine` over Python dicts.
 
     Parameters
@@ -69,20 +55,22 @@ class Interpreter(Stepping):
     name = "interpreter"
     python_functions: frozenset[str] = frozenset()
     called_count = 0
+    fast = None
+    """Nothing is fired without Python."""
 
     def __init__(self, program: Program, functions: Functions | None = None, *, indexes: Indexes = ()) -> None:
         self.program = program
-        self._functions = runnable(program.functions, given_functions(functions))
+        given = runnable(program.functions, given_functions(functions))
         self._stores = _stores(program)
         for name, places in indexes:
             self.store(name).add_index(places)
-        self._filename = f"<m3 program {next(_NUMBERS)}>"
         self._watched: dict[str, None] = {}
         self._is_open = False
-        self._budget = Budget()
-        self._until_measured = 0
         self._failures = Failures(program)
-        self._generate()
+        self._module = CompiledModule(program, given, self._stores, self._failures)
+        self._handlers, self._batches = self._module.handlers, self._module.batches
+        self._meter = MemoryMeter(self._stores)
+        self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
         self._float_columns = {
             relation.name: tuple(
                 place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
@@ -98,63 +86,10 @@ class Interpreter(Stepping):
                 self._stores[definition.name].load(initial_entries(definition))
         self._assign_first()
 
-    def _generate(self) -> None:
-        pool = Pool(self._functions)
-        self._module = ModuleCoder(self.program, self._stores, pool).write()
-        self._failures.locate(self._module.sites.places())
-        names = pool.names
-        names[FAILED] = self._failures.failed
-        for store in self._stores.values():
-            names[store.name] = store.entries
-            names[f"{store.name}_undo"] = store.undo
-            names[ahead_name(store)] = store.ahead
-            for positions, index in store.indexes.items():
-                names[store.index_name(positions)] = index
-        exec(compile(self._module.source, self._filename, "exec"), names)
-        for store in self._stores.values():
-            if store.indexes:
-                store.enter = names[f"enter_{store.name}"]
-                store.leave = names[f"leave_{store.name}"]
-        self._handlers: dict[tuple[int, str], Callable[..., None]] = {}
-        self._batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
-        for (on, relation), name in self._module.triggers.items():
-            if on is On.BATCH:
-                self._batches[relation] = self._blaming_batch(name, names[name], relation)
-            else:
-                sign = 1 if on is On.INSERT else -1
-                self._handlers[sign, relation] = self._blaming(name, names[name], sign, relation)
-        self._assign = {target: (names[name], columns) for target, (name, columns) in self._module.assigned.items()}
-
-    def _blaming(self, name: str, handler: Callable[..., None], sign: int, relation: str) -> Callable[..., None]:
-        """Return a handler that tells which event the failures in it come from; one that cannot fail as it is."""
-        if name not in self._module.fallible:
-            return handler
-        pending, blame = self._failures.pending, self._failures.blame
-
-        def fire(*row: Any) -> None:
-            handler(*row)
-            if pending:
-                blame(sign, relation, row)
-
-        return fire
-
-    def _blaming_batch(
-        self, name: str, handler: Callable[[Mapping[Row, int]], None], relation: str
-    ) -> Callable[[Mapping[Row, int]], None]:
-        if name not in self._module.fallible:
-            return handler
-
-        def fire(changes: Mapping[Row, int]) -> None:
-            handler(changes)
-            if self._failures.pending:
-                self._failures.blame_batch(relation, changes)
-
-        return fire
-
     @property
     def source(self) -> str:
         """The generated Python, to read."""
-        return self._module.source
+        return self._module.module.source
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
@@ -166,7 +101,7 @@ class Interpreter(Stepping):
     def commit(self) -> Changes:
         """Run the `:=` statements and close the transaction; see `Engine.commit`."""
         assert self._is_open, "no transaction is open"
-        if self._assign:
+        if self._module.assigned:
             self._run_assignments()
         changes: Changes = {}
         for name in self._watched:
@@ -194,10 +129,6 @@ class Interpreter(Stepping):
         self._failures.rollback()
         self._is_open = False
 
-    def take_errors(self) -> ErrorLog:
-        """Return the errors of the transactions committed since the last call; see `Engine.take_errors`."""
-        return self._failures.take()
-
     def _close(self) -> None:
         for store in self._stores.values():
             if store.undo:
@@ -208,9 +139,10 @@ class Interpreter(Stepping):
     def on_event(self, sign: int, relation: str, row: Row) -> None:
         """Fire the trigger of a single event; see `Engine.on_event`."""
         assert self._is_open, "an event outside a transaction"
-        self._until_measured -= 1
-        if self._until_measured < 0:
-            self._measure_all(grows=sign > 0)
+        meter = self._meter
+        meter.left -= 1
+        if meter.left < 0:
+            meter.look(grows=sign > 0)
         handler = self._handlers.get((sign, relation))
         if handler is None:
             self._without_trigger(sign, relation, row)
@@ -218,7 +150,7 @@ class Interpreter(Stepping):
         try:
             handler(*row)
         except Exception as problem:
-            raise self._blamed(problem, (sign, relation, row)) from problem
+            raise self._module.blamed(problem, (sign, relation, row)) from problem
 
     def _without_trigger(self, sign: int, relation: str, row: Row) -> None:
         if relation in self._batches:
@@ -238,37 +170,37 @@ class Interpreter(Stepping):
         floats = self._float_columns.get(relation, ())
         if floats:
             changes = canonical_rows(changes)
-        self._until_measured -= len(changes)
-        if self._until_measured < 0:
-            self._measure_all(grows=any(count > 0 for count in changes.values()))
+        self._meter.left -= len(changes)
+        if self._meter.left < 0:
+            self._meter.look(grows=any(count > 0 for count in changes.values()))
         try:
             handler(changes)
         except Exception as problem:
-            raise self._blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
+            raise self._module.blamed(problem, (0, relation, tuple(changes.items())[:1])) from problem
 
     # --- := ---------------------------------------------------------------------------------------------------------
 
     def _run_assignments(self) -> None:
         """Compute the `:=` maps whose sources have changed."""
-        for target, (function, columns) in self._assign.items():
+        for target, (function, columns) in self._module.assigned.items():
             if target not in self._stale and not any(self._stores[name].undo for name in self._reads[target]):
                 continue
             store = self._stores[target]
             try:
                 contents, grown = _assembled(store, columns, function())
             except Exception as problem:
-                raise self._blamed(problem, None, target) from problem
+                raise self._module.blamed(problem, None, target) from problem
             store.replace(contents)
             for column in grown:
-                self._failures.failed(self._module.sites.of((target, column)), NOT_FINITE)
+                self._failures.failed(self._module.module.sites.of((target, column)), NOT_FINITE)
             if self._failures.pending:
                 self._failures.blame(0, "", None)
             self._computed.add(target)
         self._stale -= self._computed
 
     def _assign_first(self) -> None:
-        """Give `:=` maps their value for empty tables; what fails in it is format_bytes by the first transaction."""
-        if not self._assign:
+        """Give `:=` maps their value for empty tables; what fails in it is told by the first transaction."""
+        if not self._module.assigned:
             return
         self.begin()
         self._run_assignments()
@@ -276,36 +208,7 @@ class Interpreter(Stepping):
         self._close()
         if failed:
             self._failures.rollback()
-            self._stale |= self._assign.keys()
-
-    # --- errors -----------------------------------------------------------------------------------------------------
-
-    def _blamed(self, problem: Exception, event: Any, target: str = "") -> EvaluationError:
-        """Return what code did not catch where it evaluates, as the error of the statement that it belongs to."""
-        self._failures.pending.clear()
-        statement = self._statement_at(problem.__traceback__)
-        target = statement.map if statement is not None else target
-        return self._told(problem, target, event)
-
-    def _statement_at(self, trace: TracebackType | None) -> Statement | None:
-        found: Statement | None = None
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self._filename:
-                about = self._module.lines[trace.tb_lineno - 1][1]
-                found = about if about is not None else found
-            trace = trace.tb_next
-        return found
-
-    def _told(self, problem: Exception, target: str, event: Any) -> EvaluationError:
-        views = [view.name for view in self.program.views if target in maps_of_view(self.program, view.name)]
-        place = f"view {views[0]} (map {target})" if views else f"map {target}"
-        if event is not None:
-            sign, relation, row = event
-            what = f"{'+' if sign > 0 else '-' if sign < 0 else 'a batch of '}{relation}{row if sign else ''}"
-            place += f", at {what}"
-        reason = problem.message if isinstance(problem, EvaluationError) else f"{type(problem).__name__}: {problem}"
-        hint = problem.hint if isinstance(problem, EvaluationError) else ""
-        return EvaluationError(f"{place}: {reason}", view=views[0] if views else target, event=event, hint=hint)
+            self._stale |= self._module.assigned.keys()
 
     # --- reading and loading ----------------------------------------------------------------------------------------
 
@@ -367,43 +270,17 @@ class Interpreter(Stepping):
         """Return how many entries have a count below 0."""
         return self.store(map).negative()
 
-    def memory(self) -> int:
-        """Return how many bytes the maps take, estimated from some entries of each."""
-        return sum(store.memory() for store in self._stores.values())
-
     def measure(self, map: str) -> MapStats:
         """Return what a map takes, its bytes estimated; see `Engine.measure`."""
         store = self.store(map)
         chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
         return MapStats(len(store.entries), store.memory(), chain=chain)
 
-    def limit(self, budget: Budget) -> None:
-        """Refuse events that would make the maps take more; looked at every so many events, see `Engine.limit`."""
-        self._budget = budget
-        self._until_measured = 0
-
-    def _measure_all(self, grows: bool) -> None:
-        """Look whether the maps take more than they may, before an event that makes them grow."""
-        self._until_measured = _MOST_UNMEASURED
-        if self._budget.granted is None:
-            return
-        used, entries = self.memory(), sum(len(store.entries) for store in self._stores.values())
-        if used <= self._budget.granted or self._budget.widen(used):
-            # A quarter of the events that might fill what is left: each adds an entry to each of some maps.
-            room = (self._budget.granted - used) * (entries + 1) // (4 * used)
-            self._until_measured = min(max(room, _LEAST_UNMEASURED), _MOST_UNMEASURED)
-            return
-        self._until_measured = 0
-        if grows:
-            name, store = max(self._stores.items(), key=lambda each: each[1].memory())
-            what = f"map {name} ({len(store.entries):,} rows, {format_bytes(store.memory())})"
-            raise self._budget.refusal(what, used, used)
-
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents."""
         assert not self._is_open, "a map is loaded outside transactions"
         self.store(map).load(entries)
-        self._measure_all(grows=True)
+        self._meter.look(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
@@ -417,7 +294,7 @@ class Interpreter(Stepping):
         assert not self._is_open, "a map is restored outside transactions"
         store = self.store(map)
         store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
-        self._measure_all(grows=True)
+        self._meter.look(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored_columns(self, map: str) -> None:
@@ -441,7 +318,7 @@ class Interpreter(Stepping):
             return
         assert not self._is_open, "an index is added outside transactions"
         store.add_index(positions)
-        self._generate()
+        self._module.generate()
 
     def find(self, map: str, positions: Positions, values: Key) -> Iterator[Key]:
         """Iterate over the keys of existing entries that have `values` at `positions`."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from cumulus.catalog.events import Row
 from cumulus.engine.analysis.float_sums import NOT_FINITE
 from cumulus.engine.failures import Failures
+from cumulus.engine.native.context_words import ContextWords
 from cumulus.engine.native.intake.python_rows import QUIET, READY, REPORTED
-from cumulus.engine.native.kernel.lanes import Words
-from cumulus.engine.native.maps import Holder
+from cumulus.engine.native.program import CodePlan
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import Reason
+from cumulus.engine.native.values.codec import decoder, encoder
+from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, StoredMap
 from cumulus.errors import EvaluationError
+from cumulus.scalars.user import UserFunction
 
 TOO_LARGE = EvaluationError(
     "a number is beyond what the native engine keeps: 128 bits, and -2**63 in a key stands for NULL",
@@ -23,20 +24,52 @@ TOO_LARGE = EvaluationError(
 )
 
 
-class Called(Holder, ABC):
-    """The part of `cumulus.engine.native.engine.NativeEngine` that machine code calls; nothing may be raised in it."""
+class Callbacks:
+    """What the machine code of an image calls; nothing may be raised in it.
 
-    _failures: Failures
-    _outside: list[tuple[Callable[..., Any], list[tuple[Callable[[Sequence[int]], Any], int]], Callable[[Any], Words]]]
-    """The functions of Python that code calls, how arguments are read and how results are written, by their numbers."""
-    called_count = 0
-    """How often code has called one of them."""
-    _raised: Exception | None = None
-    _stopped: BaseException | None = None
-    _batch: StoredMap | None = None
-    """The rows of the batch that a trigger is fired with."""
+    Parameters
+    ----------
+    words
+        Its context.
+    made
+        What it was written from.
+    functions
+        The user's that it calls.
+    dictionary
+        Numbers of texts and intervals, and boxes.
+    failures
+        Takes what is reported.
+    """
 
-    def _call(self, number: int, frame: int) -> int:
+    def __init__(
+        self,
+        words: ContextWords,
+        made: CodePlan,
+        functions: Mapping[str, UserFunction],
+        dictionary: Dictionary,
+        failures: Failures,
+    ) -> None:
+        self._words = words
+        self._boxes = dictionary.boxes
+        self._failures = failures
+        self._outside = [
+            (
+                each.callee.implement(functions),
+                [(decoder(lane, dictionary), lane.words) for lane in each.args],
+                encoder(each.result, dictionary),
+            )
+            for each in made.outside
+        ]
+        """The functions of Python that code calls, how arguments are read and how results are written, by number."""
+        self.called_count = 0
+        """How often code has called one of them."""
+        self.batch: StoredMap | None = None
+        """The rows of the batch that a trigger is fired with."""
+        self._raised: Exception | None = None
+        self._stopped: BaseException | None = None
+
+    def call(self, number: int, frame: int) -> int:
+        """Call a function of Python; return 0 with a value, 1 with NULL, 2 if it raised."""
         implement, args, encode = self._outside[number]
         self.called_count += 1
         words = (I64 * 64).from_address(frame)
@@ -62,15 +95,16 @@ class Called(Holder, ABC):
             return 2
         return 0
 
-    def _stop_if_told(self) -> None:
+    def raise_stopped(self) -> None:
         """Raise what came while machine code ran."""
         if self._stopped is not None:
             problem, self._stopped = self._stopped, None
             raise problem
 
-    def _report(self, site: int, reason: int, row: int) -> int:
-        if self._image.get_word(QUIET):
-            self._image.set_word(REPORTED, 1)
+    def report(self, site: int, reason: int, row: int) -> int:
+        """Take a failure at a site, for a row of the batch or for 0; while code is QUIET only that there was one."""
+        if self._words.get_word(QUIET):
+            self._words.set_word(REPORTED, 1)
             return 0
         problem: Exception = {
             Reason.RAISED.value: self._raised or TOO_LARGE,
@@ -81,13 +115,11 @@ class Called(Holder, ABC):
         self._failures.failed(site, problem, self._batch_row(row) if row else None)
         return 0
 
-    def _box(self, op: int, left: int, right: int, more: int) -> int:
-        boxes = self._dictionary.boxes
-        if boxes.are_many:  # let the next event come through Python, which sweeps
-            self._image.set_word(READY, 0)
-        return boxes.run(op, left, right, more)
+    def box(self, op: int, left: int, right: int, more: int) -> int:
+        """Compute with boxes; see `cumulus.engine.native.values.long_numbers.Boxes.run`."""
+        if self._boxes.are_many:  # let the next event come through Python, which sweeps
+            self._words.set_word(READY, 0)
+        return self._boxes.run(op, left, right, more)
 
     def _batch_row(self, row: int) -> Row | None:
-        if self._batch is None:
-            return None
-        return self._batch.key_of(self._batch.row(row & ROW))
+        return None if self.batch is None else self.batch.codec.key_of(self.batch.row(row & ROW))

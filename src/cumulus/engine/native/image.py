@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from cumulus.engine.native.intake.python_rows import NUMBERS, fired_word, open_word, rows_word
+from cumulus.engine.failures import Failures
+from cumulus.engine.native.callbacks import Callbacks
+from cumulus.engine.native.context_words import ContextWords
+from cumulus.engine.native.intake.python_rows import NUMBERS, open_word
 from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
 from cumulus.engine.native.kernel.language import Signature
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
@@ -20,6 +23,7 @@ from cumulus.engine.native.store.memory_layout import BOX, CALL, JOURNAL, JOURNA
 from cumulus.engine.native.store.row_layout import MEMORY as MAP_MEMORY
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, PTR, StoredMap
+from cumulus.scalars.user import UserFunction
 
 
 class Image:
@@ -31,8 +35,8 @@ class Image:
         The program: see `cumulus.engine.native.build`.
     dictionary
         Numbers of texts and intervals.
-    call, report, box
-        What code calls: see `cumulus.engine.native.store.memory_layout`.
+    functions, failures
+        As for `cumulus.engine.native.callbacks.Callbacks`.
     """
 
     def __init__(
@@ -40,42 +44,40 @@ class Image:
         made: CodePlan,
         code: Loaded,
         dictionary: Dictionary,
-        call: Callable[[int, int], int],
-        report: Callable[[int, int, int], int],
-        box: Callable[[int, int, int, int], int],
+        functions: Mapping[str, UserFunction],
+        failures: Failures,
     ) -> None:
         self.made = made
         self.code = code
         self._codes = [code]
         self._named: dict[str, Callable[..., Any]] = {}
         self._dictionary = dictionary
-        buffer = ctypes.create_string_buffer(made.context.size + 8)
-        self.at = (ctypes.addressof(buffer) + 7) // 8 * 8
-        self._cells = (I64 * (made.context.size // 8)).from_address(self.at)
-        self._places = {key: made.context.word(key) // 8 for key in made.context.words}
-        self.set(MEMORY + BUDGET, UNLIMITED)
-        self.set(TEXTS, dictionary.texts)
-        self.set(MEMORY + SYSTEM, system_functions())
-        self._callbacks = (
-            ctypes.CFUNCTYPE(I64, I64, PTR)(call),
-            ctypes.CFUNCTYPE(I64, I64, I64, I64)(report),
-            ctypes.CFUNCTYPE(I64, I64, I64, I64, I64)(box),
+        self.words = ContextWords(made.context)
+        self.at = self.words.at
+        self.words.set(MEMORY + BUDGET, UNLIMITED)
+        self.words.set(TEXTS, dictionary.texts)
+        self.words.set(MEMORY + SYSTEM, system_functions())
+        self.callbacks = Callbacks(self.words, made, functions, dictionary, failures)
+        self._called = (
+            ctypes.CFUNCTYPE(I64, I64, PTR)(self.callbacks.call),
+            ctypes.CFUNCTYPE(I64, I64, I64, I64)(self.callbacks.report),
+            ctypes.CFUNCTYPE(I64, I64, I64, I64, I64)(self.callbacks.box),
         )
-        for offset, callback in zip((CALL, REPORT, BOX), self._callbacks, strict=True):
-            self.set(offset, ctypes.cast(callback, PTR).value or 0)
-        self._dictionary = dictionary
+        for offset, called in zip((CALL, REPORT, BOX), self._called, strict=True):
+            self.words.set(offset, ctypes.cast(called, PTR).value or 0)
         self._set_literals()
         records = [
             (store.shape.free, store.shape.new, self.at + made.context.record(store))
             for store in made.context.stores.values()
         ]
-        self._free = weakref.finalize(self, _free, self.code, buffer, self.at, [(free, at) for free, _, at in records])
+        freed = [(free, at) for free, _, at in records]
+        self._free = weakref.finalize(self, _free, code, self.words.buffer, self.at, freed)
         self._free.atexit = False
         for _, new, at in records:
             if not self.function(new)(self.at + MEMORY, at):
                 raise MemoryError
         self.maps = {
-            store.number: StoredMap(self.code, store, self.at + made.context.record(store), dictionary)
+            store.number: StoredMap(code, store, self.at + made.context.record(store), dictionary)
             for store in made.context.stores.values()
         }
         self._alive: list[Any] = []
@@ -84,24 +86,24 @@ class Image:
     def _introduce(self, dictionary: Dictionary) -> None:
         """Tell code the Python objects that it looks at; the context holds no reference to them."""
         for name, thing in OBJECTS.items():
-            self.set_word(name, id(thing))
+            self.words.set_word(name, id(thing))
         self._alive.append({relation: number for number, relation in enumerate(self.made.events)})
-        self.set_word(NUMBERS, id(self._alive[-1]))
+        self.words.set_word(NUMBERS, id(self._alive[-1]))
         for relation, columns in self.made.events.items():
-            self.set_word(open_word(relation), 1)
+            self.words.set_word(open_word(relation), 1)
             for place, column in enumerate(columns):
                 if is_converted(column.lane):
                     for part in range(column.lane.words):
                         converter = Converter(column.lane, dictionary, part)
                         self._alive.append(converter)
-                        self.set_word(("word", relation, place, part), id(converter))
+                        self.words.set_word(("word", relation, place, part), id(converter))
                         for number, (type_, memo) in enumerate(converter.memos.items()):
-                            self.set_word(("type", relation, place, part, number), id(type_))
-                            self.set_word(("memo", relation, place, part, number), id(memo))
+                            self.words.set_word(("type", relation, place, part, number), id(type_))
+                            self.words.set_word(("memo", relation, place, part, number), id(memo))
 
     def _set_literals(self) -> None:
         for (_, value), place in self.made.context.literals.items():
-            self.set(LITERALS + 8 * place, self._dictionary[value])
+            self.words.set(LITERALS + 8 * place, self._dictionary[value])
 
     def forget_numbers(self) -> None:
         """Let nobody use numbers that the dictionary has given before it was replaced; maps are not looked at."""
@@ -165,43 +167,10 @@ class Image:
 
     def free_journal(self) -> None:
         """Give back the memory of the journal, which must be empty."""
-        size = self.get(JOURNAL_SIZE)
-        self.code.function(RELEASE.name, None, PTR, PTR, I64)(self.at + MEMORY, self.get(JOURNAL), size)
+        size = self.words.get(JOURNAL_SIZE)
+        self.code.function(RELEASE.name, None, PTR, PTR, I64)(self.at + MEMORY, self.words.get(JOURNAL), size)
         for offset in (JOURNAL, JOURNAL_SIZE):
-            self.set(offset, 0)
-
-    # --- the context ------------------------------------------------------------------------------------------------
-
-    def set(self, offset: int, value: int) -> None:
-        """Set a word of the context."""
-        self._cells[offset >> 3] = value
-
-    def get(self, offset: int) -> int:
-        """Return a word of the context."""
-        return self._cells[offset >> 3]
-
-    def set_word(self, key: Any, value: int) -> None:
-        """Set a word that code asked for, if it did."""
-        place = self._places.get(key)
-        if place is not None:
-            self._cells[place] = value
-
-    def get_word(self, key: Any) -> int:
-        """Return a word that code asked for; 0 if it did not."""
-        place = self._places.get(key)
-        return 0 if place is None else self._cells[place]
-
-    def take_fired(self, relations: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return how many events of relations builtins have fired since the last call, and how many rows that adds."""
-        found = {}
-        for relation in relations:
-            words = (fired_word(relation), rows_word(relation))
-            fired, rows = map(self.get_word, words)
-            if fired:
-                found[relation] = (fired, rows)
-                for word in words:
-                    self.set_word(word, 0)
-        return found
+            self.words.set(offset, 0)
 
 
 def _free(code: Loaded, buffer: Any, at: int, records: list[tuple[Signature, int]]) -> None:

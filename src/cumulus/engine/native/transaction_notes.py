@@ -35,7 +35,7 @@ class Notes:
 
     def changes(self, stores: Iterable[StoredMap]) -> Changes:
         """Return what the open transaction has changed in some maps, in the order in which it came to each key."""
-        used = self._image.get(JOURNAL_USED)
+        used = self._image.words.get(JOURNAL_USED)
         if not used:
             return {}
         found = self._few(used, stores) if used <= FEW else self._many(used, stores)
@@ -43,7 +43,7 @@ class Notes:
 
     def _few(self, used: int, stores: Iterable[StoredMap]) -> Changes:
         numbered = {store.store.number: store for store in stores}
-        words = (I64 * (used // 8)).from_address(self._image.get(JOURNAL))[:]
+        words = (I64 * (used // 8)).from_address(self._image.words.get(JOURNAL))[:]
         oldest: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         at = len(words)
         while at:
@@ -62,11 +62,11 @@ class Notes:
             after = store.value_words(key)
             if before == after:
                 continue
-            old, new = _shown(store, store.stored_of(before)), None
+            old, new = _shown(store, store.codec.stored_of(before)), None
             if after is not None:
-                new = _shown(store, store.stored_of(after))
+                new = _shown(store, store.codec.stored_of(after))
             if old != new:
-                found.setdefault(store.store.name, {})[store.key_of(key)] = old, new
+                found.setdefault(store.store.name, {})[store.codec.key_of(key)] = old, new
         return found
 
     def _many(self, used: int, stores: Iterable[StoredMap]) -> Changes:
@@ -88,14 +88,14 @@ def _changed(store: StoredMap, notes: npt.NDArray[np.int64]) -> Iterable[tuple[K
     before, after = first[:, width : width + store.store.value_words], store.values_at(first[:, :width])
     differs = (before != after).any(axis=1)
     first, before, after = first[differs], before[differs], after[differs]
-    olds = [_shown(store, stored) for stored in store.all_stored(before)]
-    news = [_shown(store, stored) for stored in store.all_stored(after)]
-    changes = zip(store.keys_of(first), zip(olds, news, strict=True), strict=True)
+    olds = [_shown(store, stored) for stored in store.codec.all_stored(before)]
+    news = [_shown(store, stored) for stored in store.codec.all_stored(after)]
+    changes = zip(store.codec.keys_of(first), zip(olds, news, strict=True), strict=True)
     return [(key, change) for key, change in changes if change[0] != change[1]]
 
 
 def _shown(store: StoredMap, stored: Stored) -> Values | None:
     try:
-        return store.values_of(stored)
+        return store.codec.values_of(stored)
     except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
         return None

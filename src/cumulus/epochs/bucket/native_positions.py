@@ -121,14 +121,14 @@ class Newest:
 
     def get(self, key: tuple[Any, ...]) -> int | None:
         """Return the newest position of a key."""
-        words = self._map.key_words(key)
+        words = self._map.codec.key_words(key)
         found = None if words is None else self._map.get(words)
         return None if found is None else int(found[0])
 
     def update(self, positions: Mapping[tuple[Any, ...], int]) -> None:
         """Remember positions that are newer than all before."""
         for key, position in positions.items():
-            words = self._map.new_key_words(key)
+            words = self._map.codec.new_key_words(key)
             if words is None or not self._map.put(words, [position, 1]):
                 raise MemoryError("the positions do not fit into memory")
 

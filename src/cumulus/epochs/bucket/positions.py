@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,8 @@ from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.bucket.moves import Key, Position
-from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.packing import Payload
+from cumulus.m3.program import Program
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""
@@ -81,17 +83,17 @@ class Positions:
             self._here = {key: (word >> 1, word & 1) for key, word in rows}
         self.update(here)
 
-    def newer(self, chunks: Sequence[Chunk]) -> list[Chunk] | None:
-        """Return chunks of one epoch without what is repeated, and remember the rest.
+    def newer(self, payloads: Sequence[Payload]) -> list[Payload] | None:
+        """Return payloads of one epoch without what is repeated, and remember the rest.
 
         None, and nothing is remembered, where that must be done row by row.
         """
-        ordered = ["_seq" in chunk.rows.column_names for chunk in chunks]
+        ordered = ["_seq" in payload.rows.column_names for payload in payloads]
         if not any(ordered):
-            return list(chunks)
+            return list(payloads)
         if self._there is None or self._here or not all(ordered):
             return None
-        rows = pa.concat_tables([chunk.rows.select([*self._names, "_op", "_seq"]) for chunk in chunks])
+        rows = pa.concat_tables([payload.rows.select([*self._names, "_op", "_seq"]) for payload in payloads])
         if rows.column("_seq").null_count:
             return None
         seq = rows.column("_seq").to_numpy().astype(np.int64)
@@ -108,8 +110,40 @@ class Positions:
         keep = np.zeros(len(flags), dtype=np.bool_)
         keep[order] = flags
         found, at = [], 0
-        for chunk in chunks:
-            mine = keep[at : at + chunk.rows.num_rows]
-            at += chunk.rows.num_rows
-            found.append(chunk if mine.all() else replace(chunk, rows=chunk.rows.filter(pa.array(mine))))
+        for payload in payloads:
+            mine = keep[at : at + payload.rows.num_rows]
+            at += payload.rows.num_rows
+            found.append(payload if mine.all() else replace(payload, rows=payload.rows.filter(pa.array(mine))))
         return found
+
+
+class TablePositions:
+    """The positions of all tables with primary keys, each made when it is first needed.
+
+    Parameters
+    ----------
+    program
+        Has the tables.
+    is_native
+        As for `Positions`.
+    """
+
+    def __init__(self, program: Program, *, is_native: bool) -> None:
+        self._program, self._is_native = program, is_native
+        self._last: dict[str, Positions] = {}
+
+    def of(self, relation: Relation) -> Positions:
+        """Return those of a table."""
+        if relation.name not in self._last:
+            self._last[relation.name] = Positions(relation, is_native=self._is_native)
+        return self._last[relation.name]
+
+    def dump(self) -> dict[str, Any]:
+        """Return them as `load` takes them."""
+        return {name: each.dump() for name, each in self._last.items()}
+
+    def load(self, dumped: Mapping[str, Any]) -> None:
+        """Replace them by what `dump` returned."""
+        self._last = {}
+        for name, positions in dumped.items():
+            self.of(self._program.relation(name)).load(positions)

@@ -26,7 +26,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
-from cumulus.sql.binding.bind import Aggregate
+from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.branches import NEVER, Within, settle, summed
 from cumulus.sql.binding.conditions import is_not_null, special, summand
 from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, apart, is_apart

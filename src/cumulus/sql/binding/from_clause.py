@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Atom, Const, Scalar, Var, number
 from cumulus.catalog.names import Name
@@ -14,7 +16,9 @@ from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import MAX_BRANCHES
 from cumulus.sql.binding.conditions import conjuncts
 from cumulus.sql.binding.groups import derive
+from cumulus.sql.binding.scalar_calls import ScalarCalls
 from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, showing
+from cumulus.sql.source import SqlText
 
 
 def open_from(scope: Scope, items: tuple[FromItem, ...]) -> None:
@@ -85,18 +89,29 @@ def _query(
     outside: bool = True,
 ) -> list[Branch]:
     """Return the branches of a query in FROM."""
-    from cumulus.sql.binding.queries import query_bag, unique_names  # the two modules call each other
-
     inner = scope.beside()
     if queries is not None:
         inner.queries = queries
     if not outside:
         inner.parent = None
-    bag = query_bag(inner, query)
+    bag = scope.context.bind_query(inner, query)
     given = unique_names(names, [name for name, _ in bag.columns], alias or "the query", scope.source, at)
     columns = {name: scalar for name, (_, scalar) in zip(given, bag.columns, strict=True)}
     _add_table(scope, ScopeTable(alias, columns), at)
     return bag.scope.branches
+
+
+def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: SqlText, at: int) -> list[str]:
+    """Return the names of the columns; a name that stands twice gets a number, as in DuckDB's tables."""
+    if len(given) > len(own):
+        raise BindError(f"{what} names {len(given)} columns, its SELECT has {len(own)}", **source.place(at))
+    names: list[str] = []
+    for name in [*given, *own[len(given) :]]:
+        unique, count = name, 1
+        while unique in names:
+            unique, count = Name(f"{name}_{count}"), count + 1
+        names.append(unique)
+    return names
 
 
 def _join(scope: Scope, join: Join) -> list[Branch]:
@@ -250,9 +265,9 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
     right.hidden.add(name)
     left.leading.add(name)
     first, second = left.bare(name), right.bare(name)
-    binder = Binder(scope)
+    calls = ScalarCalls(scope)
     if join.kind == "right":
         left.merged[name] = second
     elif join.kind == "full":
-        left.merged[name] = binder.apply("coalesce", (first, second), join.at)
-    return binder.apply("eq", (first, second), join.at)
+        left.merged[name] = calls.apply("coalesce", (first, second), join.at)
+    return calls.apply("eq", (first, second), join.at)

@@ -11,7 +11,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import monomials
 from cumulus.m3.program import OrderItem
 from cumulus.sql.binding.conditions import condition
-from cumulus.sql.binding.scope import Branch, Scope, SubqueryLookup
+from cumulus.sql.binding.scope import Branch, QueryRows, Scope, SubqueryLookup
 
 
 @dataclass(slots=True)
@@ -55,14 +55,6 @@ class Grouped:
     def count(self) -> str:
         """The name of the count of rows."""
         return self.sums[0].name
-
-
-@dataclass(slots=True)
-class QueryRows:
-    """A query as rows of a scope: its columns by name, over the scope's variables."""
-
-    scope: Scope
-    columns: list[tuple[str, Scalar]]
 
 
 def stands(count: str) -> Scalar:

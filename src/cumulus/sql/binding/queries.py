@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import Var
-from cumulus.catalog.names import Name
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
-from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import Within, settle
+from cumulus.sql.binding.branches import settle
+from cumulus.sql.binding.equal_rows import rows_of
 from cumulus.sql.binding.from_clause import open_from, set_columns_apart
-from cumulus.sql.binding.groups import Grouped, QueryRows, as_bag, stands
-from cumulus.sql.binding.keys import Keys
-from cumulus.sql.binding.scope import Scope
+from cumulus.sql.binding.groups import Grouped, as_bag
+from cumulus.sql.binding.scope import QueryRows, Scope
 from cumulus.sql.binding.select_list import Selecting, has_aggregate
-
-if TYPE_CHECKING:
-    from cumulus.sql.source import SqlText
+from cumulus.sql.binding.set_operations import bag_of_set, groups_of_set
 
 
 def query_bag(scope: Scope, query: Query) -> QueryRows:
@@ -34,8 +24,6 @@ def query_bag(scope: Scope, query: Query) -> QueryRows:
         )
     _with(scope, query)
     if isinstance(query, SetOperation):
-        from cumulus.sql.binding.set_operations import bag_of_set
-
         return bag_of_set(scope, query)
     if query.distinct or is_grouped(query):
         return as_bag(_grouped(scope.around(), query), scope)
@@ -47,8 +35,6 @@ def query_groups(scope: Scope, query: Query) -> Grouped:
     """Return a query as groups that are finished when they are read: what a view is."""
     _with(scope, query)
     if isinstance(query, SetOperation):
-        from cumulus.sql.binding.set_operations import groups_of_set
-
         return groups_of_set(scope, query)
     grouped = _grouped(scope, query)
     if any(each.derived.inputs for each in grouped.after):
@@ -124,55 +110,3 @@ def _grouped(scope: Scope, query: Select) -> Grouped:
         order_by=order_by,
         limits=(query.limit, query.offset),
     )
-
-
-def rows_of(
-    bag: QueryRows,
-    branches: list[Within] | None = None,
-    *,
-    distinct: bool = False,
-    order_by: Sequence[OrderItem] = (),
-    limits: tuple[int | None, int] = (None, 0),
-) -> Grouped:
-    """Return the rows of a bag as groups of equal rows."""
-    scope = bag.scope
-    settled = settle(scope) if branches is None else branches
-    if len(settled) == 1 and branches is None:
-        bag.columns = [(name, settled[0].scalar(scalar)) for name, scalar in bag.columns]
-        order_by = [OrderItem(settled[0].scalar(i.expression), i.descending, i.nulls_first) for i in order_by]
-    keys = Keys(scope, settled)
-    for name, scalar in bag.columns:
-        keys.add(scalar, name)
-    for item in order_by:
-        if distinct and variables_of(item.expression) and keys.plain(item.expression) not in keys.names:
-            raise scope.context.refuse(
-                "ORDER BY an expression that SELECT DISTINCT does not have", -1, "Add it to the SELECT list."
-            )
-        keys.add(item.expression)
-    sums = Sums(scope, settled, keys.variables, [keys.lifts])
-    count = sums.sums[0].name
-    return Grouped(
-        scope=scope,
-        keys=keys.variables,
-        sums=sums.sums,
-        ends=sums.ends,
-        columns=[(name, keys.shown(scalar)) for name, scalar in bag.columns],
-        having=None if keys.variables or not distinct else stands(count),
-        repeat=None if distinct else Var(count),
-        order_by=tuple(OrderItem(keys.shown(i.expression), i.descending, i.nulls_first) for i in order_by),
-        limit=limits[0],
-        offset=limits[1],
-    )
-
-
-def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: SqlText, at: int) -> list[str]:
-    """Return the names of the columns; a name that stands twice gets a number, as in DuckDB's tables."""
-    if len(given) > len(own):
-        raise BindError(f"{what} names {len(given)} columns, its SELECT has {len(own)}", **source.place(at))
-    names: list[str] = []
-    for name in [*given, *own[len(given) :]]:
-        unique, count = name, 1
-        while unique in names:
-            unique, count = Name(f"{name}_{count}"), count + 1
-        names.append(unique)
-    return names

@@ -20,7 +20,7 @@ from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.errors import BindError, UnsupportedError
 from cumulus.scalars.typing import Typed, typed
-from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery
+from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery, Query, Subquery
 from cumulus.sql.source import SqlText
 
 Queries: TypeAlias = "Mapping[str, tuple[NamedQuery, Queries]]"
@@ -37,12 +37,19 @@ class ViewContext:
         Types of all variables; no two SELECTs of a view use a name for different things.
     derived
         The derived relations of the whole script.
+    bind_query
+        Makes a query in FROM rows of a scope, which is new.
+    bind_subquery
+        Makes a sub-query in an expression a scalar of a scope, and adds its look-ups to a list. Besides there are the
+        scalars that IN, ANY and ALL compare with, several for a row, and whether NULL may be told as FALSE.
     """
 
     source: SqlText
     tables: Mapping[str, Table]
     views: Mapping[str, CreateView]
     derived: Registry
+    bind_query: Callable[[Scope, Query], QueryRows]
+    bind_subquery: Callable[[Scope, list[SubqueryLookup], Subquery, tuple[Scalar, ...], bool], Scalar]
     variables: dict[str, Typed] = field(default_factory=dict)
     opened: tuple[str, ...] = ()
 
@@ -290,6 +297,14 @@ class Scope:
             for columns in (table.columns, table.merged):
                 for name, scalar in columns.items():
                     columns[name] = substitute(scalar, values)
+
+
+@dataclass(slots=True)
+class QueryRows:
+    """A query as rows of a scope: its columns by name, over the scope's variables."""
+
+    scope: Scope
+    columns: list[tuple[str, Scalar]]
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

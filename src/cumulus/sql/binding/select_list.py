@@ -12,9 +12,9 @@ from cumulus.catalog.types import BIGINT, INTEGER
 from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
-from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
+from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
 from cumulus.sql.binding.aggregates import Lifts, Sums
-from cumulus.sql.binding.bind import AGGREGATES, Binder
+from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import Within
 from cumulus.sql.binding.groups import Grouped, stands
 from cumulus.sql.binding.keys import Keys
@@ -121,10 +121,10 @@ class Selecting:
         nulls = [Lift(name, Const(None, scope.variables[name].type)) for name in keys.variables]
         standing = [product_of([*nulls, Lift(mark, number(at))]) for at in absent]
         sums = Sums(scope, branches, variables, made, standing)
-        finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregates.items()}
+        finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregate_calls.aggregates.items()}
         finished |= {
             name: _grouping(args, sets, mark, keys, scope.source.place(at))
-            for name, (args, at) in self.binder.groupings.items()
+            for name, (args, at) in self.binder.aggregate_calls.groupings.items()
         }
 
         def finish(scalar: Scalar, at: int) -> Scalar:

@@ -11,11 +11,12 @@ from cumulus.scalars.registry import common_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import NEVER, Within, settle
-from cumulus.sql.binding.groups import Grouped, QueryRows, as_bag
+from cumulus.sql.binding.equal_rows import rows_of
+from cumulus.sql.binding.groups import Grouped, as_bag
 from cumulus.sql.binding.keys import Keys
-from cumulus.sql.binding.scope import Branch, Scope
+from cumulus.sql.binding.scalar_calls import ScalarCalls
+from cumulus.sql.binding.scope import Branch, QueryRows, Scope
 
 
 def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
@@ -27,8 +28,6 @@ def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
 
 def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     """Return a set operation as groups of equal rows."""
-    from cumulus.sql.binding.queries import rows_of
-
     side = ""
     if query.op != "union":
         side = scope.new_variable("side", "of", Typed(INTEGER, False))
@@ -76,10 +75,8 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
 
 def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
-    from cumulus.sql.binding.queries import query_bag
-
-    left = query_bag(scope.beside(), query.left)
-    right = query_bag(scope.beside(), query.right)
+    bind_query = scope.context.bind_query
+    left, right = bind_query(scope.beside(), query.left), bind_query(scope.beside(), query.right)
     place = scope.source.place(query.at)
     if len(left.columns) != len(right.columns):
         raise BindError(
@@ -90,13 +87,13 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     columns: list[tuple[str, Scalar]] = []
     sides: list[list[Branch]] = [left.scope.branches, right.scope.branches]
     values: list[dict[str, Scalar]] = [{}, {}]
-    binder = Binder(scope)
+    calls = ScalarCalls(scope)
     for (name, first), (_, second) in zip(left.columns, right.columns, strict=True):
-        found = _met(binder, first, second, query)
-        nullable = binder.nullable(first) or binder.nullable(second)
+        found = _met(calls, first, second, query)
+        nullable = calls.nullable(first) or calls.nullable(second)
         variable = scope.new_variable(name if name.isidentifier() else "column", "of", Typed(found, nullable))
-        values[0][variable] = binder.cast(first, found, query.at)
-        values[1][variable] = binder.cast(second, found, query.at)
+        values[0][variable] = calls.cast(first, found, query.at)
+        values[1][variable] = calls.cast(second, found, query.at)
         columns.append((name, Var(variable)))
     for which in (0, 1):
         if mark:
@@ -107,9 +104,9 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     return QueryRows(scope, columns)
 
 
-def _met(binder: Binder, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
+def _met(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
     """Return the type in which the columns of the two sides meet."""
-    kinds = [binder.type_of(left), binder.type_of(right)]
+    kinds = [calls.type_of(left), calls.type_of(right)]
     solid = [found for found in kinds if found.kind is not Kind.NULL]
     if not solid:
         return INTEGER
@@ -120,7 +117,7 @@ def _met(binder: Binder, left: Scalar, right: Scalar, query: SetOperation) -> Sq
         raise BindError(
             f"the sides of {query.op.upper()} have columns of {kinds[0]} and {kinds[1]}",
             hint="CAST one of them.",
-            **binder.scope.source.place(query.at),
+            **calls.scope.source.place(query.at),
         )
     return found
 

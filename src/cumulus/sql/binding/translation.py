@@ -14,8 +14,10 @@ from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import CreateView
-from cumulus.sql.binding.queries import query_groups, unique_names
+from cumulus.sql.binding.from_clause import unique_names
+from cumulus.sql.binding.queries import query_bag, query_groups
 from cumulus.sql.binding.scope import Scope, SubqueryLookup, ViewContext
+from cumulus.sql.binding.subqueries import bind_subquery
 from cumulus.sql.source import SqlText
 
 
@@ -84,7 +86,13 @@ def bind_view(
         With the place in the script.
     """
     context = ViewContext(
-        source, tables, views or {}, derived if derived is not None else Registry(), opened=(view.name,)
+        source,
+        tables,
+        views or {},
+        derived if derived is not None else Registry(),
+        query_bag,
+        bind_subquery,
+        opened=(view.name,),
     )
     scope = Scope(context)
     grouped = query_groups(scope, view.query)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 from sqlglot import exp
@@ -9,16 +10,19 @@ from sqlglot import exp
 from cumulus.errors import UnsupportedError
 from cumulus.sql.ast import Expr
 from cumulus.sql.source import SqlText, offset_of
-from cumulus.sql.syntax.expressions import expression_of
 from cumulus.sql.syntax.known_clauses import check_taken
 
 MAX_SETS = 4096
 """How many grouping sets a view may have; a CUBE of n columns has 2ⁿ."""
 
 Sets = list[tuple[Expr, ...]]
+Read = Callable[[exp.Expression], Expr]
+"""What reads an expression."""
 
 
-def group_by(source: SqlText, group: exp.Expression) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, ...], ...] | None]:
+def group_by(
+    source: SqlText, group: exp.Expression, read: Read
+) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, ...], ...] | None]:
     """Return the expressions of GROUP BY, and its grouping sets if it has any but the one of plain GROUP BY."""
     check_taken(source, group)
     items = list(group.expressions)
@@ -27,7 +31,7 @@ def group_by(source: SqlText, group: exp.Expression) -> tuple[tuple[Expr, ...], 
     plain = True
     for item in items:
         plain = plain and not isinstance(item, (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple))
-        more = _sets(source, item)
+        more = _sets(item, read)
         if len(sets) * len(more) > MAX_SETS:
             raise UnsupportedError(
                 f"GROUP BY makes more than {MAX_SETS} grouping sets",
@@ -61,27 +65,27 @@ def _check_words(source: SqlText, group: exp.Expression, items: list[exp.Express
         )
 
 
-def _sets(source: SqlText, item: exp.Expression) -> Sets:
+def _sets(item: exp.Expression, read: Read) -> Sets:
     match item:
         case exp.Cube():
-            parts = [_one(source, part) for part in item.expressions]
+            parts = [_one(part, read) for part in item.expressions]
             return [
                 tuple(expr for part in chosen for expr in part)
                 for size in range(len(parts), -1, -1)
                 for chosen in combinations(parts, size)
             ]
         case exp.Rollup():
-            parts = [_one(source, part) for part in item.expressions]
+            parts = [_one(part, read) for part in item.expressions]
             return [tuple(expr for part in parts[:size] for expr in part) for size in range(len(parts), -1, -1)]
         case exp.GroupingSets():
-            return [one for part in item.expressions for one in _sets(source, part)]
+            return [one for part in item.expressions for one in _sets(part, read)]
         case _:
-            return [_one(source, item)]
+            return [_one(item, read)]
 
 
-def _one(source: SqlText, item: exp.Expression) -> tuple[Expr, ...]:
+def _one(item: exp.Expression, read: Read) -> tuple[Expr, ...]:
     if isinstance(item, exp.Tuple):
-        return tuple(expression_of(source, part) for part in item.expressions)
+        return tuple(read(part) for part in item.expressions)
     if isinstance(item, exp.Paren):
-        return _one(source, item.this)
-    return (expression_of(source, item),)
+        return _one(item.this, read)
+    return (read(item),)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
 from cumulus.sql.ast import (
     Derived,
+    Expr,
     FromItem,
     Join,
     Literal,
@@ -22,7 +23,7 @@ from cumulus.sql.ast import (
 )
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import QUERIES
-from cumulus.sql.syntax.expressions import expression_of
+from cumulus.sql.syntax.expressions import ExpressionReader
 from cumulus.sql.syntax.grouping import group_by
 from cumulus.sql.syntax.known_clauses import check_name, check_taken
 from cumulus.sql.syntax.names import default_name
@@ -65,6 +66,11 @@ def query_of(source: SqlText, tree: exp.Expression) -> Query:
             raise _refuse(source, tree, type(tree).__name__.upper())
 
 
+def expression_of(source: SqlText, tree: exp.Expression) -> Expr:
+    """Return the expression that `tree` is; UnsupportedError names what has no place here."""
+    return ExpressionReader(source, query_of).expression(tree)
+
+
 def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
     return UnsupportedError(
         f"{what} is not supported in a view",
@@ -93,7 +99,9 @@ def _select(source: SqlText, tree: exp.Select) -> Select:
     having = tree.args.get("having")
     group = tree.args.get("group")
     group_all = group is not None and bool(group.args.get("all"))
-    grouped, sets = (None, None) if group is None else group_by(source, group)
+    grouped, sets = (
+        (None, None) if group is None else group_by(source, group, ExpressionReader(source, query_of).expression)
+    )
     order = tree.args.get("order")
     order_all = order is not None and _is_all(order)
     limit, offset = _limits(source, tree)

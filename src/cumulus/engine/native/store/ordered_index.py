@@ -1,4 +1,4 @@
-"""Rows in order: groups that are chains while they are small, and trees when they are large.
+"""Ordered indexes: a group of rows is a linked list while it is small, then an AVL tree with subtree sums.
 
 An order divides the rows of a map into groups by some key words, and sorts those of a group by the others. The rows of
 a group are a chain, that of the index on the same key words, and at first they are nothing else: who writes has nothing

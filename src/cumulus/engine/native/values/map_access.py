@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
-class StoredMap(RowCodec):
+class StoredMap:
     """A map in memory.
 
     Parameters
@@ -37,7 +37,9 @@ class StoredMap(RowCodec):
     """
 
     def __init__(self, code: Loaded, store: MapLayout, record: int, dictionary: Dictionary) -> None:
-        super().__init__(store, dictionary)
+        self.store = store
+        self.codec = RowCodec(store, dictionary)
+        """What rows mean."""
         self.view = MapView(store.shape, record)
         self._record = record
         self._values = I64 * store.value_words
@@ -77,7 +79,7 @@ class StoredMap(RowCodec):
     def get(self, words: Sequence[int]) -> Stored | None:
         """Return what is stored under key words."""
         found = self.value_words(words)
-        return None if found is None else self.stored_of(found)
+        return None if found is None else self.codec.stored_of(found)
 
     def value_words(self, words: Sequence[int]) -> list[int] | None:
         """Return the value words under key words, None if there are none."""

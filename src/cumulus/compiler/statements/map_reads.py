@@ -1,0 +1,75 @@
+"""The maps that a statement reads, under tokens while they have no names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cumulus.algebra.scope import ordered, outputs, rename, variables_of
+from cumulus.algebra.terms import Atom, MapRead, Term, Var
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.compiler.maps.canonical_forms import is_value
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
+from cumulus.compiler.statements.changed_keys import without
+from cumulus.compiler.statements.definitions import FreshNames
+from cumulus.compiler.statements.factors import Names
+from cumulus.compiler.statements.map_requests import MapRequests
+
+
+class MapReads:
+    """Requests maps for one statement, whose column has an `order`; `sources` are the columns by their tokens."""
+
+    def __init__(self, requests: MapRequests, order: int | None, fresh: FreshNames) -> None:
+        self._requests = requests
+        self._derived = requests.derived
+        self._order = order
+        self._fresh = fresh
+        self.sources: dict[str, MaintainedNumber] = {}
+
+    def group_of(self, read: MapRead) -> ColumnGroup:
+        """Return the map of a read."""
+        return self.sources[read.map].group
+
+    def of_sum(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
+        """Return the read of a sum of monomials by keys; it may live with the same join without guards."""
+        source, order = self._requests.add(keys, body, guest=True)
+        return self._add(source, order, state)
+
+    def of_components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:
+        """Return the reads of components, each with what the statement or another component needs of it as keys."""
+        every = [frozenset[str]().union(*(variables_of(factor) for factor in group)) for group in groups]
+        reads = []
+        for index, group in enumerate(groups):
+            wanted = outside.union(*(names for place, names in enumerate(every) if place != index))
+            needed = [name for factor in group for name in outputs(factor) if name in wanted]
+            reads.append(self.of_sum(needed, [Monomial(1, tuple(group))], state))
+        return reads
+
+    def of_number(self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
+        """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
+        return self._add(*self._requests.add_number(what, each, names, self._order or None), state)
+
+    def of_keys(self, what: DerivedRelation, atom: Atom, state: str) -> list[MapRead]:
+        """Return reads of the maps that have all keys of a relation with inputs."""
+        names = self._fresh.inside(what, atom)
+        keys = ordered(names[key] for key in what.keys)
+        given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
+        return [
+            self.of_sum(keys, [Monomial(1, without(given, monomial.factors, self._derived))], state)
+            for monomial in monomials(rename(what.sums[0].term, names))
+        ]
+
+    def _add(self, source: MaintainedNumber, keys: Iterable[str], state: str) -> MapRead:
+        token = f"#{len(self.sources)}"
+        self.sources[token] = source
+        return MapRead(token, "", tuple(map(Var, keys)), state)
+
+
+def is_read_off_rows(what: DerivedRelation, each: Summed | Ended, derived: Registry) -> bool:
+    """Whether a number is read off rows of other derived relations whose keys are its own, and needs no map."""
+    atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
+    rows = [(derived.of(atom), atom) for atom in atoms if isinstance(atom, Atom)]
+    if not rows or any(row is None or row.inputs for row, _ in rows):
+        return False
+    keys = frozenset[str]().union(*(row.split(atom)[0] for row, atom in rows if row is not None))
+    return keys == set(what.keys)

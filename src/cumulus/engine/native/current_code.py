@@ -1,0 +1,153 @@
+"""The code in use, and the only place that replaces it: by code that keeps other indexes, or by better code.
+
+Whoever works with the image asks `CurrentCode` for it each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cumulus.engine.failures import Failures
+from cumulus.engine.native.build import built
+from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
+from cumulus.engine.native.image import Image
+from cumulus.engine.native.intake.key_checks import SETTLED
+from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.scalars.python_functions import called_of
+from cumulus.engine.native.store.memory_layout import event_words
+from cumulus.engine.native.tiering import Tier
+from cumulus.engine.native.transaction_notes import Notes
+from cumulus.engine.native.values.codec import encoder
+from cumulus.engine.native.values.dictionary import Dictionary
+from cumulus.engine.native.values.map_access import I64, PTR, StoredMap
+from cumulus.errors import MemoryLimitError, UnknownNameError
+from cumulus.interrupts import Deferring
+from cumulus.m3.program import On, Program
+from cumulus.scalars.user import UserFunction
+
+
+class EntryPoints:
+    """The functions of an image that its engine calls.
+
+    Parameters
+    ----------
+    image
+        Whose code it is.
+    """
+
+    def __init__(self, image: Image) -> None:
+        made = image.made
+        self.triggers: dict[tuple[On, str], Callable[..., int]] = {}
+        for (on, relation), name in made.triggers.items():
+            count = 0 if on is On.BATCH else event_words(made.events[relation])
+            self.triggers[on, relation] = image.named(name, I64, [PTR, *[I64] * count])
+        self.fill: dict[str, Callable[..., None]] = {
+            relation: image.named(
+                name, None, [PTR, *[I64] * sum(each.lane.words for each in made.events[relation]), I64]
+            )
+            for relation, (name, _) in made.batches.items()
+        }
+        self.undo: Callable[[int, int], int] = image.named(UNDO, I64, [PTR, I64])
+        self.mark_touched = image.named(TOUCHED, None, [PTR, PTR])
+        self.settled = image.named(SETTLED, I64, [PTR])
+        self.assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
+        self.notes = Notes(image)
+
+
+class CurrentCode:
+    """The code in use, with its memory.
+
+    Parameters
+    ----------
+    program, functions
+        What is compiled, and the user's functions that it calls.
+    indexes
+        Map → key columns that it is looked up by.
+    level, load
+        As for `cumulus.engine.native.engine.NativeEngine`.
+    failures
+        Takes what code reports.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, UserFunction],
+        indexes: Mapping[str, Sequence[tuple[int, ...]]],
+        level: int | None,
+        load: Load | None,
+        failures: Failures,
+    ) -> None:
+        self.program = program
+        self._functions, self._level, self._load = functions, level, load
+        self._failures = failures
+        self._users: list[Callable[[Image], None]] = []
+        self.fired = 0
+        """Events since `go_on`."""
+        made, code = built(program, functions, indexes, level or 0, load)
+        self.dictionary = Dictionary(code)
+        self._install(Image(made, code, self.dictionary, functions, failures), indexes)
+
+    def _install(self, image: Image, indexes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
+        """Make an image the one in use."""
+        self.image, self._indexes = image, indexes
+        is_tiered = self._level is None and self._load is None
+        self._tier = Tier(self.program, self._functions, indexes) if is_tiered else None
+        made = image.made
+        self._failures.locate(made.places)
+        self.maps = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
+        self.python_functions = called_of(made.outside)
+        self.encoders = {
+            name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in made.events.items()
+        }
+        """Relation → what turns the values of a row into words."""
+        self._bind()
+
+    def _bind(self) -> None:
+        """Take the functions of the image's code."""
+        self.entry_points = EntryPoints(self.image)
+        for use in self._users:
+            use(self.image)
+
+    def add_user(self, use: Callable[[Image], None]) -> None:
+        """Have something called with the image, now and whenever it, or its code, is another one."""
+        self._users.append(use)
+        use(self.image)
+
+    def store(self, name: str) -> StoredMap:
+        """Return a map; UnknownNameError if there is none of the name."""
+        try:
+            return self.maps[name]
+        except KeyError:
+            raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self.maps)}.") from None
+
+    def go_on(self) -> None:
+        """Go on with better code once there is some; no transaction is open."""
+        better = None if self._tier is None or not self.fired else self._tier.after(self.fired)
+        self.fired = 0
+        if better is not None and better[0] == self.image.made:
+            self.image.use(better[1])
+            self._bind()
+
+    def add_index(self, map: str, positions: tuple[int, ...]) -> None:
+        """Go on with code that keeps another index, and with the rows there are.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the new index does not fit; the old code stays.
+        """
+        wanted = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
+        with Deferring():
+            made, code = built(self.program, self._functions, wanted, self._level or 0, self._load)
+            image = Image(made, code, self.dictionary, self._functions, self._failures)
+            image.callbacks.called_count = self.image.callbacks.called_count
+            for number, store in image.maps.items():
+                if not store.store.is_scratch and not store.adopt(self.image.maps[number]):
+                    raise MemoryLimitError(f"an index of map {map} does not fit into memory", hint="Delete rows.")
+            self._install(image, wanted)
+
+    def close(self) -> None:
+        """Give back the memory of all maps."""
+        self.image.close()
+        self.dictionary.close()

@@ -1,0 +1,185 @@
+"""Events that machine code takes without Python: by builtins, as rows of Python, or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from cumulus.engine.batches import Bulk, Columns, Upserts
+from cumulus.engine.native.bulk_runs import rows_of, run_of
+from cumulus.engine.native.current_code import CurrentCode
+from cumulus.engine.native.image import Image
+from cumulus.engine.native.intake.builtin import Entry
+from cumulus.engine.native.intake.key_checks import WAITS
+from cumulus.engine.native.intake.python_rows import QUIET, READY, SINGLE, open_word
+from cumulus.engine.native.intake.streams import MOST_RELATIONS
+from cumulus.engine.native.intake.upserts import upserted_word
+from cumulus.engine.native.memory_grants import MemoryGrants
+from cumulus.engine.native.transactions import Transactions
+from cumulus.engine.protocol import Changes, Run
+
+
+class NativeFastPath:
+    """The `cumulus.engine.protocol.FastPath` of machine code.
+
+    Parameters
+    ----------
+    code
+        In use.
+    grants
+        What code may allocate.
+    transactions
+        Those of the same engine.
+    """
+
+    def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
+        self._code = code
+        self._grants = grants
+        self._transactions = transactions
+        self._has_few_relations = len(code.program.relations) <= MOST_RELATIONS
+        self._entries: WeakKeyDictionary[Entry, str] = WeakKeyDictionary()
+        """What builtins that somebody holds lead to, and their relations."""
+        self._entered: dict[str, None] = {}
+        """Relations that have had a builtin."""
+        self._shut: set[str] = set()
+        """Relations that are not `open`."""
+        self._rows: dict[str, Callable[..., int]] = {}
+        code.add_user(self._use)
+
+    def _use(self, image: Image) -> None:
+        """Lead builtins into an image's code."""
+        self._rows.clear()
+        for relation in self._shut:
+            image.words.set_word(open_word(relation), 0)
+        for entry, relation in self._entries.items():
+            _attach(entry, relation, image)
+
+    def close(self) -> None:
+        """Let builtins call what is slow from now on."""
+        for entry in tuple(self._entries):
+            entry.detach()
+
+    def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the fast way into a relation: a builtin that takes a sign and the values of a row.
+
+        It fires the trigger itself as long as the engine is at `rest` and the relation `open`, as a transaction of its
+        own; else, and where anything is unusual, it calls `slow` with the same arguments.
+        """
+        entry = Entry(f"on_{relation}", slow)
+        self._entries[entry] = relation
+        self._entered[relation] = None
+        _attach(entry, relation, self._code.image)
+        return entry.builtin(self._code.image.code)
+
+    def open(self, relation: str, value: bool) -> None:
+        """Say whether code may take events of a relation without asking Python."""
+        (self._shut.discard if value else self._shut.add)(relation)
+        self._code.image.words.set_word(open_word(relation), int(value))
+
+    def checks(self, relation: str) -> bool:
+        """Whether code checks keys and references of a relation; see `FastPath.checks`."""
+        return relation in self._code.image.made.checked
+
+    def take_upserted(self, relation: str) -> dict[int, int]:
+        """Return how many rows upserts have added and taken away; see `FastPath.take_upserted`."""
+        words = self._code.image.words
+        found = {}
+        for sign in (1, -1):
+            found[sign] = words.get_word(upserted_word(relation, sign))
+            words.set_word(upserted_word(relation, sign), 0)
+        return found
+
+    def is_settled(self) -> bool:
+        """Whether the references of all events that code has fired hold; see `FastPath.is_settled`."""
+        assert self._transactions.is_open, "no transaction is open"
+        return bool(self._code.entry_points.settled(self._code.image.at))
+
+    def rest(self, value: bool) -> None:
+        """Say whether builtins may fire triggers: no transaction is open, nobody else is at work, or wants to know."""
+        code, transactions = self._code, self._transactions
+        free = not (transactions.watched or code.entry_points.assigns or transactions.is_checked)
+        code.image.words.set_word(READY, int(value and free))
+
+    def visitor(self) -> int:
+        """Return the thread that is in a builtin now, 0 if none is; see `FastPath.visitor`."""
+        found = self._code.image.words.get_word(QUIET)
+        return 0 if found == 1 else found
+
+    def take_fired(self) -> dict[str, tuple[int, int]]:
+        """Return how many events builtins have fired since the last call, and how many more rows there are."""
+        code = self._code
+        fired = code.image.words.take_fired(self._entered)
+        code.fired += sum(events for events, _ in fired.values())
+        code.go_on()
+        return fired
+
+    def runner(self, bulk: Bulk, each: bool) -> Run | None:
+        """Return what fires events of a bulk by code; see `FastPath.runner`."""
+        code, transactions = self._code, self._transactions
+        by_python = each and (transactions.watched or code.entry_points.assigns or transactions.is_checked)
+        if by_python or not self._has_few_relations:
+            return None
+        if isinstance(bulk, Upserts):
+            if not code.image.made.upserted.issuperset(bulk.names):
+                return None
+            for name in bulk.names:
+                self.take_upserted(name)  # of a transaction that failed
+        takes_memory = each or isinstance(bulk, (Columns, Upserts))  # else there is a transaction, which grants it
+        if takes_memory:
+            self._grants.begin_anew()
+        run = run_of(code.image, bulk, code.dictionary)
+        if takes_memory:
+            self._grants.grant()
+
+        def fire(start: int) -> int:
+            assert each != transactions.is_open, "events are transactions, or in one"
+            image = code.image
+            words = image.words
+            words.set_word(QUIET, 1)
+            words.set_word(WAITS, int(not each))
+            try:
+                reached = run(start, each)
+            finally:
+                words.set_word(QUIET, 0)
+                words.set_word(WAITS, 0)
+                image.callbacks.raise_stopped()
+            code.fired += reached - start
+            if each:
+                code.go_on()
+            return reached
+
+        return fire
+
+    def fire(self, sign: int, relation: str, row: tuple[object, ...]) -> Changes | None:
+        """Fire the trigger of an event as a transaction by code; see `FastPath.fire`."""
+        code, transactions = self._code, self._transactions
+        if code.entry_points.assigns or transactions.is_checked or not self._has_few_relations:
+            return None
+        image = code.image
+        words = image.words
+        take = self._rows.get(relation)
+        if take is None:
+            take = self._rows[relation] = rows_of(image, relation)
+        try:
+            words.set_word(QUIET, 1)
+            try:
+                done = take(image.at, [row], 0, 1, sign, False)
+            finally:
+                words.set_word(QUIET, 0)
+                image.callbacks.raise_stopped()
+            notes, maps = code.entry_points.notes, code.maps
+            changes = notes.changes(map(maps.__getitem__, transactions.watched)) if done else None
+        except BaseException:
+            transactions.take_back(0)
+            transactions.close()
+            raise
+        if done:
+            transactions.close()
+            code.fired += 1
+            code.go_on()
+        return changes
+
+
+def _attach(entry: Entry, relation: str, image: Image) -> None:
+    entry.attach(image, f"{SINGLE}{image.made.number(relation)}")

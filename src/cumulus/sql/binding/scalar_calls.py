@@ -1,0 +1,219 @@
+"""Calls and casts of bound scalars: types checked, the casts that DuckDB would add, constants computed."""
+
+from __future__ import annotations
+
+from decimal import localcontext
+from typing import Any
+
+from cumulus.algebra.terms import Apply, Cast, Const, Scalar
+from cumulus.catalog.functions import FunctionSignature
+from cumulus.catalog.types import BOOLEAN, DATE, EXACT, INTEGER_BITS, TIMESTAMP, TIMESTAMPTZ, Kind, SqlType
+from cumulus.errors import BindError, CumulusError, UnsupportedError
+from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
+from cumulus.scalars.typing import scalar_type
+from cumulus.scalars.user import fits
+from cumulus.sql.ast import AGGREGATES
+from cumulus.sql.binding.scope import Scope
+from cumulus.sql.syntax.advice import function_advice
+from cumulus.sql.syntax.functions import SECOND_NAMES
+from cumulus.sql.syntax.membership import connected, links
+
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_distinct"))
+_MEETING = frozenset(("in", "nullif", "coalesce", "least", "greatest"))
+_UTC = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "zulu", "universal"))
+_ARITHMETIC = frozenset(("add", "sub", "mul", "mod", "intdiv"))
+
+
+class ScalarCalls:
+    """Makes calls and casts of scalars over the variables of `scope`; constants are computed now if it `folds`."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.folds = True
+
+    def type_of(self, scalar: Scalar) -> SqlType:
+        """Return the type of a bound scalar."""
+        return scalar_type(scalar, self.scope.variables)
+
+    def nullable(self, scalar: Scalar) -> bool:
+        """Whether a bound scalar may be NULL."""
+        return self.scope.typed(scalar).nullable
+
+    def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
+        place = self.scope.source.place(at)
+        own = self.scope.source.functions.get(name)
+        if own is not None:
+            return self._users(own, args, at)
+        if name == "timezone":
+            return self._at_time_zone(args, at)
+        if name not in FUNCTIONS:
+            raise UnsupportedError(
+                f"there is no function {name}",
+                feature=name,
+                hint=function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.scope.source.functions)),
+                **place,
+            )
+        if Kind.TIMESTAMPTZ in {self.type_of(arg).kind for arg in args}:
+            zoned = self._in_utc(name, args, at)
+            if zoned is not None:
+                return zoned
+        args = self._with_casts(name, args, at)
+        applied = Apply(name, args)
+        try:
+            self.type_of(applied)
+        except TypeError as problem:
+            raise BindError(str(problem), **place) from None
+        try:
+            check_literals(name, tuple(arg.value if isinstance(arg, Const) else None for arg in args))
+        except CumulusError as problem:
+            raise BindError(problem.message, hint=problem.hint, **place) from None
+        if self.folds and all(isinstance(arg, Const) for arg in args):
+            return self._folded(applied, place)
+        if name in ("and", "or"):
+            return connected(name, links(name, applied), self.type_of)
+        return applied
+
+    def _at_time_zone(self, args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return `x AT TIME ZONE 'UTC'`: a moment as a time of UTC, or a time of UTC as a moment."""
+        place = self.scope.source.place(at)
+        zone = args[0].value if len(args) == 2 and isinstance(args[0], Const) else None
+        if str(zone).lower() not in _UTC:
+            raise UnsupportedError(
+                f"there is no time zone {zone!r} here" if zone else "AT TIME ZONE takes a name that is written out",
+                feature="AT TIME ZONE",
+                hint="'UTC' is the only one: a view must not depend on a database of time zones.",
+                **place,
+            )
+        found = self.type_of(args[1])
+        if not found.is_temporal:
+            raise BindError(f"AT TIME ZONE takes a TIMESTAMP, not {found}", hint="CAST it.", **place)
+        return self.cast(args[1], TIMESTAMP if found == TIMESTAMPTZ else TIMESTAMPTZ, at)
+
+    def _in_utc(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar | None:
+        """Return the call of a function of times on moments: as on times of UTC, and what is a time is a moment again.
+
+        None if the function takes moments, as what takes any type does.
+        """
+        try:
+            argument_types(name, tuple(self.type_of(arg) for arg in self._literals_fitted(name, args, at)))
+        except TypeError:
+            plain = tuple(
+                self.cast(arg, TIMESTAMP, at) if self.type_of(arg).kind is Kind.TIMESTAMPTZ else arg for arg in args
+            )
+            found = self.apply(name, plain, at)
+            return self.cast(found, TIMESTAMPTZ, at) if self.type_of(found) == TIMESTAMP else found
+        return None
+
+    def _users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
+        place = self.scope.source.place(at)
+        if len(args) != len(signature.parameters):
+            raise BindError(
+                f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}",
+                hint=f"It is declared as {signature}.",
+                **place,
+            )
+        fitted = []
+        for arg, parameter in zip(args, signature.parameters, strict=True):
+            found = self.type_of(arg)
+            literal = isinstance(arg, Const) and (found.is_integer or found.kind is Kind.VARCHAR or parameter.is_float)
+            if not (fits(found, parameter) or (literal and can_cast(found, parameter))):
+                raise BindError(
+                    f"{signature.name} takes {parameter}, not {found}",
+                    hint=f"It is declared as {signature}; CAST the argument.",
+                    **place,
+                )
+            fitted.append(self.cast(arg, parameter, at))
+        return Cast(Apply(signature.name, tuple(fitted)), signature.result)
+
+    def cast(self, arg: Scalar, target: SqlType, at: int) -> Scalar:
+        """Return CAST(arg AS target), or `arg` itself where it is of that type already."""
+        source = self.type_of(arg)
+        if source == target:
+            return arg
+        if self.folds and isinstance(arg, Const):
+            return self._folded(Cast(arg, target), self.scope.source.place(at))
+        return Cast(arg, target)
+
+    def _folded(self, scalar: Apply | Cast, place: dict[str, Any]) -> Scalar:
+        """Compute a scalar of constants now."""
+        found = self.type_of(scalar)
+        try:
+            with localcontext(EXACT):
+                if isinstance(scalar, Cast):
+                    assert isinstance(scalar.arg, Const)
+                    return Const(cast_value(scalar.arg.value, scalar.type), found)
+                return Const(call(scalar.function, tuple(arg.value for arg in scalar.args)), found)  # type: ignore[union-attr]
+        except CumulusError as problem:
+            raise BindError(problem.message, **place) from None
+
+    def _with_casts(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
+        """Add the casts that DuckDB would add; exact numbers compare and add as they are."""
+        args = self._literals_fitted(name, args, at)
+        types = tuple(self.type_of(arg) for arg in args)
+        if name in _COMPARISONS | {"in"} and {t.kind for t in types} == {Kind.DATE, Kind.TIMESTAMP}:
+            dates = [_as_date(arg, found) for arg, found in zip(args, types, strict=True)]
+            if all(date is not None for date in dates):
+                return tuple(date for date in dates if date is not None)
+        try:
+            targets = argument_types(name, types)
+        except TypeError:
+            return args  # `apply` tells it
+        if name in ("and", "or", "not", "case", "if"):
+            tests = range(0, len(args) - 1, 2) if name in ("case", "if") else range(len(args))
+            targets = tuple(BOOLEAN if place in tests else target for place, target in enumerate(targets))
+        return tuple(
+            self.cast(arg, target, at) if _needs_cast(found, target) else arg
+            for arg, found, target in zip(args, types, targets, strict=True)
+        )
+
+    def _literals_fitted(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
+        """Give literals the type of what they meet: a string any type, an integer the width of other integers."""
+        if name == "case":
+            meeting = [*range(1, len(args) - 1, 2), len(args) - 1]
+        elif name in _COMPARISONS or name in _MEETING or name in _ARITHMETIC:
+            meeting = list(range(len(args)))
+        else:
+            return args
+        types = [self.type_of(args[index]) for index in meeting]
+        pairs = list(zip(meeting, types, strict=True))
+        solid = [found for index, found in pairs if not isinstance(args[index], Const)]
+        target = common_type(solid) if solid else None
+        if target is None:
+            return args
+        fitted = list(args)
+        for index, found in pairs:
+            literal = args[index]
+            if not isinstance(literal, Const) or literal.value is None:
+                continue
+            if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
+                fitted[index] = self.cast(literal, target, at)
+            elif (
+                name not in _COMPARISONS | {"in", "nullif"}
+                and found.is_integer
+                and target.is_integer
+                and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1)
+                # A literal that meets NULL first is an INTEGER before it meets anything else.
+                and not (name == "case" and index == 1 and types[-1].kind is Kind.NULL)
+            ):
+                fitted[index] = Const(literal.value, target)
+        return tuple(fitted)
+
+
+def _as_date(scalar: Scalar, found: SqlType) -> Scalar | None:
+    """Return a DATE scalar of the same moment, if there is one without computing."""
+    if found.kind is Kind.DATE:
+        return scalar
+    if isinstance(scalar, Const) and scalar.value is not None and found.kind is Kind.TIMESTAMP:
+        moment = scalar.value
+        if moment.time() == type(moment.time())():
+            return Const(moment.date(), DATE)
+    return None
+
+
+def _needs_cast(found: SqlType, target: SqlType) -> bool:
+    """Whether a value must change to be one of `target`; exact numbers compare and add as they are."""
+    if found == target or found.kind is Kind.NULL:
+        return False
+    return not (found.is_exact and target.is_exact)
