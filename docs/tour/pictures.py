@@ -81,15 +81,15 @@ def _words(kind: str, name: str, count: int) -> list[str]:
 
 
 @contextmanager
-def _followed(taken: Callable[[str, str], str]) -> Iterator[list[str]]:
-    """Note where Python goes in here: what `taken` makes of modules and functions, "" for nothing, each once."""
+def _followed(taken: Callable[[str], str]) -> Iterator[list[str]]:
+    """Note where Python goes in here: what `taken` makes of modules, "" for nothing, each once."""
     found: dict[str, None] = {}
     steps: list[str] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
             module = Path(frame.f_code.co_filename).relative_to(PACKAGE).with_suffix("").as_posix()
-            found[taken(module, frame.f_code.co_qualname)] = None
+            found[taken(module)] = None
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -120,13 +120,17 @@ def event() -> str:
     return "\n".join(lines)
 
 
+def _engine_as_one(module: str) -> str:
+    return "engine/native" if module.startswith("engine/native/") else module
+
+
 def insert_route() -> str:
     """Return the modules that an insertion of a row enters, in order, where somebody has subscribed."""
     warehouse = cumulus.Warehouse(SCRIPT)
     warehouse.insert("customers", [(1, "France")])
     warehouse.subscribe("revenue", lambda _: None)
     warehouse.insert("orders", [(10, 1, 5)])
-    with _followed(lambda module, _: module) as modules:
+    with _followed(_engine_as_one) as modules:
         warehouse.insert("orders", [(11, 1, 7)])
     return _listed(modules)
 
@@ -134,8 +138,8 @@ def insert_route() -> str:
 def epoch_route() -> str:
     """Return the modules of `epochs`, and the engine, that the second epoch of a run enters, in order."""
 
-    def taken(module: str, _: str) -> str:
-        return module if module.startswith(("epochs/", "durable/")) or module == "engine/native/engine" else ""
+    def taken(module: str) -> str:
+        return _engine_as_one(module) if module.startswith(("epochs/", "durable/", "engine/native/")) else ""
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

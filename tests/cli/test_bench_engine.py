@@ -20,8 +20,8 @@ from cumulus.catalog.events import Event
 from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
+from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads import orders, queries
 from support.tiers import sampled
 
@@ -80,12 +80,12 @@ def test_parents_are_loaded_before_their_children() -> None:
 
 def test_a_view_that_is_wrong_is_an_error() -> None:
     stream = orders.stream(scale=0.0005)
-    applier = Applier(compile_sql(orders.SQL), {})
+    session = Session(compile_sql(orders.SQL), {})
     final = stream.final()
     with pytest.raises(CumulusError, match="revenue by nobody is wrong: missing: "):
-        check(applier, "revenue", orders.SQL, final, "nobody")
-    applier.commit_bulk(columns_of(applier.program, stream))
-    check(applier, "revenue", orders.SQL, final, "nobody")
+        check(session, "revenue", orders.SQL, final, "nobody")
+    session.commit_bulk(columns_of(session.program, stream))
+    check(session, "revenue", orders.SQL, final, "nobody")
     compare(pa.table({"x": [0.1 + 0.2]}), pa.table({"x": [0.3]}), "a sum")
     with pytest.raises(CumulusError, match=r"a sum is wrong: differs: expected \(x=0.4\), got \(x=0.3\)"):
         compare(pa.table({"x": [0.4, 0.5]}), pa.table({"x": [0.3, 0.5]}), "a sum")
@@ -95,13 +95,13 @@ def test_which_of_equal_rows_a_limit_takes_is_open() -> None:
     script = (
         "CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM r GROUP BY a ORDER BY s LIMIT 1;"
     )
-    applier = Applier(compile_sql(script), {})
+    session = Session(compile_sql(script), {})
     rows = [(1, 7), (2, 7), (3, 7)]
-    applier.commit([(1, "r", row) for row in rows])
+    session.commit([(1, "r", row) for row in rows])
     table = pa.table({"a": pa.array([1, 2, 3], pa.int32()), "b": pa.array([7, 7, 7], pa.int32())})
-    check(applier, "v", script, {"r": table}, "it")
+    check(session, "v", script, {"r": table}, "it")
     with pytest.raises(CumulusError, match="a=3"):
-        check(applier, "v", script, {"r": table.slice(0, 2)}, "it")
+        check(session, "v", script, {"r": table.slice(0, 2)}, "it")
 
 
 @pytest.mark.slow
@@ -176,11 +176,11 @@ def test_an_event_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch)
         "CREATE VIEW v AS SELECT SUM(b.price * b.volume) AS s FROM bids b WHERE "
         "(SELECT SUM(a.volume) FROM bids a WHERE a.price > b.price) < 0.25 * (SELECT SUM(volume) FROM bids)"
     )
-    applier = Applier(program, {}, Interpreter(program))
-    bulk_runs.compute(applier, program.maps, {"bids": pa.table({"price": range(2_000), "volume": [1] * 2_000})}, {})
-    before = [dict(applier.engine.items(each.name)) for each in program.maps]
-    assert bulk_runs.in_time(applier, [Event(1, "bids", (7, 1))]) == 0
-    assert [dict(applier.engine.items(each.name)) for each in program.maps] == before
+    session = Session(program, {}, Interpreter(program))
+    bulk_runs.compute(session, program.maps, {"bids": pa.table({"price": range(2_000), "volume": [1] * 2_000})}, {})
+    before = [dict(session.engine.items(each.name)) for each in program.maps]
+    assert bulk_runs.in_time(session, [Event(1, "bids", (7, 1))]) == 0
+    assert [dict(session.engine.items(each.name)) for each in program.maps] == before
 
 
 def test_threads_at_once() -> None:

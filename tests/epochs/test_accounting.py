@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
-from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.formats import lines
 from cumulus.epochs.intake.packing import pack

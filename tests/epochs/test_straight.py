@@ -11,8 +11,10 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
-from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.engine.transaction import Transaction
+from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.fast_path import rounds
+from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.packing import Payload, pack
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
@@ -115,12 +117,18 @@ class Counting(Bucket):
 
     went = failed = waited = 0
 
-    def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
-        done = super()._went(straight)
-        rows = sum(table.num_rows for dealt in straight.values() for table in dealt)
-        self.went, self.failed = self.went + rows * done, self.failed + (not done)
-        self.waited += done and bool(straight) and bool(self._waiting)
-        return done
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        fire = self._columnar.fire
+
+        def counted(opened: Transaction, chosen: dict[str, list[pa.Table]]) -> bool:
+            done = fire(opened, chosen)
+            rows = sum(table.num_rows for dealt in chosen.values() for table in dealt)
+            self.went, self.failed = self.went + rows * done, self.failed + (not done)
+            self.waited += done and bool(chosen) and any(self._waiting)
+            return done
+
+        self._columnar.fire = counted
 
 
 PLANS = (BucketPlan(), BucketPlan(2, {"sales": "id", "notes": "id"}))

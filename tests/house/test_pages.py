@@ -77,6 +77,14 @@ def test_a_page_that_is_cited_exists_and_has_the_section(path: Path) -> None:
         assert not section or section in headings(pages[0]), f'{name} has no section "{section}"'
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_link_into_a_page_leads_to_a_heading(page: Path) -> None:
+    for name, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / name if name else page
+        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(target)}
+        assert anchor in anchors, f"{name}#{anchor}"
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name_of)
 def test_a_paper_that_is_cited_is_listed_with_the_place(path: Path) -> None:
     if path.name == "papers.md":

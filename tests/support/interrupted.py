@@ -142,7 +142,7 @@ class Run:
         self.rows = after if stats.rows["r"] == len(after) else self.rows
         wanted = sorted(views(self.rows))
         assert sorted(self.wh.view("v").rows()) == wanted
-        if self.wh._subscriptions.views:
+        if self.wh._state.subscriptions.views:
             assert sorted(self.heard.values()) == wanted
         if "later" in self.wh.views:
             assert sum(n for _, n in self.wh.view("w").rows()) == sum(row[2] == "ab" for row in self.rows.values())

@@ -92,7 +92,7 @@ def test_columns_and_rows_agree(warehouse: Warehouse, rows: Any, gone: Any, othe
     warehouse.insert("t", rows)
     warehouse.insert("u", others)
     warehouse.delete("t", deleted)
-    engine, finishers = warehouse._applier.engine, warehouse._finishers
+    engine, finishers = warehouse._state.session.engine, warehouse._state.finishers
     try:
         for place, sql in enumerate(VECTORS + BY_VALUE):
             finisher = finishers[f"v{place}"]
@@ -154,7 +154,7 @@ def test_what_vectors_know_is_not_computed_value_by_value(
 
     monkeypatch.setattr(Columnar, "_one_by_one", refuse)
     for place, sql in enumerate(VECTORS):
-        made = Columnar(warehouse._finishers[f"v{place}"], warehouse._applier.engine)
+        made = Columnar(warehouse._state.finishers[f"v{place}"], warehouse._state.session.engine)
         assert made.table().num_rows == made.count(), sql
     warehouse.delete("t", [row])
     warehouse.delete("u", [(1, 2)])
@@ -238,5 +238,5 @@ def test_maps_without_columns_are_read_by_rows() -> None:
     )
     wh.insert("t", [(1, 5)])
     with pytest.raises(NotColumnarError):
-        Columnar(wh._finishers["v"], wh._applier.engine)
+        Columnar(wh._state.finishers["v"], wh._state.session.engine)
     assert wh.view("v").arrow().to_pydict() == {"g": [1], "s": [Decimal(5)]}

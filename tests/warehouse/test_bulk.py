@@ -217,7 +217,7 @@ def test_a_static_table_is_closed_by_what_comes_before_it_in_the_same_bulk(engin
 def test_a_table_that_is_checked_stays_so_when_a_view_makes_an_index() -> None:
     wh = opened("native")
     assert wh.apply([(1, "owned", (1, 1))]) == 1
-    wh._applier.engine.end("owned_rows", "max", 0, (1,), None)
+    wh._state.session.engine.end("owned_rows", "max", 0, (1,), None)
     with pytest.raises(CumulusError, match="already"):
         wh.apply([(1, "owned", (1, 2))])
 

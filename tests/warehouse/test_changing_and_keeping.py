@@ -104,7 +104,7 @@ def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path_factory, sc
     for each in (warehouse, loaded):
         each.apply(later, per="call")
     for definition in warehouse.program.maps:
-        mine, theirs = (dict(each._applier.engine.stored(definition.name)) for each in (warehouse, loaded))
+        mine, theirs = (dict(each._state.session.engine.stored(definition.name)) for each in (warehouse, loaded))
         assert mine == theirs
     for name in warehouse.views:
         assert same_bag(loaded.view(name).rows(), warehouse.view(name).rows())

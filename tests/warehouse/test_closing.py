@@ -74,7 +74,7 @@ def test_memory_is_given_back_at_once() -> None:
     wh = cumulus.Warehouse(SQL)
     on = wh.trigger("r")
     wh.insert("r", [(number, str(number)) for number in range(20_000)])
-    engine = wh._applier.engine
+    engine = wh._state.session.engine
     assert engine.memory() > 1_000_000
     wh.close()
     assert engine.code.image._free.alive is False

@@ -33,7 +33,7 @@ def sold(warehouse) -> set:
 
 
 def state(warehouse):
-    engine = warehouse._applier.engine
+    engine = warehouse._state.session.engine
     return {each.name: sorted(map(repr, engine.stored(each.name))) for each in warehouse.program.maps}
 
 

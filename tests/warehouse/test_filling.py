@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 
 from cumulus import Warehouse, errors
-from cumulus.warehouse import initial_load
-from cumulus.warehouse.sql_loads import Computer
 from support.oracle import Oracle, same_bag
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
@@ -47,7 +44,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
 def state(warehouse: Warehouse) -> dict[str, Any]:
     """Return all that a user can see, and what the maps hold."""
     stats = warehouse.stats()
-    maps = {each.name: dict(warehouse._applier.engine.stored(each.name)) for each in warehouse.program.maps}
+    maps = {each.name: dict(warehouse._state.session.engine.stored(each.name)) for each in warehouse.program.maps}
     return {
         "maps": maps,
         "rows": stats.rows,
@@ -240,18 +237,6 @@ def test_what_there_is_no_memory_for_is_refused(engine, way) -> None:
     assert warehouse.view("v").rows() == [(1, 2)]
 
 
-def test_what_sql_computes_may_be_stopped_when_it_is_through() -> None:
-    warehouse = Warehouse("CREATE TABLE r (a BIGINT NOT NULL); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
-    tables = {"r": pa.table({"a": [1, 2]})}
-    for _ in range(20):
-        computer = Computer(warehouse.program, tables, {})
-        ending = Thread(target=computer.__exit__, args=(None, None, None))
-        ending.start()
-        while ending.is_alive():
-            computer.stop()
-        computer.stop()
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_views_that_are_computed_again(engine) -> None:
     sql = SHOP.replace("VIEW above AS", "VIEW above WITH (order = 0) AS")
@@ -313,11 +298,8 @@ def test_sums_over_ranges_by_sql(op) -> None:
                 assert same_bag(filled.view(name).rows(), oracle.rows(select))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_sql_overtakes_what_replays_slowly(engine, monkeypatch) -> None:
-    monkeypatch.setattr(initial_load, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(initial_load, "FAST", 1 << 60)
+def test_sql_fills_where_triggers_would_loop_over_much(engine) -> None:
     choose = random.Random(engine)
     sql = """
         CREATE TABLE b (k INT NOT NULL, p INT NOT NULL);

@@ -101,10 +101,10 @@ def number(value: Any) -> Any:
 
 def seen(wh: Warehouse) -> dict[str, Any]:
     """Return everything that both engines must have alike."""
-    engine, stats = wh._applier.engine, wh.stats()
+    engine, stats = wh._state.session.engine, wh.stats()
     maps = {
         each.name: sorted(repr((key, *map(number, values))) for key, values in engine.items(each.name))
-        for each in wh._applier.program.maps
+        for each in wh._state.session.program.maps
     }
     errors = [(each.view, each.event, each.message, each.transaction) for each in wh.errors()]
     return {**maps, "rows": stats.rows, "events": stats.events, "negative": stats.negative, "errors": errors}
@@ -145,7 +145,7 @@ def act(wh: Warehouse, seed: int) -> list[Any]:
                 case "trigger":
                     for each_sign, each, row in events:
                         wh.trigger(each)(each_sign, *row)
-                case "upsert" | "upsert arrow" if wh._applier.relations[name].key and name != "towns":
+                case "upsert" | "upsert arrow" if wh._state.session.relations[name].key and name != "towns":
                     wh.upsert(name, rows if way == "upsert" else table_of(name, rows))
                 case "update":
                     old = [row for each, row in there if each == name][: len(rows)]
@@ -160,7 +160,11 @@ def act(wh: Warehouse, seed: int) -> list[Any]:
             told = getattr(problem, "relation", None), repr(getattr(problem, "row", None))
             story.append((way, per, type(problem).__name__, str(problem), *told))
         story.append((way, per, repr(events), seen(wh)))
-        kept = {name: wh._applier.engine.items(map_) for name, map_ in wh._applier.program.kept if name != "towns"}
+        kept = {
+            name: wh._state.session.engine.items(map_)
+            for name, map_ in wh._state.session.program.kept
+            if name != "towns"
+        }
         there = sorted(((name, row) for name, found in kept.items() for row, _ in found), key=repr)
     return story
 
@@ -256,7 +260,7 @@ def test_rows_are_replaced_in_code(way: str) -> None:
             with wh.transaction():
                 wh.delete("people", PEOPLE[:100])
                 wh.insert("people", table_of("people", new))
-    assert sorted(row for row, _ in wh._applier.engine.items("people_rows")) == sorted(new)
+    assert sorted(row for row, _ in wh._state.session.engine.items("people_rows")) == sorted(new)
     assert wh.stats().rows["people"] == 150
     assert wh.stats().stepped == 0
     if way in ("tuples", "arrow"):

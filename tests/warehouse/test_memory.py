@@ -11,8 +11,8 @@ import pytest
 from cumulus import Warehouse
 from cumulus.bench.engine_runs import columns_of, parts
 from cumulus.engine.limits import Budget, bytes_of, format_bytes, machine_memory
+from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads import orders
 from support.engines import KINDS
 
@@ -81,7 +81,7 @@ def test_what_has_no_room_is_refused_whole_and_the_warehouse_goes_on(engine, way
     way(wh, rows(7))
     assert len(wh.view("v").rows()) == PORTION
     if engine == "native":
-        maps = wh._applier.engine.code.image.maps.values()
+        maps = wh._state.session.engine.code.image.maps.values()
         assert [each.view.problems() for each in maps if each.view.problems()] == []
 
 
@@ -101,7 +101,7 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
     """Every few events something is refused: rows, slots, segments, the journal; then a little more is granted."""
     stream = orders.stream(scale=0.02, seed=3)
     program = Warehouse(orders.SQL).program
-    limited, free = (Applier(program, {}, "native") for _ in range(2))
+    limited, free = (Session(program, {}, "native") for _ in range(2))
     limit, refused = 60_000, 0
     limited.engine.limit(Budget(limit))
     with warnings.catch_warnings():
@@ -109,7 +109,7 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
         for part in parts(stream, 700):
             bulk = columns_of(program, part)
             while True:
-                before = limited.event_count
+                before = limited.counters.events
                 try:
                     limited.commit_bulk(bulk)
                 except MemoryLimitError:

@@ -8,9 +8,9 @@ import warnings
 import pytest
 
 from cumulus import Warehouse
+from cumulus.engine import counters
 from cumulus.engine.engines import python_functions
 from cumulus.errors import EngineWarning
-from cumulus.warehouse import applier
 
 SCRIPT = """
 CREATE TABLE r (t TIMESTAMP NOT NULL, s VARCHAR, x DOUBLE);
@@ -41,7 +41,7 @@ def test_calls_are_counted() -> None:
 
 
 def test_one_warning_where_much_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applier, "_MANY_CALLS", 10)
+    monkeypatch.setattr(counters, "_MANY_CALLS", 10)
     wh = Warehouse(SCRIPT)
     with pytest.warns(EngineWarning, match=r"has called CAST.* AS INTEGER\), strftime in Python") as told:
         wh.apply(((+1, "r", row) for row in ROWS * 2), per="call")
@@ -49,7 +49,7 @@ def test_one_warning_where_much_is_called(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_warning_where_much_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applier, "_MUCH", 10)
+    monkeypatch.setattr(counters, "_MUCH", 10)
     wh = Warehouse(SCRIPT)
     with pytest.warns(EngineWarning, match="30 events went through Python one by one") as told:
         wh.insert("r", [dict(zip("tsx", row, strict=True)) for row in ROWS])

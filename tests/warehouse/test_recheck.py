@@ -36,8 +36,8 @@ def filled(sql: str = SQL, **options: str) -> Warehouse:
 
 def corrupt(wh: Warehouse, name: str, change: dict[tuple, tuple | None]) -> None:
     """Write other entries into a map, as a bug would."""
-    entries = dict(wh._applier.engine.items(name)) | change
-    wh._applier.engine.load(name, [(key, values) for key, values in entries.items() if values is not None])
+    entries = dict(wh._state.session.engine.items(name)) | change
+    wh._state.session.engine.load(name, [(key, values) for key, values in entries.items() if values is not None])
 
 
 def test_what_was_kept_by_changes_is_what_sql_computes():
@@ -52,7 +52,7 @@ def test_what_was_kept_by_changes_is_what_sql_computes():
 def test_a_wrong_entry_is_shown_with_both_rows():
     wh = filled()
     definition = wh.program.map("revenue")
-    values = list(dict(wh._applier.engine.items("revenue"))[("Peru",)])
+    values = list(dict(wh._state.session.engine.items("revenue"))[("Peru",)])
     was = wh.view("revenue").get("Peru")
     values[definition.column_index("s")] += 1
     corrupt(wh, "revenue", {("Peru",): tuple(values)})
@@ -68,7 +68,7 @@ def test_a_wrong_entry_is_shown_with_both_rows():
 
 def test_a_lost_entry_and_one_too_many_are_told_apart():
     wh = filled()
-    values = dict(wh._applier.engine.items("revenue"))[("Mali",)]
+    values = dict(wh._state.session.engine.items("revenue"))[("Mali",)]
     corrupt(wh, "revenue", {("Mali",): None, ("Atlantis",): values})
     told = str(wh.recheck("revenue"))
     assert "missing: ('Mali', " in told
@@ -81,7 +81,7 @@ def test_maps_are_compared_with_their_definitions():
     assert report.is_equal, str(report)
     others = {*wh.views, *dict(wh.program.kept).values()}
     inner = next(each.name for each in wh.program.maps if each.name not in others)
-    key, values = next(iter(wh._applier.engine.items(inner)))
+    key, values = next(iter(wh._state.session.engine.items(inner)))
     corrupt(wh, inner, {key: tuple(value * 2 for value in values)})
     report = wh.recheck(maps=True)
     assert all(view.is_equal for view in report.views)  # nothing has read the map since
@@ -102,7 +102,7 @@ def test_all_maps_are_compared_whatever_views_are():
 
 def test_witnesses_are_few_and_counted():
     wh = filled()
-    corrupt(wh, "dear", {key: None for key, _ in wh._applier.engine.items("dear")})
+    corrupt(wh, "dear", {key: None for key, _ in wh._state.session.engine.items("dear")})
     (checked,) = wh.recheck("dear", limit=2).views
     assert (checked.rows, len(checked.witnesses)) == (0, 2)
     assert checked.different > 2
@@ -132,7 +132,7 @@ def test_a_tie_at_the_limit_is_no_difference():
     corrupt(
         wh,
         "top",
-        {key: (2 * n[0],) if key[-1] == 9 or key[0] == 100 else n for key, n in wh._applier.engine.items("top")},
+        {key: (2 * n[0],) if key[-1] == 9 or key[0] == 100 else n for key, n in wh._state.session.engine.items("top")},
     )
     assert not wh.recheck("top").is_equal  # the row with 9 stands twice now
 

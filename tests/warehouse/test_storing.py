@@ -62,7 +62,7 @@ def rows(start: int, end: int) -> list[tuple[Any, ...]]:
 
 
 def contents(wh: Warehouse) -> dict[str, Any]:
-    return {each.name: dict(wh._applier.engine.stored(each.name)) for each in wh.program.maps}
+    return {each.name: dict(wh._state.session.engine.stored(each.name)) for each in wh.program.maps}
 
 
 def shown(wh: Warehouse) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def shown(wh: Warehouse) -> dict[str, Any]:
 def problems(wh: Warehouse) -> list[str]:
     if wh.stats().engine == "interpreter":
         return []
-    return [each for store in wh._applier.engine.code.image.maps.values() for each in store.view.problems()]
+    return [each for store in wh._state.session.engine.code.image.maps.values() for each in store.view.problems()]
 
 
 def filled(engine: str) -> Warehouse:

@@ -276,7 +276,7 @@ def test_a_fork_has_the_warehouse_unless_a_thread_that_used_it_stayed_behind() -
     held, leave = threading.Event(), threading.Event()
 
     def take() -> None:
-        with wh._turn._lock:  # as whoever takes the turn does, before it is said to have it
+        with wh._state.turn._lock:  # as whoever takes the turn does, before it is said to have it
             held.set()
             leave.wait()
 

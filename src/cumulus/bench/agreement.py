@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from cumulus.engine.session import Session
 from cumulus.errors import CumulusError
 from cumulus.views import Finisher, MapViewReader
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads import checks
 
 _LIMIT = re.compile(r"\s+LIMIT\s+\d+\s*$", re.IGNORECASE)
 
 
-def check(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table], what: str) -> None:
+def check(session: Session, view: str, script: str, tables: Mapping[str, pa.Table], what: str) -> None:
     """Compare a view with what DuckDB computes from the rows that are there.
 
     A view with LIMIT is compared without it: which of several equal rows it takes is open.
@@ -35,21 +35,21 @@ def check(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Tabl
     CumulusError
         They differ; it names the first rows that do.
     """
-    compare(expected(applier, view, script, tables), shown(applier, view), f"{view} by {what}")
+    compare(expected(session, view, script, tables), shown(session, view), f"{view} by {what}")
 
 
-def expected(applier: Applier, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """Return what DuckDB computes for a view, without its LIMIT; see `check`."""
     select = checks.views(script)[view]
-    if applier.program.view(view).limit is not None:
+    if session.program.view(view).limit is not None:
         select = _LIMIT.sub("", select)
     return checks.recompute(select, tables)
 
 
-def shown(applier: Applier, view: str) -> pa.Table:
+def shown(session: Session, view: str) -> pa.Table:
     """Return the rows of a view, without its LIMIT."""
-    definition = replace(applier.program.view(view), limit=None, offset=0)
-    return MapViewReader(Finisher(applier.program, definition, {}), applier.engine).arrow()
+    definition = replace(session.program.view(view), limit=None, offset=0)
+    return MapViewReader(Finisher(session.program, definition, {}), session.engine).arrow()
 
 
 def compare(expected: pa.Table, found: pa.Table, what: str) -> None:

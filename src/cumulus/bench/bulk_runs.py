@@ -26,8 +26,8 @@ from cumulus.catalog.events import Event
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import rows_of
 from cumulus.engine.interpreter.engine import Interpreter
+from cumulus.engine.session import Session
 from cumulus.m3.dataflow import parents_first
-from cumulus.warehouse.applier import Applier
 from cumulus.warehouse.initial_load import Filled
 from cumulus.warehouse.initial_load import fill as fill_warehouse
 from cumulus.warehouse.view_changes import carry_over, compute
@@ -95,7 +95,7 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     """Take the rows of a folder in one of `WAYS`; return seconds, events, and the peak of memory before and after."""
     static, stream = _read(Path(folder))
     tables = {**static, **stream.tables}
-    applier, act, before = _prepared(way, script, static, stream)
+    session, act, before = _prepared(way, script, static, stream)
     start = peak_memory()
     began = perf_counter()
     done = act()
@@ -103,20 +103,20 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     peak = peak_memory()
     events = done if isinstance(done, int) else len(stream.kinds)
     if before + events == len(stream.kinds):
-        compare(_answer(applier, query, script, tables, Path(folder)), shown(applier, query), f"{query} by {way}")
+        compare(_answer(session, query, script, tables, Path(folder)), shown(session, query), f"{query} by {way}")
     elif events:
         there = stream.part(0, before + events).tables
-        check(applier, query, script, {**tables, **there}, way)
+        check(session, query, script, {**tables, **there}, way)
     chosen = done.way if isinstance(done, Filled) else way
     found = {"events": events, "start": start, "peak": peak, "way": chosen}
     return {"seconds": seconds * len(stream.kinds) / max(1, events), **found}
 
 
-def _answer(applier: Applier, query: str, script: str, tables: Mapping[str, pa.Table], folder: Path) -> pa.Table:
+def _answer(session: Session, query: str, script: str, tables: Mapping[str, pa.Table], folder: Path) -> pa.Table:
     """Return what DuckDB computes from all rows, which may take minutes: once for all ways."""
     path = folder / "answer.arrow"
     if not path.exists():
-        found = expected(applier, query, script, tables)
+        found = expected(session, query, script, tables)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
             writer.write_table(found)
     with pa.OSFile(str(path), "rb") as file:
@@ -125,53 +125,53 @@ def _answer(applier: Applier, query: str, script: str, tables: Mapping[str, pa.T
 
 def _prepared(
     way: str, script: str, static: Mapping[str, pa.Table], stream: Interleaved
-) -> tuple[Applier, Callable[[], object], int]:
+) -> tuple[Session, Callable[[], object], int]:
     """Return what will hold the rows, what puts them in, and how many events are in it before.
 
     Who does not put in all events returns how many.
     """
     tables, count = {**static, **stream.tables}, len(stream.kinds)
     program = compile_sql(script, keep="all" if way == "create_view" else "auto")
-    applier = Applier(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
+    session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
 
     def computed(rows: Mapping[str, pa.Table]) -> None:
-        compute(applier, program.maps, rows, {})
-        applier.settle()
+        compute(session, program.maps, rows, {})
+        session.compute_assigned()
 
     def filled(way: str) -> Filled:
         order = [each for each in parents_first(program) if each.name in tables]
-        bulks = [rows_of(1, each, tables[each.name], applier.checkers[each.name]) for each in order]
-        return fill_warehouse(applier, bulks, {}, way, set())[0]
+        bulks = [rows_of(1, each, tables[each.name], session.checkers[each.name]) for each in order]
+        return fill_warehouse(session, bulks, {}, way, set())[0]
 
     def replayed() -> None:
-        fill(applier, static)
+        fill(session, static)
         for part in parts(stream, _BATCH):
             for name, table in part.tables.items():  # looked at as `Warehouse.apply` does
-                rows_of(1, program.relation(name), table, applier.checkers[name])
-            applier.commit_bulk(columns_of(program, part))
+                rows_of(1, program.relation(name), table, session.checkers[name])
+            session.commit_bulk(columns_of(program, part))
 
     match way:
         case "fill" | "sql":
-            return applier, lambda: filled("auto" if way == "fill" else way), 0
+            return session, lambda: filled("auto" if way == "fill" else way), 0
         case "replay":
-            return applier, replayed, 0
+            return session, replayed, 0
         case "create_view":
             bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
-            live = Applier(bare, {}, optimised(bare))
+            live = Session(bare, {}, optimised(bare))
             fill(live, tables)
-            return applier, lambda: carry_over(live, applier, {}), 0
+            return session, lambda: carry_over(live, session, {}), 0
         case _:
             cut = count - max(1, round(count * _SHARE))
             computed({**static, **stream.part(0, cut).tables})
             events = [*columns_of(program, stream.part(cut, count))]
-            return applier, lambda: in_time(applier, events), cut
+            return session, lambda: in_time(session, events), cut
 
 
 class _LateError(BaseException):
     """An event takes too long. No Exception, which an engine would take for one of the event's."""
 
 
-def in_time(applier: Applier, events: list[Event]) -> int:
+def in_time(session: Session, events: list[Event]) -> int:
     """Apply events until all are, or `SECONDS` are over; return how many were."""
 
     def give_up(*_: object) -> NoReturn:
@@ -182,7 +182,7 @@ def in_time(applier: Applier, events: list[Event]) -> int:
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE * SECONDS)
     try:
         while at < len(events) and perf_counter() - began < SECONDS:
-            applier.commit(events[at : at + size])
+            session.commit(events[at : at + size])
             at, size = min(at + size, len(events)), min(2 * size, _BATCH)
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _LateError:

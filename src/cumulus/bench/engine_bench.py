@@ -177,9 +177,9 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     found, recompute_ms = recomputed("revenue", orders.SQL, final, repetitions)
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
-            applier = way.run(compiled, stream)
-            compare(found, shown(applier, "revenue"), f"revenue by {way.name}")
-            del applier
+            session = way.run(compiled, stream)
+            compare(found, shown(session, "revenue"), f"revenue by {way.name}")
+            del session
     rate = median(ways[0].rates)
     rows = [{**way.row(), "of_native_batch": round(median(way.rates) / rate, 3)} for way in ways]
     recompute = {

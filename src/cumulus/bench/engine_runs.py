@@ -18,8 +18,8 @@ from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
+from cumulus.engine.session import Session
 from cumulus.m3.program import Program
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _FRESH = 1_000
 _BULK = 100_000
-Feed: TypeAlias = Callable[[Applier, Interleaved], float]
+Feed: TypeAlias = Callable[[Session, Interleaved], float]
 """Apply all events; return the seconds of CPU time that applying took."""
 
 
@@ -42,22 +42,22 @@ def parts(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
         yield stream.part(start, min(start + batch, len(stream.kinds)))
 
 
-def fill(applier: Applier, tables: Mapping[str, pa.Table]) -> None:
+def fill(session: Session, tables: Mapping[str, pa.Table]) -> None:
     """Insert the rows of tables, one table after the other."""
     for name, table in tables.items():
-        relation = applier.relation(name)
+        relation = session.relation(name)
         for start in range(0, table.num_rows, _BULK):
-            applier.commit_bulk(rows_of(1, relation, table.slice(start, _BULK), relation.checked))
+            session.commit_bulk(rows_of(1, relation, table.slice(start, _BULK), relation.checked))
 
 
 def feed_columns(batch: int) -> Feed:
     """Return what feeds Arrow columns, each batch a transaction; their conversion counts."""
 
-    def feed(applier: Applier, stream: Interleaved) -> float:
-        bulks = [columns_of(applier.program, part) for part in parts(stream, batch)]
+    def feed(session: Session, stream: Interleaved) -> float:
+        bulks = [columns_of(session.program, part) for part in parts(stream, batch)]
         start = thread_time()
         for bulk in bulks:
-            applier.commit_bulk(bulk)
+            session.commit_bulk(bulk)
         return thread_time() - start
 
     return feed
@@ -76,42 +76,42 @@ def _timed(pieces: Iterable[T], take: Callable[[T], object]) -> float:
 def feed_tuples(batch: int) -> Feed:
     """Return what feeds lists of events as Python tuples, each list a transaction."""
 
-    def feed(applier: Applier, stream: Interleaved) -> float:
+    def feed(session: Session, stream: Interleaved) -> float:
         def unchecked(event: Any) -> Any:
             return event
 
-        events = (columns_of(applier.program, part) for part in parts(stream, batch))
-        return _timed((Changes([*map(tuple, each)], unchecked) for each in events), applier.commit_bulk)
+        events = (columns_of(session.program, part) for part in parts(stream, batch))
+        return _timed((Changes([*map(tuple, each)], unchecked) for each in events), session.commit_bulk)
 
     return feed
 
 
-def feed_single(applier: Applier, stream: Interleaved) -> float:
+def feed_single(session: Session, stream: Interleaved) -> float:
     """Call the builtin of each event's table: a transaction for each, from a Python loop that counts, too.
 
     The values are made anew every few events, as in an application, which has just got them from somewhere.
     """
-    entrances = {name: applier.builtin(name, _never) for name in stream.tables}
-    events = (columns_of(applier.program, part) for part in parts(stream, _FRESH))
+    entrances = {name: session.builtin(name, _never) for name in stream.tables}
+    events = (columns_of(session.program, part) for part in parts(stream, _FRESH))
 
     def call(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
         for entrance, event in calls:
             entrance(*event)
 
-    applier.rest(True)
+    session.rest(True)
     gc.collect()
     with uncollected():
         took = _timed(([(entrances[name], (sign, *row)) for sign, name, row in each] for each in events), call)
-    applier.rest(False)
+    session.rest(False)
     return took
 
 
 def feed_events(batch: int) -> Feed:
     """Return what applies checked events one by one, in transactions of `batch`: what an interpreter does at best."""
 
-    def feed(applier: Applier, stream: Interleaved) -> float:
+    def feed(session: Session, stream: Interleaved) -> float:
         with uncollected():
-            return _timed(([*columns_of(applier.program, part)] for part in parts(stream, batch)), applier.commit)
+            return _timed(([*columns_of(session.program, part)] for part in parts(stream, batch)), session.commit)
 
     return feed
 
@@ -142,15 +142,15 @@ class Contestant:
     events: int = 0
     bytes: int = 0
 
-    def run(self, program: Program, stream: Interleaved) -> Applier:
+    def run(self, program: Program, stream: Interleaved) -> Session:
         """Feed the stream once, and note how fast that was."""
         start = perf_counter()
-        applier = Applier(program, {}, self.make(program))
+        session = Session(program, {}, self.make(program))
         self.compile_ms.append(1000 * (perf_counter() - start))
         self.events = len(stream.kinds)
-        self.rates.append(self.events / self.feed(applier, stream))
-        self.bytes = applier.engine.memory()
-        return applier
+        self.rates.append(self.events / self.feed(session, stream))
+        self.bytes = session.engine.memory()
+        return session
 
     def row(self) -> dict[str, Any]:
         """Return what was measured."""
@@ -188,13 +188,13 @@ def contestants(batch: int, *, with_c: bool) -> list[Contestant]:
 
 def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, float]:
     """Return how long single events take when the maps are full, in microseconds of the thread's CPU time."""
-    applier = Applier(program, {}, optimised(program))
+    session = Session(program, {}, optimised(program))
     count = len(stream.kinds)
-    feed_columns(_BULK)(applier, stream.part(0, count - singles))
-    entrances = {name: applier.builtin(name, _never) for name in stream.tables}
+    feed_columns(_BULK)(session, stream.part(0, count - singles))
+    entrances = {name: session.builtin(name, _never) for name in stream.tables}
     last = columns_of(program, stream.part(count - singles, count))
     calls = [(entrances[name], (sign, *row)) for sign, name, row in last]
-    applier.rest(True)
+    session.rest(True)
     took = np.zeros(len(calls), dtype=np.int64)
     nothing = np.zeros(len(calls), dtype=np.int64)
     for place in range(len(calls)):
@@ -206,9 +206,9 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
             start = thread_time_ns()
             entrance(*event)
             took[place] = thread_time_ns() - start
-    applier.rest(False)
+    session.rest(False)
     own = took - int(np.median(nothing))
-    rows = sum(applier.engine.size(each.name) for each in program.maps)
+    rows = sum(session.engine.size(each.name) for each in program.maps)
     return {
         "rows": rows,
         **{f"p{share:g}_us": round(float(np.percentile(own, share)) / 1000, 2) for share in (50, 99, 99.9, 99.99)},

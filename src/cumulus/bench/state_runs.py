@@ -19,9 +19,9 @@ from cumulus.catalog.types import arrow_type
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
 from cumulus.engine.garbage_collection import uncollected
+from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
 from cumulus.terminal.charts import bars
-from cumulus.warehouse.applier import Applier
 from cumulus.warehouse.initial_load import fill
 from cumulus.workloads import benchmark, orders
 
@@ -166,45 +166,45 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
 def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generator) -> tuple[list[float], str, int]:
     """Return nanoseconds per event of each sample, the table that has the events, and the bytes of the maps."""
     program = compile_sql(each.script)
-    applier = Applier(program, {}, optimised(program))
-    bulks = [_events(applier, name, columns) for name, columns in each.fill(rows, choose).items()]
-    fill(applier, bulks, {}, "auto", set())
-    before, size = shown(applier, each.view), applier.engine.memory()
-    count = _warmed(applier, lambda pairs: each.more(rows, pairs, choose))
-    found = [_sample(applier, each.more(rows, count, choose)) for _ in range(samples)]
+    session = Session(program, {}, optimised(program))
+    bulks = [_events(session, name, columns) for name, columns in each.fill(rows, choose).items()]
+    fill(session, bulks, {}, "auto", set())
+    before, size = shown(session, each.view), session.engine.memory()
+    count = _warmed(session, lambda pairs: each.more(rows, pairs, choose))
+    found = [_sample(session, each.more(rows, count, choose)) for _ in range(samples)]
     what = f"the native engine after {rows:,} rows"
-    compare(before, shown(applier, each.view), f"{each.view} by {what}")
+    compare(before, shown(session, each.view), f"{each.view} by {what}")
     if rows <= _COMPARED:
         standing = {name: table for bulk in bulks for name, table in bulk.tables.items()}
-        check(applier, each.view, each.script, standing, what)
+        check(session, each.view, each.script, standing, what)
     (table,) = each.more(rows, 1, choose)
     return found, table, size
 
 
-def _warmed(applier: Applier, more: Callable[[int], Tables]) -> int:
+def _warmed(session: Session, more: Callable[[int], Tables]) -> int:
     """Return how many pairs a sample has; the first events, for which all is far away, count for nothing."""
     count = _FEWEST_PAIRS
-    while (took := 2 * count * _sample(applier, more(count))) < _SAMPLE_NS / 4 and count < _MOST_PAIRS:
+    while (took := 2 * count * _sample(session, more(count))) < _SAMPLE_NS / 4 and count < _MOST_PAIRS:
         count = min(4 * count, _MOST_PAIRS)
     return min(max(round(count * _SAMPLE_NS / took), _FEWEST_PAIRS), _MOST_PAIRS)
 
 
-def _sample(applier: Applier, rows: Tables) -> float:
+def _sample(session: Session, rows: Tables) -> float:
     """Insert and delete rows in turn; return the nanoseconds that an event took."""
     ((name, columns),) = rows.items()
-    bulk = _events(applier, name, {column: np.repeat(values, 2) for column, values in columns.items()})
+    bulk = _events(session, name, {column: np.repeat(values, 2) for column, values in columns.items()})
     bulk.kinds[1::2] = 0
     gc.collect()
     with uncollected():
         start = thread_time_ns()
-        for event in applier.each(bulk):
-            applier.commit([event])
+        for event in session.each(bulk):
+            session.commit([event])
         return (thread_time_ns() - start) / len(bulk)
 
 
-def _events(applier: Applier, name: str, columns: Mapping[str, npt.NDArray[np.int64]]) -> Columns:
+def _events(session: Session, name: str, columns: Mapping[str, npt.NDArray[np.int64]]) -> Columns:
     """Return insertions of rows, with the types of their table."""
-    relation = applier.relation(name)
+    relation = session.relation(name)
     arrays = {each.name: pa.array(columns[each.name], arrow_type(each.type)) for each in relation.columns if each.type}
     found = rows_of(1, relation, pa.table(arrays), relation.checked)
     assert isinstance(found, Columns)

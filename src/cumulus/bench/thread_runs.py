@@ -12,8 +12,8 @@ from cumulus.bench.agreement import check
 from cumulus.bench.engine_runs import columns_of, optimised, parts
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns
+from cumulus.engine.session import Session
 from cumulus.errors import CumulusError
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads import orders
 from cumulus.workloads.checks import statements
 from cumulus.workloads.orders import Interleaved
@@ -44,7 +44,7 @@ class _Work:
 
     def prepare(self) -> None:
         """Make an engine with empty maps, and the batches."""
-        self.applier = Applier(self.program, {}, optimised(self.program))
+        self.session = Session(self.program, {}, optimised(self.program))
         self.bulks: list[Columns] = [columns_of(self.program, part) for part in parts(self.stream, self.batch)]
 
     def feed(self, start: Barrier) -> None:
@@ -53,7 +53,7 @@ class _Work:
             start.wait()
             began = perf_counter()
             for bulk in self.bulks:
-                self.applier.commit_bulk(bulk)
+                self.session.commit_bulk(bulk)
             self.seconds = perf_counter() - began
         except BaseException as problem:  # noqa: BLE001  # told where the threads are joined
             self.problem = problem
@@ -61,7 +61,7 @@ class _Work:
     def check(self) -> None:
         """Compare the view with DuckDB's."""
         check(
-            self.applier, self.view, self.script, self.stream.final(), f"one of several threads, batch {self.batch:,}"
+            self.session, self.view, self.script, self.stream.final(), f"one of several threads, batch {self.batch:,}"
         )
 
 

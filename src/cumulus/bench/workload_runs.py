@@ -21,8 +21,8 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
+from cumulus.engine.session import Session
 from cumulus.m3.program import Program
-from cumulus.warehouse.applier import Applier
 from cumulus.workloads.orders import Interleaved
 from cumulus.workloads.ssb import streams as ssb
 
@@ -161,39 +161,39 @@ def measure(
     program = compile_sql(script)
     rates, events, took = [], 0, 0.0
     for _ in range(repetitions):
-        applier = _opened(program, static)
-        events, took = _feed(applier, stream, batch, seconds)
+        session = _opened(program, static)
+        events, took = _feed(session, stream, batch, seconds)
         rates.append(events / took)
-    check(applier, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
-    live = sum(max(count, 0) for count in applier.row_counts.values())
+    check(session, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
+    live = sum(max(count, 0) for count in session.counters.rows.values())
     return {
         "events": events,
         "events_per_s": round(median(rates)),
         "least": round(min(rates)),
         "most": round(max(rates)),
-        "bytes_per_row": round(applier.engine.memory() / max(live, 1), 1),
+        "bytes_per_row": round(session.engine.memory() / max(live, 1), 1),
         "whole_stream": events == len(stream.kinds),
     }
 
 
-def _opened(program: Program, static: Mapping[str, pa.Table]) -> Applier:
-    applier = Applier(program, {}, optimised(program))
-    fill(applier, static)
-    return applier
+def _opened(program: Program, static: Mapping[str, pa.Table]) -> Session:
+    session = Session(program, {}, optimised(program))
+    fill(session, static)
+    return session
 
 
-def _feed(applier: Applier, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
+def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
     events, took = 0, 0.0
     gc.collect()
     with uncollected():
         for part in _pieces(stream, batch):
-            bulk = columns_of(applier.program, part)
+            bulk = columns_of(session.program, part)
             start = thread_time()
             if batch == 1:
-                for event in applier.each(bulk):
-                    applier.commit([event])
+                for event in session.each(bulk):
+                    session.commit([event])
             else:
-                applier.commit_bulk(bulk)
+                session.commit_bulk(bulk)
             took += thread_time() - start
             events += len(bulk)
             if took > seconds:

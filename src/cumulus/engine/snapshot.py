@@ -1,4 +1,4 @@
-"""Whole maps as Arrow tables and back: every stored entry, exactly.
+"""Whole maps as Arrow tables and back: every stored entry, exactly; and the errors of views as JSON.
 
 Keys have the Arrow types of their columns. Exact values are 64-bit integers where they fit, else decimals as wide as
 they need. A DOUBLE has three columns: the sum, its compensation and Σ|x|. A key column without a type, and numbers
@@ -8,7 +8,7 @@ beyond 76 digits, are text with a letter for the type in front. Any engine can r
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cumulus.catalog.arrow import array_of, values_of
 from cumulus.catalog.types import Interval, SqlType
+from cumulus.engine.failures import ErrorLog, ViewError
 from cumulus.engine.protocol import Engine
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
@@ -198,3 +199,23 @@ def from_text(text: str | None) -> Any:
             return Interval(*map(int, body.split(",")))
         case other:
             raise ValueError(f"a value of unknown type {other!r}")
+
+
+def dump_errors(log: ErrorLog) -> dict[str, Any]:
+    """Return a log as JSON values."""
+    return {
+        "counts": log.counts,
+        "kept": [
+            [*error._replace(row=None), None if error.row is None else [to_text(value) for value in error.row]]
+            for error in log
+        ],
+    }
+
+
+def load_errors(saved: Mapping[str, Any]) -> ErrorLog:
+    """Return the log that `dump_errors` wrote."""
+    log = ErrorLog()
+    for *fields, row in saved["kept"]:
+        log.add(ViewError(*fields)._replace(row=None if row is None else tuple(map(from_text, row))))
+    log.counts = {view: int(count) for view, count in saved["counts"].items()}
+    return log

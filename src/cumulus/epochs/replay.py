@@ -23,9 +23,8 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.bucket.bucket import Bucket, Outcome
-from cumulus.epochs.bucket.moves import Move
-from cumulus.epochs.intake.packing import Payload, pack
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed, read_manifest
@@ -90,7 +89,9 @@ def replay(
     keeping, names = keeping_program(program)
     plan = origin.plan
     refused = _refused(out, manifest)
-    buckets = [_Replayer(keeping, plan, at, make_engine, origin.late_epochs, refused) for at in range(plan.buckets)]
+    buckets = [
+        Bucket(keeping, plan, at, make_engine, origin.late_epochs, refused=refused) for at in range(plan.buckets)
+    ]
     notes: list[str] = []
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
         packed: list[list[bytes]] = [[] for _ in buckets]
@@ -174,30 +175,6 @@ def _refused(out: str | Path, manifest: Manifest) -> Refusals:
             if row["reason"].startswith("evaluation:"):
                 found.add((row["relation"], row["source"], row["position"]))
     return frozenset(found)
-
-
-class _Replayer(Bucket):
-    """A bucket that leaves out the moves that were refused for the sake of a view."""
-
-    def __init__(
-        self,
-        program: Program,
-        plan: BucketPlan,
-        index: int,
-        make_engine: Callable[..., Engine],
-        late_epochs: int,
-        refused: Refusals,
-    ) -> None:
-        super().__init__(program, plan, index, make_engine, late_epochs)
-        self._refused = refused
-
-    def _straight(
-        self, epoch: int, payloads: list[Payload], outcome: Outcome
-    ) -> tuple[dict[str, list[Payload]], dict[str, list[pa.Table]]]:
-        return ({}, {}) if self._refused else super()._straight(epoch, payloads, outcome)
-
-    def _wanted(self, moves: list[Move]) -> list[Move]:
-        return [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]
 
 
 def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:

@@ -36,7 +36,7 @@ def parse_trigger(text: str) -> Schedule:
     Examples
     --------
     >>> parse_trigger("once"), parse_trigger("5s").every_s, parse_trigger("250ms").every_s
-    (Trigger(once=True, every_s=None), 5.0, 0.25)
+    (Schedule(once=True, every_s=None), 5.0, 0.25)
     """
     if text in ("once", "available-now"):
         return Schedule(once=text == "once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from cumulus.views.vectors import NotColumnarError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Read = TypeVar("Read")
 
 
 class Consistency(StrEnum):
@@ -146,33 +148,15 @@ class MapViewReader(Shown):
 
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as Arrow, without making the others."""
-        made = self._columnar()
-        if made is None:
-            return self.arrow().slice(0, count)
-        try:
-            return made.table(limit=count)
-        except NotColumnarError:
-            return self.arrow().slice(0, count)
+        return self._by_columns(lambda made: made.table(limit=count), lambda: self.arrow().slice(0, count))
 
     def count(self) -> int:
         """Return how many rows the view has."""
-        made = self._columnar()
-        if made is None:
-            return len(self.rows())
-        try:
-            return made.count()
-        except NotColumnarError:
-            return len(self.rows())
+        return self._by_columns(lambda made: made.count(), lambda: len(self.rows()))
 
     def columns_of(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows as Arrow."""
-        made = self._columnar()
-        if made is None:
-            return self.arrow().select(names)
-        try:
-            return made.table(self._places(names))
-        except NotColumnarError:
-            return self.arrow().select(names)
+        return self._by_columns(lambda made: made.table(self._places(names)), lambda: self.arrow().select(names))
 
     def columns_where(self, names: Sequence[str], needed: Sequence[str], keep: Callable[[pa.Table], Any]) -> pa.Table:
         """Return some columns of the rows that a condition keeps.
@@ -184,14 +168,12 @@ class MapViewReader(Shown):
         needed, keep
             The columns that the condition needs, and the function from these to the numbers of the rows that it keeps.
         """
-        made = self._columnar()
-        if made is not None:
-            try:
-                return made.filtered(self._places(names), self._places(needed), keep)
-            except NotColumnarError:
-                pass
-        table = self.arrow()
-        return table.take(pa.array(keep(table.select(needed)))).select(names)
+
+        def from_all() -> pa.Table:
+            table = self.arrow()
+            return table.take(pa.array(keep(table.select(needed)))).select(names)
+
+        return self._by_columns(lambda made: made.filtered(self._places(names), self._places(needed), keep), from_all)
 
     def rows_at(self, values: Mapping[str, Any]) -> pa.Table | None:
         """Return the rows that have some values in some columns by one look-up; None if it takes more than that."""
@@ -206,14 +188,14 @@ class MapViewReader(Shown):
         known = {column.name: place for place, column in enumerate(self.columns)}
         return [known[name] for name in names]
 
-    def _columnar(self) -> Columnar | None:
-        """Return what makes rows by columns; None where rows are made one by one, or only the first ones are."""
+    def _by_columns(self, read: Callable[[Columnar], Read], otherwise: Callable[[], Read]) -> Read:
+        """Read by columns; otherwise where rows are made one by one, or only the first ones are."""
         if self._finisher.is_kept_in_order(self._source):
-            return None
+            return otherwise()
         try:
-            return Columnar(self._finisher, self._source)
+            return read(Columnar(self._finisher, self._source))
         except NotColumnarError:
-            return None
+            return otherwise()
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

@@ -153,10 +153,11 @@ class Vector:
         """Return for each text how many different ones are before it, by their bytes as Python's strings compare."""
         numbers, places = np.unique(self.data, return_inverse=True)
         ranks = np.empty(len(numbers), np.int64)
-        ranks[pa.compute.sort_indices(self._text_array(numbers)).to_numpy()] = np.arange(len(numbers))
+        ranks[pa.compute.sort_indices(self.text_array(numbers)).to_numpy()] = np.arange(len(numbers))
         return ranks[places]
 
-    def _text_array(self, numbers: Array) -> Any:
+    def text_array(self, numbers: Array) -> Any:
+        """Return the texts of some numbers as an Arrow array."""
         assert self.numbered is not None, "texts have numbers"
         found = self.numbered.array(numbers)
         try:
@@ -202,9 +203,9 @@ class Vector:
             raise NotColumnarError
         match kind:
             case Kind.VARCHAR:
-                return self._texts()
+                return _texts(self)
             case Kind.INTERVAL:
-                return array_of(self._spans(), target)
+                return array_of(self._intervals(), target)
             case Kind.DATE:
                 days = self.data.astype(np.int32)
                 self._check_span(dt.date.min.toordinal() - _DAY_ZERO, dt.date.max.toordinal() - _DAY_ZERO)
@@ -237,9 +238,9 @@ class Vector:
             raise NotColumnarError
         match kind:
             case Kind.VARCHAR:
-                return list(self._texts().to_pylist())
+                return list(_texts(self).to_pylist())
             case Kind.INTERVAL:
-                return self._spans()
+                return self._intervals()
             case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
                 self.arrow(target)  # its range
                 unit = "D" if kind is Kind.DATE else "us"
@@ -335,20 +336,22 @@ class Vector:
             data[self.null] = 0
         return self._with_null(replace(self, data=data).exact_numbers(slice(None)))
 
-    def _texts(self) -> Any:
-        numbers = self.data
-        if self.null is not None:
-            numbers = np.where(self.null, np.int64(-(1 << 63)), numbers)
-        try:
-            return self._text_array(numbers).cast(arrow_type(VARCHAR))
-        except pa.ArrowInvalid:  # too many bytes
-            raise NotColumnarError from None
-
-    def _spans(self) -> list[Any]:
+    def _intervals(self) -> list[Any]:
         assert self.numbered is not None, "intervals have numbers"
         values_of = self.numbered.values_of
         known = {number: values_of[number] for number in np.unique(self._present()).tolist()}
         return self._with_null([known.get(number) for number in self.data.tolist()])
+
+
+def _texts(vector: Vector) -> Any:
+    """Return a vector of texts as an Arrow array."""
+    numbers = vector.data
+    if vector.null is not None:
+        numbers = np.where(vector.null, np.int64(-(1 << 63)), numbers)
+    try:
+        return vector.text_array(numbers).cast(arrow_type(VARCHAR))
+    except pa.ArrowInvalid:  # too many bytes
+        raise NotColumnarError from None
 
 
 _MANTISSA = 1 << 53

@@ -1,19 +1,14 @@
-"""Rows that are there from the start: maps computed by their definition SQL, or by replaying the rows, as is quicker.
+"""Rows that are there from the start: maps computed by their definition SQL, or by replaying the rows.
 
-Both give the same maps. Most programs take rows faster than DuckDB groups them, so replaying begins. Where it turns
-out slow, a thread computes the same by SQL, with a start; who is ready first wins. What SQL finds wrong, replaying
-tells.
+Both give the same maps. Most programs take rows faster than DuckDB groups them, so replaying is the rule. SQL is for
+programs whose triggers loop over whole maps, where many rows come: that is decided before the first row. What SQL finds
+wrong, replaying tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain
-from threading import Thread
-from time import thread_time
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -26,27 +21,20 @@ from cumulus.engine.batches import Columns, Rows, rows_of
 from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import references
 from cumulus.engine.protocol import Changes
+from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
-from cumulus.interrupts import deliver, interruptible
+from cumulus.explain.cost import CostClass, Costs
+from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
-from cumulus.m3.program import MapDef, Program
+from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
-from cumulus.warehouse.applier import Applier, Operation, UnsettledError
 from cumulus.warehouse.sql_equivalence import compares_rows, unlike
 from cumulus.warehouse.sql_loads import Computer, put
-from cumulus.warehouse.subscriptions import Telling
+from cumulus.warehouse.state import WarehouseState
 
 WAYS = ("auto", "sql", "replay")
-FAST = 1_000_000
-"""Rows a second from which on nobody looks for a quicker way."""
-_LOOK_S = 0.01
-"""After about so many seconds of replaying its pace is looked at."""
-_PATIENCE_S = 0.03
-"""How long replaying may be slow, and how long what is left must take, before SQL is begun."""
-_START = 0.3
-"""For such a share of the time that the rest would take SQL has the machine alone; then both go on."""
-_LOADS = {"native": 2_500_000, "interpreter": 500_000}
-"""Entries a second that maps take from SQL."""
+_VISITS = {"native": 10_000_000, "interpreter": 1_000_000}
+"""From so many entries on that loops would visit, if all rows made entries of their own, SQL is quicker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,79 +56,83 @@ class Filled:
     why: str = ""
 
 
-class Filling(Telling):
-    """The part of a `Warehouse` that takes rows that are there from the start."""
+def fill_tables(state: WarehouseState, tables: Mapping[str, Any], way: str) -> Filled:
+    """Insert the rows of many tables into an empty warehouse, in one transaction: the quickest way to begin.
 
-    _buffer: list[Operation] | None
+    It is as if the rows had been inserted, parents before their children, but they need not become events: maps
+    can be computed by SQL, all rows at once.
 
-    def fill(self, tables: Mapping[str, Any], *, way: str = "auto") -> Filled:
-        """Insert the rows of many tables into an empty warehouse, in one transaction: the quickest way to begin.
+    Parameters
+    ----------
+    tables
+        Table → its rows, in any form that `insert` takes; a table that is not named stays empty.
+    way
+        "sql" computes every map by its definition, in DuckDB; "replay" fires the rows as events; "auto" takes SQL where
+        triggers would loop over whole maps for many rows. SQL leaves to replaying what it would not do alike: rows that
+        are refused, sums of DOUBLE, expressions that may fail.
 
-        It is as if the rows had been inserted, parents before their children, but they need not become events: maps
-        can be computed by SQL, all rows at once.
+    Raises
+    ------
+    UsageError
+        If there were events before, or a transaction is open.
+    UnknownNameError
+        If there is no table of a name.
+    DataError
+        As for `insert`; nothing is applied.
 
-        Parameters
-        ----------
-        tables
-            Table → its rows, in any form that `insert` takes; a table that is not named stays empty.
-        way
-            "sql" computes every map by its definition, in DuckDB; "replay" fires the rows as events; "auto" finds out
-            which is quicker. SQL leaves to replaying what it would not do alike: rows that are refused, sums of
-            DOUBLE, expressions that may fail.
-
-        Raises
-        ------
-        UsageError
-            If there were events before, or a transaction is open.
-        UnknownNameError
-            If there is no table of a name.
-        DataError
-            As for `insert`; nothing is applied.
-
-        Examples
-        --------
-        >>> from cumulus import Warehouse
-        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
-        >>> wh.fill({"r": [(1, 10), (1, 5), (2, 7)]}).rows
-        3
-        >>> wh.view("v").get(1)
-        (1, 15)
-        """
-        if way not in WAYS:
-            raise UsageError(f"way={way!r}", hint="way is 'auto', 'sql' or 'replay'.")
-        if not isinstance(tables, Mapping):
-            raise UsageError(
-                f"fill takes the rows of tables by their names, not {type(tables).__name__}",
-                hint='Write wh.fill({"orders": rows, …}); insert() takes the rows of one table.',
-            )
-        with self._use():
-            self._check_fillable()
-            applier = self._applier
-            given = {applier.relation(name).name: rows for name, rows in tables.items()}
-            if len(given) < len(tables):
-                raise UsageError(f"one table is named twice: {', '.join(tables)}", hint="Names have no case.")
-            bulks = [
-                rows_of(+1, relation, given[relation.name], applier.checkers[relation.name])
-                for relation in parents_first(applier.program)
-                if relation.name in given
-            ]
-            filled, changes = fill(applier, bulks, self._functions, way, self._subscriptions.maps)
-            self._tell(changes)
-            return filled
-
-    def _check_fillable(self) -> None:
-        self._check_quiet()
-        if self._buffer is not None:
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
+    >>> wh.fill({"r": [(1, 10), (1, 5), (2, 7)]}).rows
+    3
+    >>> wh.view("v").get(1)
+    (1, 15)
+    """
+    if way not in WAYS:
+        raise UsageError(f"way={way!r}", hint="way is 'auto', 'sql' or 'replay'.")
+    if not isinstance(tables, Mapping):
+        raise UsageError(
+            f"fill takes the rows of tables by their names, not {type(tables).__name__}",
+            hint='Write wh.fill({"orders": rows, …}); insert() takes the rows of one table.',
+        )
+    with state.turn:
+        state.check_quiet()
+        if state.buffer is not None:
             raise UsageError("a transaction is open", hint="Fill the warehouse before it.")
-        if self._applier.event_count:
-            raise UsageError(
-                f"only an empty warehouse is filled, and this one has had {self._applier.event_count:,} events",
-                hint="Use insert(), or fill a new warehouse.",
-            )
+        bulks = bulks_of(state.session, tables)
+        filled, changes = fill(state.session, bulks, state.functions, way, state.subscriptions.maps)
+        state.tell(changes)
+        return filled
+
+
+def bulks_of(session: Session, tables: Mapping[str, Any]) -> list[Rows | Columns]:
+    """Return the rows of tables, which are named in any case, as bulks: parents before their children.
+
+    Raises
+    ------
+    UsageError
+        If a table is named twice, or there were events before.
+    UnknownNameError
+        If there is no table of a name.
+    """
+    if session.counters.events:
+        raise UsageError(
+            f"only an empty warehouse is filled, and this one has had {session.counters.events:,} events",
+            hint="Use insert(), or fill a new warehouse.",
+        )
+    given = {session.relation(name).name: rows for name, rows in tables.items()}
+    if len(given) < len(tables):
+        raise UsageError(f"one table is named twice: {', '.join(tables)}", hint="Names have no case.")
+    return [
+        rows_of(+1, relation, given[relation.name], session.checkers[relation.name])
+        for relation in parents_first(session.program)
+        if relation.name in given
+    ]
 
 
 def fill(
-    applier: Applier, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str, watched: set[str]
+    session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str, watched: set[str]
 ) -> tuple[Filled, Changes]:
     """Fill empty maps with rows, parents first; return how, and what that has changed in some maps.
 
@@ -149,44 +141,52 @@ def fill(
     CumulusError
         As inserting the rows would; the maps are empty then.
     """
-    before = {name: dict(applier.engine.items(name)) for name in watched}
+    before = {name: dict(session.engine.items(name)) for name in watched}
     with uncollected():
-        filled = _fill(applier, bulks, functions, way)
+        filled = _fill(session, bulks, functions, way)
     changes: Changes = {}
     for name, old in before.items():
-        new = dict(applier.engine.items(name))
+        new = dict(session.engine.items(name))
         keys = (key for key in old | new if old.get(key) != new.get(key))
         changes[name] = {key: (old.get(key), new.get(key)) for key in keys}
     return filled, changes
 
 
-def _fill(applier: Applier, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str) -> Filled:
+def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str) -> Filled:
     rows = sum(map(len, bulks))
-    why = "" if way == "replay" else _not_by_sql(applier.program)
-    if way == "auto" and any(compares_rows(term) for each in applier.program.maps for term in each.definitions):
-        why = why or "SQL would compare all rows with all"
-    if way == "replay" or why:
-        _replay(applier, bulks)
-        return Filled(rows, "replay", why)
-    with Computing(applier.program, bulks, functions) as computing:
-        if way == "auto":
-            try:
-                _replay(applier, bulks, computing)
-            except _OvertakenError:
-                pass
-            else:
-                slower = "replaying was quicker" if computing.has_begun else ""
-                return Filled(rows, "replay", computing.problem or slower)
-        computing.finish()
-        if computing.is_done:
-            try:
-                _load(applier, bulks, computing)
-            except CumulusError as problem:
-                computing.problem = str(problem)
-            else:
-                return Filled(rows, "sql")
-    _replay(applier, bulks)
-    return Filled(rows, "replay", computing.problem)
+    why = "" if way == "replay" else _not_by_sql(session.program)
+    if way == "auto":
+        if any(compares_rows(term) for each in session.program.maps for term in each.definitions):
+            why = why or "SQL would compare all rows with all"
+        way = "sql" if _loops_much(session, bulks) else "replay"
+    if way == "sql" and not why:
+        try:
+            with interruptible():
+                computed = _computed(session.program, bulks, functions)
+            _load(session, bulks, computed)
+        except (CumulusError, _UnfitError, duckdb.Error, pa.ArrowException) as problem:
+            why = str(problem)
+        else:
+            return Filled(rows, "sql")
+    session.fill(bulks)
+    return Filled(rows, "replay", why)
+
+
+def _loops_much(session: Session, bulks: Sequence[Rows | Columns]) -> bool:
+    """Whether replaying would loop over whole maps for so many rows that SQL is quicker."""
+    limit = _VISITS[session.engine.name]
+    counts = {bulk.names[0]: len(bulk) for bulk in bulks if len(bulk)}
+    if max(counts.values(), default=0) ** 2 < limit:
+        return False
+    program, costs = session.program, Costs(session.program)
+    sizes = {each.name: max((counts.get(name, 0) for name in bases_of(each)), default=0) for each in program.maps}
+    return any(
+        read.cost is CostClass.SCAN and counts[trigger.relation] * sizes[read.map] >= limit
+        for trigger in program.triggers
+        if trigger.on is On.INSERT and trigger.relation in counts
+        for statement in trigger.statements
+        for read in costs.statement(trigger, statement).reads
+    )
 
 
 def _not_by_sql(program: Program) -> str:
@@ -204,163 +204,34 @@ def _not_by_sql(program: Program) -> str:
     return ""
 
 
-# --- replaying ------------------------------------------------------------------------------------------------------
-
-_FIRST, _PIECE = 16, 100_000
-"""Rows of the first piece of a table, and of any where nobody looks at the pace."""
-
-
-class _OvertakenError(Exception):
-    """SQL was quicker."""
-
-
-class _Pace:
-    """How fast rows are replayed, beside a computation that begins where that is slow.
-
-    Parameters
-    ----------
-    rows
-        How many there are.
-    """
-
-    def __init__(self, rows: int, computing: Computing, loads: int) -> None:
-        self.size = _FIRST
-        """How many rows make a piece of about `_LOOK_S`."""
-        self._computing, self._loads = computing, loads
-        self._left = rows
-        self._slow_s = 0.0
-        self._before = thread_time()
-
-    def look(self, rows: int) -> None:
-        """Take note that a piece of some rows was replayed; _OvertakenError if the others should not be."""
-        now = thread_time()  # who else has work for the machine does not make replaying slow
-        row_s, self._before = max(now - self._before, 1e-6) / rows, now
-        self._left -= rows
-        self.size = max(1, min(int(_LOOK_S / row_s), 4 * self.size))
-        self._slow_s = self._slow_s + row_s * rows if row_s * FAST > 1 else 0.0
-        left_s = self._left * row_s
-        if not self._computing.has_begun and self._slow_s > _PATIENCE_S and left_s > _PATIENCE_S:
-            self._computing.begin(left_s * _START)
-        if self._computing.is_done and left_s > self._computing.entries / self._loads:
-            raise _OvertakenError
-
-
-def _replay(applier: Applier, bulks: Sequence[Rows | Columns], computing: Computing | None = None) -> None:
-    """Insert rows into empty maps."""
-    # A := map is computed at each commit, and its errors are told then.
-    all_at_once = bool(sources(applier.program))
-    pace = _Pace(sum(map(len, bulks)), computing, _LOADS[applier.engine.name]) if computing is not None else None
-    try:
-        with applier.filling() as tally, applier.committed() if all_at_once else nullcontext():
-            for bulk in bulks:
-                at, size = 0, _PIECE
-                if pace is not None:  # each table begins anew: its triggers are others
-                    size = pace.size = _FIRST
-                while at < len(bulk):
-                    piece = bulk.part(at, min(at + size, len(bulk)))
-                    with nullcontext() if all_at_once else applier.committed():
-                        applier.fill_by(piece, tally)
-                    at += len(piece)
-                    deliver()
-                    if pace is not None:
-                        pace.look(len(piece))
-                        size = pace.size
-    except UnsettledError:
-        applier.commit(chain.from_iterable(bulks))
-
-
 # --- computing ------------------------------------------------------------------------------------------------------
 
 
-class Computing(Thread):
-    """The maps of a program by SQL, in a thread of its own, which ends when the block does.
-
-    Parameters
-    ----------
-    bulks
-        The rows of the tables.
-    functions
-        The user's, which definitions may call.
-    """
-
-    def __init__(self, program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]) -> None:
-        super().__init__(name="cumulus-fill", daemon=True)
-        self._program, self._bulks, self._functions = program, bulks, functions
-        self._computer: Computer | None = None
-        self._is_given_up = False
-        self.found: list[tuple[MapDef, pa.Table]] = []
-        self.is_done = False
-        """Whether all maps are computed."""
-        self.entries = 0
-        """Of all maps that are computed."""
-        self.problem = ""
-        """Why there is no result."""
-
-    def __enter__(self) -> Computing:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_given_up = True
-        while self.is_alive():
-            if self._computer is not None:
-                self._computer.stop()
-            self.join(0.01)
-
-    def begin(self, wait_s: float | None = None) -> None:
-        """Begin, unless that was done before, and wait for the result so many seconds, or as long as it takes."""
-        if not self.has_begun:
-            self.start()
-            with interruptible():
-                self.join(wait_s)
-
-    def finish(self) -> None:
-        """Wait for the result."""
-        self.begin()
-        with interruptible():
-            self.join()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it runs, or has run."""
-        return self.ident is not None
-
-    def run(self) -> None:
-        """Compute."""
-        try:
-            self._compute()
-        except (CumulusError, _UnfitError, duckdb.Error, pa.ArrowException) as problem:
-            self.problem = str(problem)
-        else:
-            self.is_done = True
-
-    def _compute(self) -> None:
-        program = self._program
-        tables = {each.name: table_of(each.columns, []) for each in program.relations}
-        tables |= {bulk.names[0]: _table(bulk) for bulk in self._bulks if len(bulk)}
-        assigned = sources(program)
-        with Computer(program, tables, self._functions) as self._computer:
-            self._computer.leave_a_core()
-            _check_keys(program, tables, self._computer)
-            for definition in program.maps:
-                if definition.name in assigned or not any(tables[name].num_rows for name in bases_of(definition)):
-                    continue
-                if self._is_given_up:
-                    raise _UnfitError("nobody wants it any more")
-                self.found.append((definition, self._computer.compute(definition)))
-                self.entries += self.found[-1][1].num_rows
+def _computed(
+    program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]
+) -> list[tuple[MapDef, pa.Table]]:
+    """Return the maps of a program that have entries, by SQL."""
+    tables = {each.name: table_of(each.columns, []) for each in program.relations}
+    tables |= {bulk.names[0]: _table(bulk) for bulk in bulks if len(bulk)}
+    assigned = sources(program)
+    with Computer(program, tables, functions) as computer:
+        _check_keys(program, tables, computer)
+        return [
+            (definition, computer.compute(definition))
+            for definition in program.maps
+            if definition.name not in assigned and any(tables[name].num_rows for name in bases_of(definition))
+        ]
 
 
-def _load(applier: Applier, bulks: Sequence[Rows | Columns], computing: Computing) -> None:
+def _load(session: Session, bulks: Sequence[Rows | Columns], computed: list[tuple[MapDef, pa.Table]]) -> None:
     """Make what was computed the contents of the maps."""
-    with applier.filling() as tally:
-        computing.found.reverse()
-        while computing.found:
-            put(applier.engine, *computing.found.pop())  # one by one, so that none lies in memory twice for long
-        with applier.committed():  # which computes the := maps
+    with session.filling() as filled:
+        computed.reverse()
+        while computed:
+            put(session.engine, *computed.pop())  # one by one, so that none lies in memory twice for long
+        with session.committed():  # which computes the := maps
             for bulk in bulks:
-                tally.add(bulk.counts(0, len(bulk)), applier.static)
+                filled.add(bulk.counts(0, len(bulk)))
 
 
 def _table(bulk: Rows | Columns) -> pa.Table:

@@ -7,17 +7,17 @@ from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
+from cumulus.engine.session import Session
 from cumulus.errors import UsageError
 from cumulus.m3.dataflow import bases_of
 from cumulus.recheck import Report, check_maps, check_views
 from cumulus.recheck.checking import tables_behind
 from cumulus.recheck.oracle import Oracle
 from cumulus.views import Finisher
-from cumulus.warehouse.applier import Applier
 
 
 def recheck(
-    applier: Applier,
+    session: Session,
     finishers: Mapping[str, Finisher],
     script: str | None,
     views: Iterable[str],
@@ -25,25 +25,40 @@ def recheck(
     limit: int,
     functions: Mapping[str, Callable[..., Any]],
 ) -> Report:
-    """Compare views, and maps if wanted, with what they should be over the kept rows. See `Warehouse.recheck`."""
+    """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
+
+    By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
+
+    Parameters
+    ----------
+    maps
+        Compare every map with its definition, too.
+    limit
+        Witnesses per view, at most.
+
+    Raises
+    ------
+    UsageError
+        Naming the tables whose rows are not kept, or a map without a definition.
+    """
     wanted = [known_name(name, finishers, "view") for name in views] or list(finishers)
-    program = applier.program
+    program = session.program
     needed = set(tables_behind(program, [program.view(name) for name in wanted]))
     if maps:
         needed |= {name for each in program.maps for name in bases_of(each)}
-    rows = kept_rows(applier, sorted(needed))
-    stored = {name: _reader(applier, finishers[name]) for name in wanted}
+    rows = kept_rows(session, sorted(needed))
+    stored = {name: _reader(session, finishers[name]) for name in wanted}
     with Oracle(program.relations, rows, script) as oracle:
         found = check_views(program, stored, oracle, limit=limit, functions=functions)
-        others = check_maps(program, applier.engine.items, oracle, limit=limit) if maps else ()
+        others = check_maps(program, session.engine.items, oracle, limit=limit) if maps else ()
     return Report(found, others)
 
 
-def _reader(applier: Applier, finisher: Finisher) -> Callable[[], list[Row]]:
-    return lambda: finisher.rows(applier.engine.items, applier.engine)
+def _reader(session: Session, finisher: Finisher) -> Callable[[], list[Row]]:
+    return lambda: finisher.rows(session.engine.items, session.engine)
 
 
-def kept_rows(applier: Applier, names: Iterable[str]) -> dict[str, dict[Row, int]]:
+def kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, int]]:
     """Return the rows of tables; a table that never had an event is empty.
 
     Raises
@@ -51,13 +66,13 @@ def kept_rows(applier: Applier, names: Iterable[str]) -> dict[str, dict[Row, int
     UsageError
         Naming the tables whose rows are not kept.
     """
-    kept = dict(applier.program.kept)
+    kept = dict(session.program.kept)
     found: dict[str, dict[Row, int]] = {}
     missing = []
     for name in names:
         if name in kept:
-            found[name] = {row: int(count) for row, (count,) in applier.engine.items(kept[name])}
-        elif applier.has_events(name):
+            found[name] = {row: int(count) for row, (count,) in session.engine.items(kept[name])}
+        elif name in session.counters.touched:
             missing.append(name)
     if missing:
         raise UsageError(

@@ -50,7 +50,7 @@ def unlike(definition: MapDef, tables: Mapping[str, Table]) -> str:
     >>> table = Table("r", (Column("a", INTEGER),))
     >>> def made(function):
     ...     term = Apply(function, (Var("x"), Const(0, INTEGER)))
-    ...     return MapDef("m", (), (Column("v", BIGINT),), definitions=(Relation("r", ("x",)), term))
+    ...     return MapDef("m", (), (Column("v", BIGINT),), definitions=(Atom("r", ("x",)), term))
     >>> unlike(made("mul"), {"r": table}), unlike(made("div"), {"r": table})
     ('', 'div, which SQL may not refuse where it fails')
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any
 
@@ -42,12 +42,11 @@ class Computer:
 
     def __init__(self, program: Program, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
         self._groups = _groups(program)
-        self._closing = Lock()
-        self._is_closed = False
         relations = {relation.name: relation for relation in program.relations}
         # What has no room in memory must not go to the folder where the user works, which is the default.
         spill = os.path.join(tempfile.gettempdir(), f"cumulus-{os.getpid()}.duckdb")
         self._connection = duckdb.connect(config={"python_enable_replacements": "false", "temp_directory": spill})
+        self._worker = ThreadPoolExecutor(1)
         set_utc(self._connection)
         create_functions(self._connection, functions)
         for name, rows in tables.items():
@@ -59,9 +58,8 @@ class Computer:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._closing:
-            self._is_closed = True
-            self._connection.close()
+        self._worker.shutdown()
+        self._connection.close()
 
     def _register(self, relation: Relation | None, name: str, rows: pa.Table) -> None:
         """Make rows known under the table's name, with the types that arithmetic in its columns has."""
@@ -74,19 +72,16 @@ class Computer:
         source = quoted(f"the rows of {name}")
         self._connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {', '.join(shown) or '1'} FROM {source}")
 
-    def leave_a_core(self) -> None:
-        """Use one thread less than the machine has: somebody else computes beside us."""
-        self._connection.execute(f"SET threads = {max(1, (os.cpu_count() or 1) - 1)}")
-
     def ask(self, sql: str) -> pa.Table:
         """Return the result of a SELECT over the tables; duckdb.Error if it has none, KeyboardInterrupt by Ctrl-C."""
-        return fetched(self._connection, sql)
-
-    def stop(self) -> None:
-        """Let what is asked now fail, if anything is; may be called by another thread, at any time."""
-        with self._closing:
-            if not self._is_closed:
+        answer = self._worker.submit(fetched, self._connection, sql)
+        try:
+            return answer.result()
+        except BaseException:
+            while not answer.done():  # Ctrl-C, which would wait for DuckDB if this thread ran it
                 self._connection.interrupt()
+                wait([answer], 0.01)
+            raise
 
     def compute(self, definition: MapDef) -> pa.Table:
         """Return what a map holds, keys and values.

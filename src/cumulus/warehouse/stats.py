@@ -7,7 +7,7 @@ from html import escape
 
 from cumulus.engine.limits import format_bytes
 from cumulus.engine.protocol import MapStats
-from cumulus.warehouse.applier import Applier
+from cumulus.engine.session import Session
 
 SHOWN = 12
 """How many maps are shown, the largest first; `maps` has them all."""
@@ -86,19 +86,19 @@ class Stats:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def stats_of(applier: Applier, memory_limit: int | None) -> Stats:
+def stats_of(session: Session, memory_limit: int | None) -> Stats:
     """Count rows, entries and events."""
-    engine, program = applier.engine, applier.program
+    engine, program = session.engine, session.program
     shown = {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
     return Stats(
         engine=engine.name,
-        events=applier.event_count,
-        stepped=applier.stepped_count,
+        events=session.counters.events,
+        stepped=session.counters.stepped,
         called=engine.called_count,
-        rows=dict(applier.row_counts),
+        rows=dict(session.counters.rows),
         entries={each.name: engine.size(each.name) for each in program.maps},
         negative=sum(engine.negative(name) for name in shown),
-        errors=dict(applier.errors.counts),
+        errors=dict(session.errors.counts),
         bytes=engine.memory(),
         memory_limit=memory_limit,
         maps={each.name: engine.measure(each.name) for each in program.maps},

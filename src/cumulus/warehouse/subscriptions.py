@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.engine.protocol import Changes, Engine
-from cumulus.errors import UsageError
 from cumulus.views import Finisher
 from cumulus.views.differences import Differences, differences_of
 from cumulus.views.row_changes import Change
-from cumulus.warehouse.change_streams import ChangeStream, Log
-from cumulus.warehouse.facts import Describing
+from cumulus.warehouse.change_streams import Log
 
 Callback: TypeAlias = Callable[[list[Change]], Any]
 
@@ -187,103 +185,3 @@ class Subscriptions:
             receiver.fail(number, found)
         elif found:
             receiver.take(number, found)
-
-
-class Telling(Describing):
-    """The part of a `Warehouse` that tells who has subscribed."""
-
-    _subscriptions: Subscriptions
-
-    @property
-    def transaction_number(self) -> int:
-        """How many transactions were committed; an event of `trigger` or of ``apply(…, per="event")`` is one."""
-        with self._use():
-            return self._applier.transaction_count
-
-    def subscribe(self, view: str, callback: Callback) -> Subscription:
-        """Call `callback` after each transaction that changed rows of a view, with the list of `Change(old, new)`.
-
-        These are the rows that the view shows: where it has LIMIT or OFFSET, the changes of what it shows, and all
-        changes added up are what it shows in the end. The transaction is committed when the callback runs, in the
-        thread that made the change. If it raises, the others are still called and the state is whole; then the
-        exception goes on to who made the change. The callback may read the warehouse, but not change it, and must not
-        wait for another thread that uses it.
-
-        Returns
-        -------
-        Subscription
-            Its `cancel()` ends it.
-        """
-        with self._use():
-            return self._subscriptions.add(self._finisher(view).view.name, callback)
-
-    def changes(
-        self, view: str, *, snapshot: bool = False, since: int | None = None, timeout: float | None = None
-    ) -> ChangeStream:
-        """Return the changes of a view's rows from now on, one transaction after another, to be iterated over.
-
-        Each is a `ViewChanges`: its `number` is that of the transaction, its `rows` are `Change(old, new)`, its
-        `arrow()` has the form of `Epoch.changes`. All of them added up are what the view shows. Use it by ``for`` or by
-        ``async for``, in any thread; close it, or leave its ``with``, and nothing is noted any more.
-
-        As long as a view has an open stream, its last 100,000 changed rows are kept one transaction after another. Who
-        reads more slowly gets the sum of older ones as one: nothing is lost, and what waits for a reader never is more
-        than the rows that the view had and those that it has.
-
-        Parameters
-        ----------
-        snapshot
-            Begin with all rows that the view has now, as insertions.
-        since
-            Begin with what came after the transaction of this number instead, such as the last one that was read. If
-            that is not kept any more and `snapshot` is given, begin with the snapshot: its `is_snapshot` tells.
-        timeout
-            How many seconds iterating waits for the next change before it ends; None waits as long as it takes, and 0
-            takes what is there.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        HistoryError
-            If what came after `since` is not kept any more.
-        UsageError
-            If there has been no transaction `since`.
-
-        Examples
-        --------
-        >>> from cumulus import Warehouse
-        >>> wh = Warehouse("CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a")
-        >>> with wh.changes("v", timeout=0) as changes:
-        ...     for rows in ([(1, 10)], [(1, 5), (2, 1)]):
-        ...         n = wh.insert("r", rows)
-        ...     for change in changes:
-        ...         print(change.number, change.rows)
-        1 [Change(old=None, new=(1, 10))]
-        2 [Change(old=(1, 10), new=(1, 15)), Change(old=None, new=(2, 1))]
-        """
-        with self._use():
-            name = self._finisher(view).view.name
-            number = self._applier.transaction_count
-            if since is not None and not (type(since) is int and 0 <= since <= number):
-                raise UsageError(
-                    f"since={since!r}: the last transaction is number {number}",
-                    hint="since is the number of a transaction: transaction_number, or that of a change.",
-                )
-            log = self._subscriptions.log(name, number)
-            stream = ChangeStream(log, self._turn, timeout)
-            stream.begin(number, since, self._reader(name).rows if snapshot else None)
-            return stream
-
-    def _tell(self, changes: Changes) -> None:
-        """Tell who subscribed what the last transaction changed."""
-        self._subscriptions.tell(changes, self._applier.transaction_count)
-
-    def _check_quiet(self) -> None:
-        if self._subscriptions.is_telling:
-            raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
-        if self._turn.is_reading:
-            raise UsageError(
-                "a function that a query or a view calls must not change the warehouse",
-                hint="Note what to do, and do it afterwards.",
-            )

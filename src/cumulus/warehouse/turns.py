@@ -18,10 +18,10 @@ from typing import ClassVar
 from weakref import WeakSet
 
 from cumulus.engine.protocol import FastPath
+from cumulus.engine.session import Session
 from cumulus.errors import ClosedError, ThreadError, UsageError
 from cumulus.interrupts import Deferring, interruptible
 from cumulus.views.duckdb_functions import is_called
-from cumulus.warehouse.applier import Applier
 
 _PATIENCE_S = 0.001
 """After so long the first of those who wait goes before whoever comes anew: a busy thread cannot keep others out."""
@@ -54,20 +54,20 @@ class Turn:
         self._owner = 0
         self._depth = self._readers = 0
         self._deferrings: list[Deferring] = []
-        self._applier: Applier | None = None
+        self._session: Session | None = None
         self._is_lost = self._is_closed = False
         Turn._all.add(self)
 
-    def use(self, applier: Applier) -> None:
+    def use(self, session: Session) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
-        self._applier = applier
-        fast = applier.engine.fast
+        self._session = session
+        fast = session.engine.fast
         if fast is not None:
             fast.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
-        self._is_closed, self._applier = True, None
+        self._is_closed, self._session = True, None
 
     @property
     def is_closed(self) -> bool:
@@ -95,7 +95,16 @@ class Turn:
 
     @contextmanager
     def waiting(self, wait: bool | float) -> Iterator[None]:
-        """Wait otherwise in here, in this thread."""
+        """Wait otherwise for other threads in the block, in this thread; see the parameter `wait` of a warehouse.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> with wh.waiting(0.5):  # seconds; then a ThreadError
+        ...     wh.insert("r", [(1,)])
+        1
+        """
         before = getattr(self._own, "wait", None)
         self._own.wait = checked_wait(wait)
         try:
@@ -119,8 +128,8 @@ class Turn:
         deferring = self._deferrings.pop()
         self._depth -= 1
         try:
-            if not self._depth and self._applier is not None:
-                fast = self._applier.engine.fast
+            if not self._depth and self._session is not None:
+                fast = self._session.engine.fast
                 if fast is not None:
                     fast.rest(True)
         finally:
@@ -132,14 +141,14 @@ class Turn:
     # --- taking it --------------------------------------------------------------------------------------------------
 
     def _take(self, me: int) -> None:
-        applier = self._applier
+        session = self._session
         if self._owner == me:
-            if applier is not None and applier.is_applying:
+            if session is not None and session.is_applying:
                 raise _inside()
             self._lock.acquire()
             self._depth += 1
             return
-        fast = None if applier is None else applier.engine.fast
+        fast = None if session is None else session.engine.fast
         if fast is not None and fast.visitor() == me:
             raise _inside()
         if self._is_overdue or not self._lock.acquire(blocking=False):
@@ -154,16 +163,16 @@ class Turn:
 
     def _enter(self, me: int) -> None:
         """Have builtins rest, now that the turn is ours."""
-        applier = self._applier
-        if applier is None:
+        session = self._session
+        if session is None:
             raise closed()
-        fast = applier.engine.fast
+        fast = session.engine.fast
         if fast is None:
             return
         fast.rest(False)  # first: from here on no builtin begins
         if fast.visitor():
             self._wait_for_visitor(me, fast)
-        applier.count_fired()
+        session.count_fired()
 
     def _queue_up(self, me: int) -> None:
         """Wait for the lock as long as this thread is to wait; raise if that was too short."""
@@ -228,7 +237,7 @@ class Turn:
 
     def _visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is."""
-        fast = None if self._applier is None else self._applier.engine.fast
+        fast = None if self._session is None else self._session.engine.fast
         return 0 if fast is None else fast.visitor()
 
     def _check_cycle(self, me: int) -> None:

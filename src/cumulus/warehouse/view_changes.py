@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,23 +14,84 @@ from cumulus.algebra.scope import rename
 from cumulus.algebra.terms import Atom, Lift, Range, Term, Var, children
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation as Table
-from cumulus.engine.batches import Columns, Rows, rows_of
-from cumulus.engine.engines import make_engine
+from cumulus.catalog.types import SqlType
+from cumulus.engine.batches import rows_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
+from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError, UsageError
+from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
-from cumulus.warehouse.applier import Applier, exactly
+from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
 from cumulus.warehouse.sql_equivalence import unlike
 from cumulus.warehouse.sql_loads import Computer, put
+from cumulus.warehouse.state import WarehouseState
 
 Form: TypeAlias = tuple[Any, ...]
 
 
-def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> None:
+def execute(state: WarehouseState, sql: str | Path) -> None:
+    """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it.
+
+    All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
+    from kept rows.
+
+    Raises
+    ------
+    SqlError
+        As for a new warehouse, with the place in `sql`; for statements about tables.
+    UsageError
+        If rows that a new view needs were not kept; for a warehouse made from M3.
+    """
+    with state.turn:
+        if state.script is None:
+            raise UsageError("this warehouse was made from M3, not SQL", hint="Write the view in M3 and start anew.")
+        if state.buffer is not None or state.subscriptions.is_telling:
+            raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
+        script, program = extended(state.script, sql, state.options.keep, state.functions, state.options.size)
+        session = state.session_of(program)
+        for view in changed_views(state.subscriptions.views, state.script, script):
+            raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
+        with interruptible():
+            carry_over(state.session, session, state.functions)
+        state.use(session)
+        state.script = script
+
+
+def register(
+    state: WarehouseState,
+    name: str,
+    function: Callable[..., Any],
+    arguments: Sequence[str | SqlType] | None,
+    returns: str | SqlType | None,
+    null: str,
+) -> None:
+    """Add a scalar function of your own, for views that `execute` creates from now on, and for `query`.
+
+    Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. A function that no view calls
+    may be replaced. `arguments`, `returns` and `null` are those of `cumulus.function`.
+
+    Raises
+    ------
+    UsageError
+        If a view calls a function of this name, it is built in, or its types are not known.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a DOUBLE NOT NULL)")
+    >>> wh.register("near", lambda a: abs(a) < 0.1, arguments=["DOUBLE"], returns="BOOLEAN")
+    >>> wh.execute("CREATE VIEW v AS SELECT COUNT(*) AS n FROM r WHERE near(a)")
+    """
+    made = make_function(name, function, arguments, returns, null)
+    with state.turn:
+        state.functions, state.desk = with_function(state.functions, made, state.session.program), None
+
+
+def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> None:
     """Fill the maps of `new` with what they stand for, from the state of `old`.
 
     A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
@@ -56,16 +118,13 @@ def carry_over(old: Applier, new: Applier, functions: Mapping[str, Given]) -> No
             missing.append(definition)
     needed = {name for each in missing for name in bases_of(each)}
     errors = compute(new, missing, {name: _rows(old, new.relations[name]) for name in sorted(needed)}, functions)
-    new.event_count, new.started_by, new.touched = old.event_count, old.started_by, set(old.touched)
-    new.stepped_count = old.stepped_count
-    new.row_counts.update({name: count for name, count in old.row_counts.items() if name in new.row_counts})
-    new.settle()
-    new.transaction_count = old.transaction_count
+    new.counters.continue_from(old.counters)
+    new.compute_assigned()
     computed = {each.name for each in missing}
     views = {view.name for view in new.program.views}
     carried = {view for view in views if computed.isdisjoint(maps_of_view(new.program, view))}
     new.errors = old.errors.only(carried)
-    new.errors.extend(errors.only(views - carried), new.transaction_count)
+    new.errors.extend(errors.only(views - carried), new.counters.transactions)
 
 
 def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
@@ -76,7 +135,7 @@ def _take_over(old: Engine, name: str, new: Engine, new_name: str) -> None:
 
 
 def compute(
-    new: Applier, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
+    new: Session, maps: Iterable[MapDef], tables: Mapping[str, pa.Table], functions: Mapping[str, Given]
 ) -> ErrorLog:
     """Fill maps of `new` with what they are by definition; return what views could not take in.
 
@@ -111,39 +170,25 @@ def compute(
     return _replay(new, fallible, tables) if fallible else ErrorLog()
 
 
-def _replay(new: Applier, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
+def _replay(new: Session, names: list[str], tables: Mapping[str, pa.Table]) -> ErrorLog:
     """Compute maps that DuckDB and we would not fail in alike, by inserting the rows once more; return what failed."""
-    engine = make_engine(new.engine.name, new.program, new.functions)
-    with exactly():
-        engine.begin()
+    trusted = Session(new.program, new.functions, new.engine.name, is_trusting=True)
+    with trusted.transaction() as opened:
         for relation in parents_first(new.program):
             if relation.name in tables:
-                _fire(engine, rows_of(1, relation, tables[relation.name], new.checkers[relation.name]))
-        engine.commit()
+                bulk = rows_of(1, relation, tables[relation.name], new.checkers[relation.name])
+                if not opened.take_by_code(bulk):
+                    opened.apply_batch(relation.name, Counter(row for _, _, row in bulk))
     for name in names:
-        _take_over(engine, name, new.engine, name)
-    return engine.take_errors()
+        _take_over(trusted.engine, name, new.engine, name)
+    return opened.errors
 
 
-def _fire(engine: Engine, bulk: Rows | Columns) -> None:
-    """Insert rows in the open transaction: by code as far as it takes them, or as one batch."""
-    fast = engine.fast
-    run = fast.runner(bulk, each=False) if fast is not None else None
-    if run is None:
-        for name in bulk.names:
-            engine.on_batch(name, Counter(row for _, _, row in bulk))
-        return
-    at = 0
-    while (reached := run(at)) < len(bulk):
-        engine.on_event(*bulk.event(reached))
-        at = reached + 1
-
-
-def _rows(old: Applier, table: Table) -> pa.Table:
+def _rows(old: Session, table: Table) -> pa.Table:
     """Return the rows of a table as they are now; none of a new one."""
     name = table.name
     kept = dict(old.program.kept).get(name)
-    if name not in old.relations or (kept is None and not old.has_events(name)):
+    if name not in old.relations or (kept is None and name not in old.counters.touched):
         return _as_table(table, [])
     if kept is None:
         raise UsageError(
@@ -172,7 +217,7 @@ def canonical_form(definition: MapDef) -> Form:
     >>> from cumulus.algebra.terms import AggSum
     >>> from cumulus.catalog.schema import Column
     >>> def made(name, key, hidden):
-    ...     term = AggSum((key,), Relation("r", (key, hidden)))
+    ...     term = AggSum((key,), Atom("r", (key, hidden)))
     ...     return MapDef(name, (Column(key),), (Column("v"),), definitions=(term,))
     >>> canonical_form(made("m", "a", "b")) == canonical_form(made("n", "x", "y"))
     True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from cumulus.engine.failures import ErrorLog, ViewError
-from cumulus.engine.snapshot import from_text, to_text
 from cumulus.views.tables import Shown
 
 SCHEMA = pa.schema(
@@ -75,23 +73,3 @@ def errors_of(log: ErrorLog, view: str) -> ViewErrors:
     if view:
         return ViewErrors(log.of(view), log.counts.get(view, 0), view)
     return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))
-
-
-def dump(log: ErrorLog) -> dict[str, Any]:
-    """Return a log as JSON values."""
-    return {
-        "counts": log.counts,
-        "kept": [
-            [*error._replace(row=None), None if error.row is None else [to_text(value) for value in error.row]]
-            for error in log
-        ],
-    }
-
-
-def load(saved: Mapping[str, Any]) -> ErrorLog:
-    """Return the log that `dump` wrote."""
-    log = ErrorLog()
-    for *fields, row in saved["kept"]:
-        log.add(ViewError(*fields)._replace(row=None if row is None else tuple(map(from_text, row))))
-    log.counts = {view: int(count) for view, count in saved["counts"].items()}
-    return log

@@ -24,10 +24,10 @@ from cumulus.engine.native.kernel.machine import Load
 from cumulus.engine.native.store.row_layout import MARKS
 from cumulus.engine.native.values.map_access import I64
 from cumulus.engine.protocol import Engine
+from cumulus.engine.transaction import Applying
 from cumulus.errors import DuplicateKeyError, EvaluationError
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program
-from cumulus.warehouse.applier import exactly
 from fuzz.case import case_of, parse_case
 from fuzz.examine import ANY_SCRIPT
 from fuzz.schema import Transaction
@@ -86,7 +86,7 @@ def check(program: Program, transactions: tuple[Transaction, ...], mode: str, lo
     if mode == "batch":
         program = batches_alone(program)
     native, model = NativeEngine(program, load=load), Interpreter(program)
-    with exactly():
+    with Applying():
         for transaction in transactions:
             for engine in (native, model):
                 apply(engine, transaction, mode)
@@ -142,7 +142,7 @@ def test_a_debug_mode_looks_at_every_link(rows: int, monkeypatch: pytest.MonkeyP
     wh.insert("r", [(5, 1), (6, 2)])
     wh.apply([(-1, "r", (5, 1)), (1, "r", (7, 2))])
     assert len(wh.view("v").rows()) == 5
-    native = wh._applier.engine
+    native = wh._state.session.engine
     stored = next(each for each in native.code.maps.values() if each.store.orders)
     row = stored.row_address(3) + stored.store.shape.node(0) + MARKS
     I64.from_address(row).value ^= 1
@@ -175,7 +175,7 @@ def test_all_layouts_of_keys_and_values() -> None:
     program = parse(PROGRAM)
     check(program, tuple((event,) for event in events), "event")
     native = NativeEngine(program)
-    with exactly():
+    with Applying():
         apply(native, events, "event")
         assert native.read("w", (rows[0][3], rows[0][2], "é")) == (1,)
         assert native.read("w", (rows[0][3], 0.2, "é")) is None
@@ -227,7 +227,7 @@ def test_an_index_that_comes_later_reaches_whoever_holds_the_code() -> None:
     native.watch("m")
     native.add_index("m", (1,))
     assert not before.alive, "the memory of the old code is given back at once"
-    with exactly():
+    with Applying():
         assert native.fast.fire(1, "r", (3, 2)) == {"m": {(3, 2): (None, (1,))}}
         assert native.fast.fire(1, "s", (5,)) is None
     assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
@@ -247,7 +247,7 @@ def test_what_128_bits_cannot_hold_is_refused_and_nothing_is_applied() -> None:
         "RELATION r(a BIGINT NOT NULL); MAP m[](s HUGEINT); MAP c[](n BIGINT);ON +r(a) { c[] += 1; m[] += a * a + m[] }"
     )
     native = NativeEngine(program)
-    with exactly():
+    with Applying():
         apply(native, ((1, "r", (-(1 << 63),)),), "event")
         native.begin()
         with pytest.raises(EvaluationError, match="128 bits"):
@@ -287,7 +287,7 @@ def test_a_builtin_fires_what_is_ordinary_and_hands_on_the_rest() -> None:
         (1, 1, 1),
         (),
     ]
-    with exactly():
+    with Applying():
         for event in ordinary:
             on(*event)
             apply(model, ((event[0], "r", event[1:]),), "event")
@@ -322,7 +322,7 @@ def test_tables_of_many_columns(width) -> None:
     wh.delete("r", rows[:20])
     wh.trigger("r")(1, *rows[0])
     assert wh.view("v").rows() == [(1, 21)]
-    assert all(store.view.problems() == [] for store in wh._applier.engine.code.image.maps.values())
+    assert all(store.view.problems() == [] for store in wh._state.session.engine.code.image.maps.values())
 
 
 @pytest.mark.slow

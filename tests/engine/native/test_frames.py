@@ -10,8 +10,8 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
+from cumulus.engine.transaction import Applying
 from cumulus.m3 import parse
-from cumulus.warehouse.applier import exactly
 from engine.native.test_engine import EVENTS, PROGRAM, apply
 
 
@@ -23,7 +23,7 @@ def state(engine: Engine) -> dict[str, dict[str, object]]:
 def test_what_one_engine_writes_the_other_reads(writer, reader) -> None:
     program = parse(PROGRAM)
     one, other = writer(program), reader(program)
-    with exactly():
+    with Applying():
         apply(one, EVENTS, "event")
         for each in program.maps:
             restore(other, each.name, dump(one, each.name))
@@ -58,7 +58,7 @@ def test_every_type_goes_there_and_back(boxed: bool) -> None:
     rows = [row, (None,) * 9, (False, *row[1:3], 127, Decimal("0.00"), -(10**19) + 1, *row[6:8], "")]
     program = parse(text)
     native, back = NativeEngine(program), NativeEngine(program)
-    with exactly():
+    with Applying():
         apply(native, tuple((1, "r", each) for each in rows), "event")
     assert (native.stored_columns("m") is None) == boxed
     restore(back, "m", dump(native, "m"))
@@ -69,7 +69,7 @@ def test_every_type_goes_there_and_back(boxed: bool) -> None:
 def test_numbers_beyond_38_digits_are_looked_at_one_by_one() -> None:
     program = parse("RELATION r(a HUGEINT); MAP m[](s HUGEINT); ON +r(a) { m[] += a }")
     native, back = NativeEngine(program), NativeEngine(program)
-    with exactly():
+    with Applying():
         apply(native, ((1, "r", (10**38,)),), "event")
     assert native.stored_columns("m") is None
     restore(back, "m", dump(native, "m"))
@@ -79,7 +79,7 @@ def test_numbers_beyond_38_digits_are_looked_at_one_by_one() -> None:
 def test_an_empty_map_is_empty_afterwards() -> None:
     program = parse(PROGRAM)
     native, empty = NativeEngine(program), NativeEngine(program)
-    with exactly():
+    with Applying():
         apply(native, EVENTS, "event")
     for each in program.maps:
         restore(native, each.name, dump(empty, each.name))

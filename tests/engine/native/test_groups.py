@@ -162,7 +162,7 @@ def test_a_snapshot_of_chains_and_trees_goes_on(tmp_path: Path, monkeypatch: pyt
         for wh in (oracle, native):
             wh.apply([(sign, "rows", row)])
         if number % 60 == 59:
-            seen |= kinds_of(native._applier.engine)
+            seen |= kinds_of(native._state.session.engine)
             native.save(tmp_path / str(number))
             native = cumulus.Warehouse.load(tmp_path / str(number), engine="native")
         for view in oracle.views:

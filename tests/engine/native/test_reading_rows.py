@@ -19,9 +19,9 @@ from cumulus.catalog.events import Event
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.values.rows import _AT_ONCE
+from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
-from cumulus.warehouse.applier import Applier
 from support.tiers import examples
 
 VALUES = {
@@ -73,8 +73,8 @@ def test_a_sum_beyond_double_is_told_when_maps_are_read() -> None:
         "RELATION r(a DOUBLE NOT NULL); MAP s[](n BIGINT, x DOUBLE) COUNT n; ON +r(a) { s[].n += 1; s[].x += a; }"
     )
     engine = NativeEngine(program)
-    applier = Applier(program, {}, engine)
-    applier.commit([Event(1, "r", (1e308,)), Event(1, "r", (1e308,))])
+    session = Session(program, {}, engine)
+    session.commit([Event(1, "r", (1e308,)), Event(1, "r", (1e308,))])
     with pytest.raises(EvaluationError, match="DOUBLE"):
         list(engine.items("s"))
 
@@ -123,8 +123,8 @@ CREATE VIEW ends AS SELECT g, MIN(x) AS least, MAX(x) AS most FROM r GROUP BY g;
 def test_ends_of_large_groups_are_looked_up(groups: int, is_scanned: bool) -> None:
     program = compile_sql(ENDS)
     engine = NativeEngine(program)
-    applier = Applier(program, {}, engine)
-    applier.commit([Event(1, "r", (x % groups, x)) for x in range(100)])
+    session = Session(program, {}, engine)
+    session.commit([Event(1, "r", (x % groups, x)) for x in range(100)])
     source = Asked(engine)
     found = MapViewReader(Finisher(program, program.view("ends"), {}), source).rows()
     assert sorted(found) == [(g, g, max(x for x in range(100) if x % groups == g)) for g in range(groups)]

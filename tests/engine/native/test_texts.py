@@ -345,7 +345,7 @@ def test_looking_up_and_functions_of_ones_own_keep_no_texts() -> None:
         functions=[noted],
         engine="native",
     )
-    native = wh._applier.engine
+    native = wh._state.session.engine
     before = len(native.code.dictionary.values_of)
     texts = ["", None, "é😀", "a text of its own"]
     wh.insert("r", [("k", text) for text in texts])

@@ -22,7 +22,7 @@ def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.M
     monkeypatch.setattr(tiering, "WARM", 10)
     wh = Warehouse(SQL, engine="native")
     on = wh.trigger("r")
-    image = wh._applier.engine.code.image
+    image = wh._state.session.engine.code.image
     rows = 0
     ends = time.monotonic() + 60
     while len(image._codes) == 1 and time.monotonic() < ends:
@@ -38,7 +38,7 @@ def test_better_code_goes_on_where_the_first_was(tmp_path, monkeypatch: pytest.M
     assert sum(row[1] for row in wh.view("v").rows()) == rows == wh.stats().rows["r"]
     assert all(store.view.problems() == [] for store in image.maps.values())
     # The next warehouse has it from the start.
-    again = Warehouse(SQL, engine="native")._applier.engine
+    again = Warehouse(SQL, engine="native")._state.session.engine
     assert again.code.image.code is image.code
 
 

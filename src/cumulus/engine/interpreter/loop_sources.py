@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TypeAlias
 
-from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import MapRead, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
@@ -16,9 +15,8 @@ from cumulus.engine.interpreter.new_state import NewStateSlices
 from cumulus.engine.interpreter.numbers import NumberKind, Value
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import Writer
-
-if TYPE_CHECKING:
-    from cumulus.engine.interpreter.terms import Setting, TermCoder
+from cumulus.errors import ValidationError
+from cumulus.scalars.python_code import Pool
 
 CHANGES = "changes"
 """The parameter that holds the net change of a batch: row → multiplicity."""
@@ -63,92 +61,99 @@ class DictSource:
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
-def read_source(read: MapRead, coder: TermCoder) -> DictSource:
-    """Return what a read of a map loops over or looks up in."""
-    store = coder.store(read.map)
-    match read.state:
-        case "CHANGED":
-            name = coder.writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
-            coder.writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
-            return replace(group_source(name, store.definition.keys, NumberKind.INT, coder), may_be_zero=False)
-        case "NEW":
-            return replace(
-                map_source(store, read.column, coder), text=ahead_name(store), slice=_ahead_slicer(store, coder)
-            )
-        case _:
-            return map_source(store, read.column, coder)
-
-
 def ahead_name(store: DictMap) -> str:
     """Return how generated code calls a map as it will be."""
     return f"{store.name}_ahead"
 
 
-def map_source(store: DictMap, column: str, coder: TermCoder) -> DictSource:
-    """Return a value column of a map before the event."""
-    position = store.definition.column_index(column)
-    declared = store.definition.values[position].type
-    kind = NumberKind.INT if position == store.count else NumberKind.DEC
+class LoopSources:
+    """Makes what the code of one function loops over, and writes the indexes that this needs."""
 
-    def value(entry: str) -> Value:
-        if store.flat:
-            return Value(entry, kind, declared)
-        if position in store.floats:
-            return Value(f"{coder.pool.bind(float_sums.read_cell, 'read_cell')}({entry}[{position}])", NumberKind.FLOAT)
-        return Value(f"{entry}[{position}]", kind, declared)
+    def __init__(self, stores: Mapping[str, DictMap], pool: Pool, writer: Writer) -> None:
+        self._stores = stores
+        self._pool = pool
+        self._writer = writer
 
-    return DictSource(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))
+    def store(self, name: str) -> DictMap:
+        """Return the map called `name`; ValidationError if there is none."""
+        if name not in self._stores:
+            raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")
+        return self._stores[name]
+
+    def of_read(self, read: MapRead) -> DictSource:
+        """Return what a read of a map loops over or looks up in."""
+        store = self.store(read.map)
+        match read.state:
+            case "CHANGED":
+                name = self._writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
+                self._writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
+                return replace(self.of_sums(name, store.definition.keys, NumberKind.INT), may_be_zero=False)
+            case "NEW":
+                return replace(self.of_map(store, read.column), text=ahead_name(store), slice=self._ahead_slicer(store))
+            case _:
+                return self.of_map(store, read.column)
+
+    def of_map(self, store: DictMap, column: str) -> DictSource:
+        """Return a value column of a map before the event."""
+        position = store.definition.column_index(column)
+        declared = store.definition.values[position].type
+        kind = NumberKind.INT if position == store.count else NumberKind.DEC
+
+        def value(entry: str) -> Value:
+            if store.flat:
+                return Value(entry, kind, declared)
+            if position in store.floats:
+                read_cell = self._pool.bind(float_sums.read_cell, "read_cell")
+                return Value(f"{read_cell}({entry}[{position}])", NumberKind.FLOAT)
+            return Value(f"{entry}[{position}]", kind, declared)
+
+        return DictSource(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))
+
+    def of_batch(self, columns: tuple[Column, ...]) -> DictSource:
+        """Return the net change that the trigger is fired with."""
+
+        def value(entry: str) -> Value:
+            return Value(entry, NumberKind.INT, BIGINT)
+
+        return DictSource(CHANGES, columns, False, value, False, self._slicer(CHANGES))
+
+    def of_sums(self, name: str, columns: tuple[Column, ...], kind: NumberKind) -> DictSource:
+        """Return sums in a dict that stands in a local variable."""
+
+        def value(entry: str) -> Value:
+            return Value(entry, kind)
+
+        return DictSource(name, columns, len(columns) == 1, value, True, self._slicer(name))
+
+    def _ahead_slicer(self, store: DictMap) -> Callable[[Positions], str]:
+        index = _indexed(store)
+
+        def sliced(positions: Positions) -> str:
+            wanted = f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
+            name = self._writer.lazy((store.name, "NEW", positions), wanted)
+            build = self._pool.bind(NewStateSlices, "ahead_slices")
+            made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
+            self._writer.line(f"if {name} is None: {name} = {made}")
+            return name
+
+        return sliced
+
+    def _slicer(self, text: str) -> Callable[[Positions], str]:
+        """Return the `slice` of a dict that lives for one firing: the index is built when it is first needed."""
+
+        def sliced(positions: Positions) -> str:
+            name = self._writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
+            build = self._pool.bind(slices, "slices")
+            self._writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
+            return name
+
+        return sliced
 
 
 def _indexed(store: DictMap) -> Callable[[Positions], str]:
     def sliced(positions: Positions) -> str:
         store.add_index(positions)
         return store.index_name(positions)
-
-    return sliced
-
-
-def _ahead_slicer(store: DictMap, coder: TermCoder) -> Callable[[Positions], str]:
-    index = _indexed(store)
-
-    def sliced(positions: Positions) -> str:
-        name = coder.writer.lazy(
-            (store.name, "NEW", positions), f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
-        )
-        build = coder.pool.bind(NewStateSlices, "ahead_slices")
-        made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
-        coder.writer.line(f"if {name} is None: {name} = {made}")
-        return name
-
-    return sliced
-
-
-def batch_source(columns: tuple[Column, ...], coder: TermCoder) -> DictSource:
-    """Return the net change that the trigger is fired with."""
-
-    def value(entry: str) -> Value:
-        return Value(entry, NumberKind.INT, BIGINT)
-
-    return DictSource(CHANGES, columns, False, value, False, _slicer(CHANGES, coder))
-
-
-def group_source(name: str, columns: tuple[Column, ...], kind: NumberKind, coder: TermCoder) -> DictSource:
-    """Return sums in a dict that stands in a local variable."""
-
-    def value(entry: str) -> Value:
-        return Value(entry, kind)
-
-    return DictSource(name, columns, len(columns) == 1, value, True, _slicer(name, coder))
-
-
-def _slicer(text: str, coder: TermCoder) -> Callable[[Positions], str]:
-    """Return the `slice` of a dict that lives for one firing: the index is built when it is first needed."""
-
-    def sliced(positions: Positions) -> str:
-        name = coder.writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
-        build = coder.pool.bind(slices, "slices")
-        coder.writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
-        return name
 
     return sliced
 
@@ -172,6 +177,19 @@ def slices(entries: Mapping[Any, Any], positions: Positions) -> dict[Any, list[A
     return found
 
 
+WriteBody: TypeAlias = Callable[[Writer], tuple[tuple[Column, ...], NumberKind]]
+"""Writes a function that returns sums by some columns, () for a number; returns these, and what the numbers are."""
+
+
+class SharedFunction(NamedTuple):
+    """A function that computes a shared term."""
+
+    name: str
+    columns: tuple[Column, ...]
+    kind: NumberKind
+    site: int
+
+
 class Shared:
     """Sub-terms that are evaluated at most once per firing, each in a function of its own.
 
@@ -183,40 +201,36 @@ class Shared:
         Whether the functions get the net change.
     sites
         Where failures in the functions come from.
+    taken
+        Names that locals must not have.
     """
 
-    def __init__(self, prefix: str, takes_changes: bool, sites: Sites) -> None:
+    def __init__(self, prefix: str, takes_changes: bool, sites: Sites, taken: set[str]) -> None:
         self._sites = sites
+        self._taken = taken
         self.functions: list[tuple[str, Writer]] = []
         self._prefix = prefix
         self._argument = CHANGES if takes_changes else ""
-        self._known: dict[Term, tuple[str, tuple[Column, ...], NumberKind, int]] = {}
+        self._known: dict[Term, SharedFunction] = {}
 
-    def source(self, term: Term, coder: TermCoder, new_coder: Callable[[Writer], TermCoder]) -> DictSource:
-        """Return the value of `term`, computed before if it was needed before in this firing."""
+    def source(self, term: Term, writer: Writer, sources: LoopSources, write_body: WriteBody) -> DictSource:
+        """Return the value of `term`, computed before if it was needed before in this firing.
+
+        Parameters
+        ----------
+        writer, sources
+            Of the function that needs it.
+        write_body
+            Writes the function that computes it.
+        """
         if term not in self._known:
-            self._known[term] = self._write(term, coder.setting, coder.writer.about, new_coder)
-        function, columns, kind, site = self._known[term]
-        self._sites.used(site, coder.writer.site)
-        name = coder.writer.lazy(term, "shared")
-        coder.writer.line(f"if {name} is None: {name} = {function}({self._argument})")
-        return group_source(name, columns, kind, coder)
-
-    def _write(
-        self, term: Term, setting: Setting, about: Any, new_coder: Callable[[Writer], TermCoder]
-    ) -> tuple[str, tuple[Column, ...], NumberKind, int]:
-        function = f"{self._prefix}_shared_{len(self.functions) + 1}"
-        writer = Writer(setting.taken)
-        self.functions.append((f"def {function}({self._argument}):", writer))
-        writer.about, writer.site = about, self._sites.shared()
-        coder = new_coder(writer)
-        free = outputs(term)
-        if free:
-            groups = writer.fresh("groups")
-            writer.line(f"{groups} = {{}}")
-            source = coder.group_into(groups, term, free, {})
-            writer.line(f"return {groups}")
-            return function, source.columns, source.value("").kind, writer.site
-        value = coder.closed(term, {}, inline=True)
-        writer.line(f"return {value.text}")
-        return function, (), value.kind, writer.site
+            name = f"{self._prefix}_shared_{len(self.functions) + 1}"
+            body = Writer(self._taken)
+            self.functions.append((f"def {name}({self._argument}):", body))
+            body.about, body.site = writer.about, self._sites.shared()
+            self._known[term] = SharedFunction(name, *write_body(body), body.site)
+        shared = self._known[term]
+        self._sites.used(shared.site, writer.site)
+        name = writer.lazy(term, "shared")
+        writer.line(f"if {name} is None: {name} = {shared.name}({self._argument})")
+        return sources.of_sums(name, shared.columns, shared.kind)

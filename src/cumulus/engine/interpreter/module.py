@@ -12,9 +12,10 @@ from cumulus.engine.analysis.separation import separated
 from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.attempts import FAILED, PROBLEM
 from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
+from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact
 from cumulus.engine.interpreter.store import DictMap
-from cumulus.engine.interpreter.terms import Env, Setting, TermCoder
+from cumulus.engine.interpreter.terms import Setting, TermCoder
 from cumulus.engine.interpreter.writer import Writer, identifier
 from cumulus.errors import ValidationError
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -121,8 +122,8 @@ class ModuleCoder:
         return name
 
     def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> Setting:
-        shared = Shared(name, bool(batch), module.sites)
-        return Setting(self._pool, self._stores, self._kept, batch, shared, self._taken)
+        shared = Shared(name, bool(batch), module.sites, self._taken)
+        return Setting(self._pool, self._stores, self._kept, batch, shared)
 
     def _columns(self, trigger: Trigger) -> tuple[Column, ...]:
         """Return the columns of the trigger's relation; unknown types if it is not declared."""
@@ -165,7 +166,7 @@ class ModuleCoder:
         writer = Writer(self._taken)
         coder = TermCoder(setting, writer)
         statement_coder = StatementCoder(coder, module.sites, False)
-        store = coder.store(target)
+        store = coder.sources.store(target)
         columns, groups = [], []
         for statement in (_separated(statement, {}) for statement in statements):
             statement_coder.begin(statement)

@@ -23,8 +23,9 @@ from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.attempts import bounded, report
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.numbers import NumberKind, Value, product
+from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.store import DictMap
-from cumulus.engine.interpreter.terms import Env, Fit, TermCoder
+from cumulus.engine.interpreter.terms import Fit, TermCoder
 from cumulus.errors import ValidationError
 from cumulus.m3.program import Statement
 from cumulus.m3.stages import stages as in_stages
@@ -49,7 +50,7 @@ class StatementCoder:
         self._writer.site = self._site(statement.map, self._column(statement))
 
     def _site(self, target: str, column: int) -> int:
-        return self._sites.of((target, self._coder.store(target).definition.values[column].name))
+        return self._sites.of((target, self._coder.sources.store(target).definition.values[column].name))
 
     def write(self, statements: list[Statement], env: Env) -> None:
         """Write the three steps."""
@@ -71,7 +72,7 @@ class StatementCoder:
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead & {statement.map for statement in statements}):
-            self._writer.line(f"{self._pool.bind(self._coder.store(name).settle, f'settle_{name}')}()")
+            self._writer.line(f"{self._pool.bind(self._coder.sources.store(name).settle, f'settle_{name}')}()")
 
     def _computed(self, statements: list[Statement], env: Env) -> Step[str, str]:
         """Write what statements add."""
@@ -90,15 +91,15 @@ class StatementCoder:
     def _add_step(self, step: Step[str, str], env: Env) -> None:
         """Write the adding of what was computed."""
         for (target, keys), columns in step.points.items():
-            self._add_point(self._coder.store(target), keys, columns, env)
+            self._add_point(self._coder.sources.store(target), keys, columns, env)
         for (statement,), groups in step.loops:
             key, delta = self._writer.fresh("key"), self._writer.fresh("delta")
             with self._writer.block(f"for {key}, {delta} in {groups}.items():"), self._writer.block(f"if {delta}:"):
-                self._add(self._coder.store(statement.map), key, {self._column(statement): delta})
+                self._add(self._coder.sources.store(statement.map), key, {self._column(statement): delta})
 
     def _is_total(self, statement: Statement) -> bool:
         """Whether computing the statement and adding its values cannot fail."""
-        stores = [self._coder.store(name) for name in (*maps_of(statement.term), statement.map)]
+        stores = [self._coder.sources.store(name) for name in (*maps_of(statement.term), statement.map)]
         return (
             self._exact_columns
             and not may_raise(statement.term)
@@ -108,11 +109,11 @@ class StatementCoder:
         )
 
     def _column(self, statement: Statement) -> int:
-        return self._coder.store(statement.map).definition.column_index(statement.column)
+        return self._coder.sources.store(statement.map).definition.column_index(statement.column)
 
     def fit(self, statement: Statement) -> Fit:
         """Return what makes a number fit the column that a statement adds to."""
-        is_float = self._column(statement) in self._coder.store(statement.map).floats
+        is_float = self._column(statement) in self._coder.sources.store(statement.map).floats
 
         def fit(value: Value) -> Value:
             if value.kind is NumberKind.ANY and is_float:
@@ -131,7 +132,7 @@ class StatementCoder:
 
     def _as_column(self, statement: Statement, kind: NumberKind) -> bool:
         """Whether numbers of a kind must still be made floats for the column that they are added to."""
-        if self._column(statement) in self._coder.store(statement.map).floats:
+        if self._column(statement) in self._coder.sources.store(statement.map).floats:
             return kind is not NumberKind.FLOAT
         if kind is NumberKind.FLOAT:
             raise ValidationError(
@@ -152,7 +153,7 @@ class StatementCoder:
         return groups
 
     def _add_in_loop(self, statement: Statement, env: Env) -> None:
-        store = self._coder.store(statement.map)
+        store = self._coder.sources.store(statement.map)
 
         def add(bound: Env, values: list[Value]) -> None:
             delta = self._writer.fresh("delta")

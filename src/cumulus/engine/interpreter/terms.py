@@ -9,7 +9,7 @@ cast) never moves before a factor that stood left of it, and where it fails the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -38,26 +38,18 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.float_sums import float_total
-from cumulus.engine.interpreter.attempts import assigned, can_fail, holding, summand
-from cumulus.engine.interpreter.ends import write_end, write_map_end
-from cumulus.engine.interpreter.loop_sources import (
-    CHANGES,
-    DictSource,
-    Shared,
-    batch_source,
-    group_source,
-    map_source,
-    read_source,
-)
+from cumulus.engine.interpreter.attempts import assigned, holding, summand
+from cumulus.engine.interpreter.ends import EndCoder
+from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources, Shared
+from cumulus.engine.interpreter.loops import LoopCoder, Then
 from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
+from cumulus.engine.interpreter.scalars import Env, EnvScalars
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
 from cumulus.scalars import python_code
-from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
+from cumulus.scalars.python_code import Pool, PythonCode
 
-Env: TypeAlias = dict[str, PythonCode]
-Then: TypeAlias = Callable[[Env, list[Value]], None]
 Fit: TypeAlias = Callable[[Value], Value]
 """What makes a number fit the column that it is added to."""
 
@@ -76,8 +68,6 @@ class Setting:
         The columns of the relation whose net change the trigger is fired with, by its name; empty for single events.
     shared
         Sub-terms that are evaluated once per firing.
-    taken
-        Names that locals must not have.
     """
 
     pool: Pool
@@ -85,7 +75,6 @@ class Setting:
     kept: Mapping[str, str]
     batch: Mapping[str, tuple[Column, ...]]
     shared: Shared
-    taken: set[str]
 
 
 class TermCoder:
@@ -95,7 +84,10 @@ class TermCoder:
         self.setting = setting
         self.writer = writer
         self.pool = setting.pool
-        self._loops = 0
+        self.sources = LoopSources(setting.stores, setting.pool, writer)
+        self._scalars = EnvScalars(setting.pool, self._leaf)
+        self._loops = LoopCoder(writer, setting.pool, self._scalars)
+        self._ends = EndCoder(writer, self.sources, self._scalars, self.grouped)
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
@@ -119,9 +111,9 @@ class TermCoder:
         def add(_: Env, values: list[Value]) -> None:
             with self._summand(values, fit) as value:
                 sums.add(value)
-                places.append((self.writer.depth, self._loops))
+                places.append((self.writer.depth, self._loops.depth))
 
-        loops = self._loops
+        loops = self._loops.depth
         self._added(term, env, add, inline)
         if places == [(self.writer.depth, loops)]:  # a plain expression
             single = sums.only()
@@ -133,10 +125,6 @@ class TermCoder:
         if kind is NumberKind.FLOAT:
             self.writer.line(f"{name} = {self.pool.bind(float_total, 'float_total')}({name})")
         return Value(name, kind, sums.type)
-
-    def scalar(self, term: Term, env: Env) -> PythonCode:
-        """Return the code of a scalar; what must be computed before is written."""
-        return self._coder(env).code(term)
 
     def _summand(self, values: list[Value], fit: Fit | None) -> AbstractContextManager[Value]:
         """Write what one combination adds."""
@@ -182,9 +170,11 @@ class TermCoder:
                     break
                 tests.append(following[1])
                 rest = [candidate for candidate in rest if candidate is not following]
-            coder = self._coder(env)
+            coder = self._scalars.coder(env)
             conditions = [coder.condition(test) for test in tests]
-            with self._when(" and ".join(f"({each})" for each in conditions) if tests[1:] else conditions[0], env):
+            with self._loops.when(
+                " and ".join(f"({each})" for each in conditions) if tests[1:] else conditions[0], env
+            ):
                 self._next(rest, env, values, then)
             return
         self._factor(chosen[1], env, lambda bound, more: self._next(rest, bound, values + more, then), not rest)
@@ -196,16 +186,16 @@ class TermCoder:
             case Const(value, _) if not value and value is not False:
                 return  # NULL and 0
             case Const() | Var():
-                then(env, [number_of(self.scalar(term, env), self.pool)])
+                then(env, [number_of(self._scalars.code(term, env), self.pool)])
             case Apply() | Cast() | MapEnd() | End():
-                value = number_of(self.scalar(term, env), self.pool)
+                value = number_of(self._scalars.code(term, env), self.pool)
                 name = self.writer.fresh("value")
                 with holding(self.writer, self.pool, value.text, name=name):
                     then(env, [Value(name, value.kind, value.type)])
             case Compare():
                 raise AssertionError("`_next` writes conditions, all that follow each other at once")
             case MapRead(keys=keys):
-                self._scan(read_source(term, self), keys, env, then)
+                self._loops.scan(self.sources.of_read(term), keys, env, then)
             case Batch(name, variables) | Atom(name, variables):
                 self._base(name, variables, isinstance(term, Batch), env, then)
             case Lift(variable, inner):
@@ -222,16 +212,16 @@ class TermCoder:
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a dict."""
         free = [name for name in outputs(term) if name not in env]
-        if is_shareable(term, env, self.setting.batch, self._loops > 0):
+        if is_shareable(term, env, self.setting.batch, self._loops.depth > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
         elif not free:
             value = self.closed(term, env)
-            with self._when(value.text):
+            with self._loops.when(value.text):
                 then(env, [value])
         else:
-            self._scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
+            self._loops.scan(self.grouped(term, free, env), tuple(map(Var, free)), env, then)
 
     def _inline(self, term: AggSum | Sum, env: Env, then: Then) -> None:
         """Write an inner sum where it stands: its bindings are added one by one."""
@@ -255,7 +245,7 @@ class TermCoder:
 
         def bind(bound: Env, code: PythonCode) -> None:
             if variable in bound:
-                with self._when(self._coder(bound).compare("=", bound[variable], code)):
+                with self._loops.when(self._scalars.coder(bound).compare("=", bound[variable], code)):
                     then(bound, [])
                 return
             name = self.writer.fresh(variable)
@@ -268,12 +258,12 @@ class TermCoder:
                 then(bound | {variable: code._replace(text=name)}, [])
 
         if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
-            bind(env, self.scalar(inner, env))
+            bind(env, self._scalars.code(inner, env))
         elif not free:
             bind(env, scalar_of(self.closed(inner, env), self.pool))
         else:
             source = self.grouped(inner, free, env)
-            self._scan(
+            self._loops.scan(
                 source, tuple(map(Var, free)), env, lambda bound, values: bind(bound, scalar_of(values[0], self.pool))
             )
 
@@ -282,120 +272,23 @@ class TermCoder:
         if isinstance(inner, MapRead) and not any(isinstance(key, Range) for key in inner.keys):
             self._factor(inner, env, lambda bound, _: then(bound, []), False)
         elif not free:
-            with self._when(self.closed(inner, env).text):
+            with self._loops.when(self.closed(inner, env).text):
                 then(env, [])
         else:
             source = self.grouped(inner, free, env)
-            self._scan(source, tuple(map(Var, free)), env, lambda bound, _: then(bound, []))
+            self._loops.scan(source, tuple(map(Var, free)), env, lambda bound, _: then(bound, []))
 
     def _base(self, name: str, variables: tuple[str, ...], is_batch: bool, env: Env, then: Then) -> None:
         keys = tuple(map(Var, variables))
         if name in self.setting.batch:
-            self._scan(batch_source(self.setting.batch[name], self), keys, env, then)
+            self._loops.scan(self.sources.of_batch(self.setting.batch[name]), keys, env, then)
         elif not is_batch and name in self.setting.kept:
-            self._scan(map_source(self.store(self.setting.kept[name]), "", self), keys, env, then)
+            self._loops.scan(self.sources.of_map(self.sources.store(self.setting.kept[name]), ""), keys, env, then)
         else:
             raise ValidationError(
                 f"a statement reads the relation {name}",
                 hint="Statements read maps; only ON BATCH triggers see the net change of their own relation.",
             )
-
-    # --- looking up and looping -------------------------------------------------------------------------------------
-
-    def _scan(self, source: DictSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
-        """Write the look-up or the loop that one atom is."""
-        if len(keys) != source.width:
-            raise ValidationError(f"{source.text} has {source.width} keys, not {len(keys)}")
-        bound = {
-            place: self.scalar(key, env)
-            for place, key in enumerate(keys)
-            if not isinstance(key, Range) and not (isinstance(key, Var) and key.name not in env)
-        }
-        with ExitStack() as computed:
-            for place, code in bound.items():
-                if can_fail(code.text, self.pool):
-                    bound[place] = code._replace(text=self.writer.fresh("part"))
-                    computed.enter_context(assigned(self.writer, self.pool, bound[place].text, code.text))
-            outside = self.writer.row
-            self._scan_bound(source, keys, bound, env, then)
-            self.writer.row = outside
-
-    def _scan_bound(
-        self, source: DictSource, keys: tuple[Term | Range, ...], bound: Mapping[int, PythonCode], env: Env, then: Then
-    ) -> None:
-        entry = self.writer.fresh("entry")
-        if len(bound) == source.width:
-            key = source.key_text([bound[place].text for place in range(len(keys))])
-            self.writer.line(f"{entry} = {source.text}.get({key})")
-            with self._when(f"{entry} is not None"):
-                self.writer.row = key if source.text == CHANGES else self.writer.row
-                self._visit(source, entry, env, then)
-            return
-        places = tuple(sorted(bound))
-        part = source.slice(places) if places else ""
-        key = self.writer.fresh("key")
-        if places:
-            sub = bound[places[0]].text if len(places) == 1 else f"({', '.join(bound[i].text for i in places)})"
-            header = f"for {key} in {part}.get({sub}, ()):"
-        else:
-            header = f"for {key}, {entry} in {source.text}.items():"
-        with self.writer.block(header):
-            self._loops += 1
-            self.writer.row = key if source.text == CHANGES else self.writer.row
-            if places:
-                self.writer.line(f"{entry} = {source.text}[{key}]")
-            self._unpack(source, keys, key, env, lambda inner: self._visit(source, entry, inner, then))
-            self._loops -= 1
-
-    def _unpack(
-        self, source: DictSource, keys: tuple[Term | Range, ...], key: str, env: Env, then: Callable[[Env], None]
-    ) -> None:
-        """Bind the loop variables to parts of the key that stands in `key`, and filter."""
-        inner = dict(env)
-        tests: list[str] = []
-        for place, pattern in enumerate(keys):
-            column = source.columns[place]
-            text = key if source.is_bare else f"{key}[{place}]"
-            here = PythonCode(text, column.type, not column.not_null)
-            if isinstance(pattern, Range):
-                name = self.writer.fresh("end")
-                self.writer.line(f"{name} = {text}")
-                tests.extend(self._within(pattern, here._replace(text=name), env))
-            elif isinstance(pattern, Var) and pattern.name not in env:
-                if pattern.name in inner:
-                    tests.append(self._coder(inner).compare("=", inner[pattern.name], here))
-                    continue
-                name = self.writer.fresh(pattern.name)
-                self.writer.line(f"{name} = {text}")
-                inner[pattern.name] = here._replace(text=name)
-        if tests:
-            with self._when(" and ".join(tests), inner):
-                then(inner)
-        else:
-            then(inner)
-
-    def _within(self, pattern: Range, here: PythonCode, env: Env) -> list[str]:
-        coder = self._coder(env)
-        tests = []
-        if pattern.low is not None:
-            tests.append(coder.compare(">=" if pattern.low[1] else ">", here, self.scalar(pattern.low[0], env)))
-        if pattern.high is not None:
-            tests.append(coder.compare("<=" if pattern.high[1] else "<", here, self.scalar(pattern.high[0], env)))
-        return tests
-
-    def _visit(self, source: DictSource, entry: str, env: Env, then: Then) -> None:
-        value = source.value(entry)
-        if value.text == entry and not source.may_be_zero:
-            then(env, [value])
-            return
-        name = entry if value.text == entry else self.writer.fresh("value")
-        with holding(self.writer, self.pool, value.text, name=name):
-            then(env, [Value(name, value.kind, value.type)])
-
-    def _when(self, condition: str, env: Env | None = None) -> AbstractContextManager[None]:
-        """Write an `if`; give `env` where variables of unknown type may be compared."""
-        typed = all(code.type is not None for code in (env or {}).values())
-        return holding(self.writer, self.pool, condition, typed=typed)
 
     # --- sums in dicts, shared terms --------------------------------------------------------------------------------
 
@@ -438,45 +331,37 @@ class TermCoder:
             else Column(variable)
             for variable in free
         )
-        return group_source(name, columns, kind, self)
+        return self.sources.of_sums(name, columns, kind)
 
     def _shared(self, term: Term, env: Env, then: Then) -> None:
         free = outputs(term)
-        source = self.setting.shared.source(term, self, lambda writer: TermCoder(self.setting, writer))
+        source = self.setting.shared.source(
+            term, self.writer, self.sources, lambda writer: TermCoder(self.setting, writer)._shared_body(term, free)
+        )
         if free:
-            self._scan(source, tuple(map(Var, free)), env, then)
+            self._loops.scan(source, tuple(map(Var, free)), env, then)
             return
         value = source.value(source.text)
-        with self._when(value.text):
+        with self._loops.when(value.text):
             then(env, [value])
 
-    # --- scalars ----------------------------------------------------------------------------------------------------
-
-    def compare(self, op: str, left: PythonCode, right: PythonCode) -> str:
-        """Return the comparison of two scalars that are written already."""
-        return self._coder({}).compare(op, left, right)
-
-    def _coder(self, env: Env) -> ScalarCoder:
-        def lookup(name: str) -> PythonCode:
-            if name not in env:
-                raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
-            return env[name]
-
-        return ScalarCoder(self.pool, lookup, lambda term: self._leaf(term, env))
+    def _shared_body(self, term: Term, free: tuple[str, ...]) -> tuple[tuple[Column, ...], NumberKind]:
+        """Write a function that returns the sums of a term by its outputs, or the number that it is."""
+        if free:
+            source = self.grouped(term, free, {})
+            self.writer.line(f"return {source.text}")
+            return source.columns, source.value("").kind
+        value = self.closed(term, {}, inline=True)
+        self.writer.line(f"return {value.text}")
+        return (), value.kind
 
     def _leaf(self, term: Term, env: Env) -> PythonCode:
         """A node of value context inside a scalar is its number; an end is one of its values."""
         if isinstance(term, MapEnd):
-            return write_map_end(term, env, self)
+            return self._ends.map_end(term, env)
         if isinstance(term, End):
-            return write_end(term, env, self)
+            return self._ends.end(term, env)
         return scalar_of(self.closed(term, env), self.pool)
-
-    def store(self, name: str) -> DictMap:
-        """Return the map called `name`; ValidationError if there is none."""
-        if name not in self.setting.stores:
-            raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")
-        return self.setting.stores[name]
 
     def _plus(self) -> str:
         return self.pool.bind(terms.add, "add")

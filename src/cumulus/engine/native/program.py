@@ -15,6 +15,7 @@ from cumulus.engine.analysis.intervals import with_intervals
 from cumulus.engine.analysis.missing_triggers import come_one_by_one
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.analysis.signs import SIGN, signed
+from cumulus.engine.native.code.adders import adder_of
 from cumulus.engine.native.code.assignments import assign_function
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
@@ -192,7 +193,7 @@ class _Writer:
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
             store = self._host.batch_store(relation)
-            batches[relation] = (self._host.adder(store, (0,), False).name, store.number)
+            batches[relation] = (adder_of(self._host, store, (0,), is_ahead=False).name, store.number)
         events = {relation.name: self._event_lanes(relation) for relation in self._program.relations}
         for name, columns in events.items():
             if event_words(columns) > _MOST_WORDS:

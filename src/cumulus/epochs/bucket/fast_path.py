@@ -7,20 +7,126 @@ key, then the second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.events import DELETE, TRUNCATE, UPSERT
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
+from cumulus.engine.batches import Columns, Upserts, rows_of
 from cumulus.engine.rows_in import is_required
+from cumulus.engine.session import Session
+from cumulus.engine.transaction import Transaction
+from cumulus.epochs.bucket.outcome import EpochAccount
+from cumulus.epochs.bucket.positions import TablePositions
+from cumulus.epochs.bucket.waiting import WaitingRows
 from cumulus.epochs.intake.packing import Payload
+from cumulus.epochs.plan import BucketPlan
+from cumulus.m3.dataflow import parents_first
 
 _MOST_ROUNDS = 8
 """Keys with more rows are for those who look at one row after the other."""
+
+
+class ColumnarPath:
+    """Chooses the tables of an epoch whose rows code takes as columns, and fires them.
+
+    These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
+    code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
+
+    Parameters
+    ----------
+    session
+        Has the code, and the rows.
+    plan
+        How rows are spread over buckets.
+    positions, waiting
+        What has come before, and what waits.
+    """
+
+    def __init__(self, session: Session, plan: BucketPlan, positions: TablePositions, waiting: WaitingRows) -> None:
+        self._session, self._plan = session, plan
+        self._positions, self._waiting = positions, waiting
+        self._kept = frozenset(dict(session.program.kept))
+        ordered = parents_first(session.program)
+        self._static = [each for each in ordered if each.static]
+        self._streams = [each for each in ordered if not each.static]
+
+    def choose(
+        self, epoch: int, payloads: Iterable[Payload], account: EpochAccount
+    ) -> tuple[dict[str, list[Payload]], dict[str, list[pa.Table]]]:
+        """Return the rows of tables from which code has dropped what is repeated, and the rounds of those of them that
+        it may take.
+        """
+        if self._session.fast is None:
+            return {}, {}
+        found: dict[str, list[Payload]] = {}
+        for payload in payloads:
+            if payload.rows.num_rows:
+                found.setdefault(payload.relation, []).append(payload)
+        able = {name for name, mine in found.items() if self._is_able(epoch, name, mine)}
+        kept = found.keys() & self._kept
+        if not kept <= able or any(self._waiting.meets(self._session.relations[name], found[name]) for name in kept):
+            able -= kept
+        fresh: dict[str, list[Payload]] = {}
+        chosen: dict[str, list[pa.Table]] = {}
+        for name in found:
+            relation, mine = self._session.relations[name], found[name]
+            newer = None if name not in able else self._positions.of(relation).newer(mine) if relation.key else mine
+            if newer is None:
+                continue
+            fresh[name] = newer
+            account.repeat(name, None, _row_count(mine) - _row_count(newer))
+            dealt = rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
+            if dealt:
+                chosen[name] = dealt
+        if not kept <= chosen.keys():
+            chosen = {name: dealt for name, dealt in chosen.items() if name not in kept}
+        if epoch == 1 and any(each.name in found.keys() - chosen.keys() for each in self._static):
+            chosen = {}  # static tables are loaded before all others
+        return fresh, chosen
+
+    def _is_able(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
+        relation, fast = self._session.relations[name], self._session.fast
+        if relation.static and not (epoch == 1 and only_comes(payloads)):
+            return False
+        if name not in self._kept:
+            return is_plain(relation, payloads, updates=False)
+        # Of several buckets, one gets the new row of an update, and any may have the old one.
+        updates = bool(relation.key) and (self._plan.buckets == 1 or name not in self._plan.partitioned)
+        is_checked = fast is not None and fast.checks(name)
+        return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
+
+    def fire(self, opened: Transaction, chosen: Mapping[str, list[pa.Table]]) -> bool:
+        """Fire rounds of rows in a transaction; False if a row was left, or a reference may not hold."""
+        for relation in self._static:
+            for rows in chosen.get(relation.name, ()):
+                if not _take(opened, INSERT, relation, rows):
+                    return False
+        steps = ((DELETE, self._streams[::-1]), (INSERT, self._streams), (UPSERT, self._streams))
+        for number in range(max(map(len, chosen.values()), default=0)):
+            for operation, order in steps:
+                for relation in order:
+                    for rows in chosen.get(relation.name, ())[number : number + 1]:
+                        if not _take(opened, operation, relation, rows):
+                            return False
+        return not chosen or opened.is_settled()
+
+
+def _take(opened: Transaction, operation: int, relation: Relation, table: pa.Table) -> bool:
+    """Fire the deletions, insertions or updates of a table; False if one was left."""
+    mine = table.filter(pc.equal(table.column("_op"), operation)).select(list(relation.column_names))
+    bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
+    if not mine.num_rows or not isinstance(bulk, Columns):
+        return not mine.num_rows
+    return opened.take_whole(Upserts(bulk) if operation == UPSERT else bulk)
+
+
+def _row_count(payloads: Iterable[Payload]) -> int:
+    return sum(payload.rows.num_rows for payload in payloads)
 
 
 def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) -> bool:

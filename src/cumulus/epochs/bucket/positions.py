@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from cumulus.catalog.events import DELETE
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.bucket.moves import Key, Position
 from cumulus.epochs.intake.packing import Payload
+from cumulus.m3.program import Program
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""
@@ -113,3 +115,35 @@ class Positions:
             at += payload.rows.num_rows
             found.append(payload if mine.all() else replace(payload, rows=payload.rows.filter(pa.array(mine))))
         return found
+
+
+class TablePositions:
+    """The positions of all tables with primary keys, each made when it is first needed.
+
+    Parameters
+    ----------
+    program
+        Has the tables.
+    is_native
+        As for `Positions`.
+    """
+
+    def __init__(self, program: Program, *, is_native: bool) -> None:
+        self._program, self._is_native = program, is_native
+        self._last: dict[str, Positions] = {}
+
+    def of(self, relation: Relation) -> Positions:
+        """Return those of a table."""
+        if relation.name not in self._last:
+            self._last[relation.name] = Positions(relation, is_native=self._is_native)
+        return self._last[relation.name]
+
+    def dump(self) -> dict[str, Any]:
+        """Return them as `load` takes them."""
+        return {name: each.dump() for name, each in self._last.items()}
+
+    def load(self, dumped: Mapping[str, Any]) -> None:
+        """Replace them by what `dump` returned."""
+        self._last = {}
+        for name, positions in dumped.items():
+            self.of(self._program.relation(name)).load(positions)

@@ -20,7 +20,8 @@ from cumulus.algebra.terms import Number
 from cumulus.catalog.types import EXACT
 from cumulus.durable.files import write_bytes, write_parquet
 from cumulus.engine.analysis.float_sums import read_cell
-from cumulus.epochs.bucket.bucket import Bucket, Outcome
+from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, error_table
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.reading import Rejected

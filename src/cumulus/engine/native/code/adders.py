@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, i64, select
@@ -14,14 +14,24 @@ from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import CREATED, Shape, address
 from cumulus.engine.native.values.long_numbers import BoxOp
 
-if TYPE_CHECKING:
-    from cumulus.engine.native.code.program_writer import ProgramHost
-
 _NEGLIGIBLE = 1e-12
 """`cumulus.engine.analysis.float_sums.NEGLIGIBLE`."""
 
 
-def adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
+def adder_of(host: ProgramHost, store: MapLayout, columns: tuple[int, ...], *, is_ahead: bool) -> Function:
+    """Return the function that adds to some value columns of an entry, or of what stands beside the map."""
+    make = _ahead_adder if is_ahead else _adder
+    name = f"{'ahead' if is_ahead else 'add'}_{store.number}_{'_'.join(map(str, columns))}"
+    return host.function(name, lambda _: make(host, store, columns, name))
+
+
+def setter_of(host: ProgramHost, store: MapLayout) -> Function:
+    """Return the function that gives an entry its values."""
+    name = f"set_{store.number}"
+    return host.function(name, lambda _: _setter(host, store, name))
+
+
+def _adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
     shape, record = store.shape, host.record(store)
@@ -38,7 +48,7 @@ def adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str
     return body.function
 
 
-def ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
+def _ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function that adds to an entry as it will be, beside the map."""
     beside = host.ahead(store)
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
@@ -59,7 +69,7 @@ def ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], nam
     return body.function
 
 
-def setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
+def _setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
     """Return the function `(context, key words…, value words…)` that gives an entry its values; none if all are 0."""
     words = [f"v{word}" for word in range(store.value_words)]
     parameters = [

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.engine.analysis.separation import separated
+from cumulus.engine.native.code.adders import setter_of
 from cumulus.engine.native.code.numbers import Env, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Number, Scalar
@@ -52,23 +54,23 @@ def _compute(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout
     lane = beside.values[column]
 
     def add(bound: Env, numbers: list[Number]) -> None:
-        with coder.summand(numbers, lane) as number:
+        with coder.evaluator.summand(numbers, lane) as number:
             keys: list[Scalar] = [bound[key] for key in statement.keys]
-            coder.add_to_scratch(beside, keys, {column: number})
+            add_to_scratch(coder.scanner, beside, keys, {column: number})
 
     coder.run([statement.term], {}, add)
 
 
 def _replace(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout) -> None:
     """Write the making of what stands beside a map its contents."""
-    coder = TermEmitter(host, body, {}, _site(host, target, 0))
-    setter, nothing = host.setter(target), [i64(0)] * target.value_words
-    for place, _ in coder.rows_of(target):
+    scanner = TermEmitter(host, body, {}, _site(host, target, 0)).scanner
+    setter, nothing = setter_of(host, target), [i64(0)] * target.value_words
+    for place, _ in scanner.rows_of(target):
         keys = _keys(body, target, place)
         found = body.call(beside.shape.find, host.record(beside), *keys, hint="found")
         with body.when(found.eq(0)):
             body.run(setter, CONTEXT, *keys, *nothing)
-    for place, _ in coder.rows_of(beside):
+    for place, _ in scanner.rows_of(beside):
         keys = _keys(body, target, place)
         words = [
             word for column in range(len(target.values)) for word in _words(host, body, target, beside, column, place)

@@ -10,39 +10,17 @@ from typing import Any
 
 from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import BIGINT, HUGEINT, Kind
+from cumulus.engine.native.code.loop_sources import LoopSource
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then
-from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, Number, Scalar, bits_of, from_words, kernel_type
+from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, Scalar, bits_of, from_words, kernel_type
 from cumulus.engine.native.kernel.language import I64, I128, PTR, U32, Expr, Local, i64, select
 from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.scalar_code import ScalarEmitter
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import MapLayout, Reason
 from cumulus.engine.native.store.ordered_index import root_of
-from cumulus.engine.native.store.row_layout import LAST, ROOT
+from cumulus.engine.native.store.row_layout import LAST, ROOT, address
 from cumulus.errors import ValidationError
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSource:
-    """A map that a factor loops over or looks up in.
-
-    Parameters
-    ----------
-    store
-        Where it is kept.
-    value
-        Writes the reading of the number of the row at a place.
-    ahead
-        The store of what the firing has changed, where the map is read as it will be.
-    is_batch
-        Whether its rows are those of the batch that the trigger is fired with.
-    """
-
-    store: MapLayout
-    value: Callable[[Body, Expr], Number]
-    ahead: MapLayout | None = None
-    is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +45,40 @@ class SortedGroup:
         return select(self.root.ne(0), self.root, self.first)
 
 
-class Scanner(Evaluator):
-    """Writes look-ups and loops into one function."""
+class Scanner:
+    """Writes look-ups and loops into one function.
 
-    _loops = 0
-    """How many loops are open here."""
+    Parameters
+    ----------
+    evaluator
+        Of the same function.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.host, self.body = evaluator.host, evaluator.body
+        self.open_loops = 0
+        """How many loops what is written now stands in."""
 
     def scan(self, source: LoopSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
         with self.bound(source.store, keys, env) as bound:
-            row = self._row
+            row = self.evaluator.row
             self._scan_bound(source, keys, bound, env, then)
-            self._row = row
+            self.evaluator.row = row
 
     def group(self, store: MapLayout, order: int, bound: Mapping[int, Sequence[Expr]]) -> SortedGroup:
         """Write the finding of the group that some keys name, in an order; one that is not small is a tree then."""
-        body, record, shape = self.body, self._record(store), store.shape
+        body, record, shape = self.body, self.host.record(store), store.shape
         chain = shape.chain(order)
         if chain is None:
             return SortedGroup(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
         first = body.call(shape.first(chain), record, *_words_in(bound), hint="first")
         return SortedGroup(chain, first, root_of(body, shape, order, record, first))
+
+    def place_of(self, store: MapLayout, row: Expr) -> Expr:
+        """Write where a row of a map stands; it moves when any row is put."""
+        return address(self.body, store.shape, self.host.record(store), row)
 
     def next_of(self, store: MapLayout, chain: int, place: Expr) -> Local:
         """Write the reading of which row is next in a chain, at the place of one."""
@@ -103,7 +94,7 @@ class Scanner(Evaluator):
             for place, key in enumerate(keys):
                 if isinstance(key, Range) or (isinstance(key, Var) and key.name not in env):
                     continue
-                code = computed.enter_context(self.evaluated(partial(self.scalar, key, env)))
+                code = computed.enter_context(self.evaluator.evaluated(partial(self.evaluator.scalar, key, env)))
                 words, possible = self.key_words(store.keys[place], code)
                 if possible is not None:
                     computed.enter_context(self.body.when(possible))
@@ -132,16 +123,16 @@ class Scanner(Evaluator):
     def _look_up(self, source: LoopSource, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
         if source.ahead is None:
-            row = body.call(store.shape.find, self._record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
             with body.when(row.ne(0)):
-                self._row = row if source.is_batch else self._row
+                self.evaluator.row = row if source.is_batch else self.evaluator.row
                 number = source.value(body, self.place_of(store, row))
-                self._unless_zero(number, lambda: then(env, [number]))
+                self.evaluator.unless_zero(number, lambda: then(env, [number]))
             return
         place = self._new_place(source.store, source.ahead, words)
         with body.when(place.to(I64).ne(0)):
             number = source.value(body, place)
-            self._unless_zero(number, lambda: then(env, [number]))
+            self.evaluator.unless_zero(number, lambda: then(env, [number]))
 
     def _new_place(self, store: MapLayout, ahead: MapLayout, words: Sequence[Expr]) -> Local:
         """Write the look-up of an entry as it will be; return where it stands, nowhere if it is not there.
@@ -150,11 +141,11 @@ class Scanner(Evaluator):
         """
         body = self.body
         place = body.let(Literal(PTR, 0), "place")
-        changed = body.call(ahead.shape.find, self._record(ahead), *words, hint="changed")
+        changed = body.call(ahead.shape.find, self.host.record(ahead), *words, hint="changed")
         with body.when(changed.ne(0)):
             body.set(place, self.place_of(ahead, changed))
         with body.otherwise():
-            row = body.call(store.shape.find, self._record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 body.set(place, self.place_of(store, row))
         return place
@@ -167,7 +158,7 @@ class Scanner(Evaluator):
         assert ahead is not None
         words = _words_in(bound)
         picked = self.host.scratch(("picked", self.host.next_scratch()), store.key_names, store.keys, (), marks=1)
-        record = self._record(picked)
+        record = self.host.record(picked)
         body.call(picked.shape.clear, record)
 
         def pick(row: Expr, place: Expr) -> None:
@@ -199,7 +190,7 @@ class Scanner(Evaluator):
         visit: Callable[[Expr, Expr], None],
     ) -> None:
         """Write a loop over the rows of a map that have some key words."""
-        body, record = self.body, self._record(store)
+        body, record = self.body, self.host.record(store)
         if not bound:
             with self.looping():
                 for place, row in self.rows_of(store):
@@ -216,13 +207,13 @@ class Scanner(Evaluator):
     @contextmanager
     def looping(self) -> Iterator[None]:
         """Say that what is inside is written into a loop."""
-        self._loops += 1
+        self.open_loops += 1
         yield
-        self._loops -= 1
+        self.open_loops -= 1
 
     def rows_of(self, store: MapLayout) -> Iterator[tuple[Local, Local]]:
         """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
-        body, record = self.body, self._record(store)
+        body, record = self.body, self.host.record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
             place = body.let(self.place_of(store, row), "place")
             if not store.marks:
@@ -236,9 +227,9 @@ class Scanner(Evaluator):
     ) -> None:
         """Write what happens at a row of a loop: its number, if that is not 0, and its keys."""
         if source.is_batch:
-            self._row = row
+            self.evaluator.row = row
         number = source.value(self.body, place)
-        self._unless_zero(
+        self.evaluator.unless_zero(
             number, lambda: self._unpack(source.store, keys, place, env, lambda inner: then(inner, [number]))
         )
 
@@ -251,12 +242,12 @@ class Scanner(Evaluator):
             for position, pattern in enumerate(keys):
                 if isinstance(pattern, Range):
                     here = self.key_at(store, position, place)
-                    holds = tests.enter_context(self.evaluated(partial(self._within, pattern, here, env)))
+                    holds = tests.enter_context(self.evaluator.evaluated(partial(self._within, pattern, here, env)))
                     tests.enter_context(self.body.when(holds))
                 elif isinstance(pattern, Var) and pattern.name not in env:
                     here = self.key_at(store, position, place)
                     if pattern.name in inner:
-                        holds = self.plain(inner).comparisons.compare("=", inner[pattern.name], here)
+                        holds = self.evaluator.compare("=", inner[pattern.name], here)
                         tests.enter_context(self.body.when(holds))
                     else:
                         inner[pattern.name] = here
@@ -268,7 +259,7 @@ class Scanner(Evaluator):
         return from_words(self.body, store.keys[position], words)
 
     def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarEmitter) -> Expr:
-        inside = self._coder(env, coder)
+        inside = self.evaluator.scalars(env, coder)
         found: Expr | None = None
         for end, op in ((pattern.low, ">"), (pattern.high, "<")):
             if end is not None:
@@ -286,7 +277,7 @@ class Scanner(Evaluator):
                 part, possible = self.key_words(lane, key)
                 if possible is not None:
                     with self.body.when(~possible, likely=False):
-                        self.report(Reason.OVERFLOW)
+                        self.evaluator.report(Reason.OVERFLOW)
                     fits.enter_context(self.body.when(possible))
                 words += part
             yield words

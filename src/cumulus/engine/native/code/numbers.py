@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeAlias, TypeVar
 
 from cumulus.algebra.terms import Term
@@ -16,7 +15,6 @@ from cumulus.engine.native.kernel.language import F64, I64, I128, TRUE, Expr, Lo
 from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.scalar_code import ScalarEmitter
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, ValueLane, value_lanes
-from cumulus.engine.native.store.row_layout import address
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.errors import ValidationError
 from cumulus.scalars.typing import Typed
@@ -28,7 +26,7 @@ Found = TypeVar("Found")
 ONE = Number(i64(1))
 
 
-class Evaluator(ABC):
+class Evaluator:
     """Writes evaluations into one function.
 
     Parameters
@@ -39,19 +37,20 @@ class Evaluator(ABC):
         What is known of all variables of the statement.
     site
         Where a failure is told to come from.
+    leaf
+        Writes a node of value context that stands inside a scalar.
     """
 
-    def __init__(self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int) -> None:
+    def __init__(
+        self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int, leaf: Callable[[Term, Env], Scalar]
+    ) -> None:
         self.host = host
         self.body = body
         self.types = types
         self.site = site
-        self._row: Expr = i64(0)
+        self.row: Expr = i64(0)
         """The row of the batch that is being looked at; 0 if there is none, or not just one."""
-
-    @abstractmethod
-    def _leaf(self, term: Term, env: Env) -> Scalar:
-        """Write a node of value context that stands inside a scalar."""
+        self._leaf = leaf
 
     def increase(self, total: Local, number: Number) -> None:
         """Write the adding of a number to a variable; what does not fit is reported, and left out."""
@@ -145,7 +144,7 @@ class Evaluator(ABC):
     @contextmanager
     def evaluated(self, compute: Callable[[ScalarEmitter], Found]) -> Iterator[Found]:
         """Write an evaluation; what is written inside runs where it did not fail."""
-        coder = self.plain({})
+        coder = self.scalars({})
         with coder.arithmetic.attempt() as outcome:
             found = compute(coder)
         failed = outcome()
@@ -157,12 +156,8 @@ class Evaluator(ABC):
         with self.body.otherwise():
             yield found
 
-    def plain(self, env: Env) -> ScalarEmitter:
-        """Return a coder of scalars over some variables, whose failures are for the caller to look at."""
-        return self._coder(env, None)
-
-    def _coder(self, env: Env, attempt: ScalarEmitter | None) -> ScalarEmitter:
-        """Return a coder of scalars over the variables of `env`, whose failures are those of an attempt."""
+    def scalars(self, env: Env, attempt: ScalarEmitter | None = None) -> ScalarEmitter:
+        """Return what writes scalars over some variables; the caller looks at its failures, or those of the attempt."""
 
         def lookup(name: str) -> Scalar:
             if name not in env:
@@ -176,11 +171,15 @@ class Evaluator(ABC):
 
     def scalar(self, term: Term, env: Env, attempt: ScalarEmitter) -> Scalar:
         """Write a scalar; its failures are those of an attempt."""
-        return self._coder(env, attempt).code(term)
+        return self.scalars(env, attempt).code(term)
+
+    def number(self, term: Term, env: Env, attempt: ScalarEmitter | None = None) -> Number:
+        """Write a scalar as a number; its failures are those of an attempt, without one it cannot fail."""
+        return self.number_of(self.scalars(env, attempt).code(term))
 
     def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Write the comparison of two scalars that are written already."""
-        return self.plain({}).comparisons.compare(op, left, right)
+        return self.scalars({}).comparisons.compare(op, left, right)
 
     def number_of(self, scalar: Scalar) -> Number:
         """Return the number that a scalar is in value context; NULL is 0."""
@@ -209,7 +208,21 @@ class Evaluator(ABC):
         found = decimal(MAX_PRECISION, number.scale) if number.scale else HUGEINT if kept == HUGEINT else BIGINT
         return Scalar(found, number.value, None, number.bits)
 
-    def _unless_zero(self, number: Number, then: Callable[[], None]) -> None:
+    def number_type(self, term: Term) -> SqlType:
+        """Return the type in which the sum that a term is, is kept."""
+        return self.host.typing.number(term, self.types)
+
+    @contextmanager
+    def all_but_zero(self, numbers: Sequence[Number]) -> Iterator[None]:
+        """Write what happens where none of some numbers is 0; without floats it does not matter where."""
+        with ExitStack() as tests:
+            if any(number.is_float for number in numbers):
+                for number in numbers:
+                    tests.enter_context(self.body.when(number.value.ne(0.0 if number.is_float else 0)))
+            yield
+
+    def unless_zero(self, number: Number, then: Callable[[], None]) -> None:
+        """Write what happens where a number is not 0."""
         zero: float | int = 0.0 if number.is_float else 0
         if isinstance(number.value, Literal):
             if number.value.value:
@@ -220,14 +233,7 @@ class Evaluator(ABC):
 
     def report(self, reason: Reason) -> None:
         """Write that something failed here."""
-        self.host.report(self.body, self.site, reason, self._row)
-
-    def _record(self, store: MapLayout) -> Expr:
-        return self.host.record(store)
-
-    def place_of(self, store: MapLayout, row: Expr) -> Expr:
-        """Write where a row of a map stands; it moves when any row is put."""
-        return address(self.body, store.shape, self._record(store), row)
+        self.host.report(self.body, self.site, reason, self.row)
 
 
 def number_lane(kept: SqlType) -> ValueLane:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from cumulus.algebra.terms import Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.failures import Sites
-from cumulus.engine.native.code.adders import adder, ahead_adder, setter
 from cumulus.engine.native.code.typing import Typing
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import (
@@ -63,12 +62,12 @@ from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 
-if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermEmitter
-
 _MOST_REMEMBERED_WORDS = 3
 CONTEXT = Local(PTR, "context")
 """The only parameter that all functions of a program have."""
+
+WriteSums: TypeAlias = Callable[[MapLayout, Body, int], None]
+"""Writes the sums of a term: into which store, into which function, and where its failures are told to come from."""
 
 _CALL = Signature("call", (I64, PTR), I64)
 _REPORT = Signature("report", (I64, I64, I64), I64)
@@ -156,21 +155,16 @@ class ProgramHost:
         return self.context.add(("ahead", store.name), beside)
 
     def shared(
-        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermEmitter
-    ) -> MapLayout:
-        """Return the store of a term that is computed when the firing first needs it, and write that need."""
+        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, write: WriteSums
+    ) -> tuple[MapLayout, Function, int]:
+        """Return the store of a term that is computed when the firing first needs it, what does that, and its site."""
         if term not in self._shared:
-            self._shared[term] = self._write_shared(term, free, lanes, kept, user)
-        store, function, site = self._shared[term]
-        self.sites.used(site, user.site)
-        user.body.run(function, CONTEXT)
-        return store
+            self._shared[term] = self._write_shared(free, lanes, kept, write)
+        return self._shared[term]
 
     def _write_shared(
-        self, term: Term, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, user: TermEmitter
+        self, free: tuple[str, ...], lanes: tuple[Lane, ...], kept: SqlType, write: WriteSums
     ) -> tuple[MapLayout, Function, int]:
-        from cumulus.engine.native.code.terms import TermEmitter
-
         number = self._shared_count  # it may write others
         self._shared_count += 1
         site = self.sites.shared()
@@ -181,8 +175,7 @@ class ProgramHost:
                 body.leave()
             body.store(I64, CONTEXT, flag, 1)
             body.call(store.shape.clear, self.record(store))
-            coder = TermEmitter(self, body, user.types, site)
-            coder.group_into(store, term, free, {})
+            write(store, body, site)
         self.functions.append(body.function)
         return store, body.function, site
 
@@ -195,23 +188,7 @@ class ProgramHost:
         """Return the address of a store's record."""
         return CONTEXT.at(self.context.record(store))
 
-    # --- changing entries -------------------------------------------------------------------------------------------
-
-    def adder(self, store: MapLayout, columns: tuple[int, ...], is_ahead: bool) -> Function:
-        """Return the function that adds to some value columns of an entry, or of what stands beside the map."""
-        make = ahead_adder if is_ahead else adder
-        name = f"{'ahead' if is_ahead else 'add'}_{store.number}_{'_'.join(map(str, columns))}"
-        return self._changer(name, lambda: make(self, store, columns, name))
-
-    def setter(self, store: MapLayout) -> Function:
-        """Return the function that gives an entry its values."""
-        name = f"set_{store.number}"
-        return self._changer(name, lambda: setter(self, store, name))
-
-    def _changer(self, name: str, make: Callable[[], Function]) -> Function:
-        return self._function(name, lambda _: make())
-
-    def _function(self, key: Any, make: Callable[[int], Function]) -> Function:
+    def function(self, key: Any, make: Callable[[int], Function]) -> Function:
         """Return the function for a key, written when it is first wanted; its number tells it from all before."""
         if key not in self._made:
             self._made[key] = make(len(self._made))
@@ -222,7 +199,7 @@ class ProgramHost:
 
     def matcher(self, pieces: tuple[Piece, ...]) -> Function:
         """Return the function that matches a pattern; see `cumulus.engine.native.scalars.patterns`."""
-        return self._function(("like", pieces), lambda number: match_function(f"like_{number}", pieces))
+        return self.function(("like", pieces), lambda number: match_function(f"like_{number}", pieces))
 
     def event_text(self, body: Body, relation: str, column: int, lane: Lane, words: Sequence[Expr]) -> Scalar:
         """Write the reading of a text that comes with an event: its address and its length."""

@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import inputs
 from cumulus.algebra.terms import Lift, MapRead, Range, Term, Var, factors_of
 from cumulus.engine.analysis.intervals import Condition, KeyInterval, interval_of
-from cumulus.engine.native.code.loops import LoopSource, SortedGroup
+from cumulus.engine.native.code.loop_sources import LoopSource, column_source
+from cumulus.engine.native.code.loops import Scanner, SortedGroup
 from cumulus.engine.native.code.numbers import Env, read_value
+from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import (
@@ -44,9 +45,6 @@ from cumulus.engine.native.store.hash_tables import ROW, slots_of
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import FLAGS, LEFT, LOSSY, MARKS, RIGHT, SPOILED
 from cumulus.scalars.arithmetic import MINUS_UNIT
-
-if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermEmitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,8 @@ class Kept:
         return self.store.values[self.column]
 
 
+Closed: TypeAlias = Callable[[Term, Env], Number]
+"""Writes the sum that a term is where all its outputs are bound."""
 Total: TypeAlias = Local | Pair
 """What a sum over an interval is added up in."""
 _MOST_CANCELLED = 2.0**40
@@ -92,17 +92,20 @@ class Intervals:
 
     Parameters
     ----------
-    coder
+    scanner
         Of the function that it is written into.
+    closed
+        Writes the sum that a term is.
     interval
         What is summed.
     env
         The variables that have a value.
     """
 
-    def __init__(self, coder: TermEmitter, interval: KeyInterval, env: Env) -> None:
-        self._coder = coder
-        self._body: Body = coder.body
+    def __init__(self, scanner: Scanner, closed: Closed, interval: KeyInterval, env: Env) -> None:
+        self._scanner, self._evaluator = scanner, scanner.evaluator
+        self._body: Body = scanner.body
+        self._closed = closed
         self._interval = interval
         self._env = env
         self._sure = self._body.let(TRUE, "sure")
@@ -116,8 +119,8 @@ class Intervals:
             self._check_valued(valued)
         self.guarded(guards)
         keys, body = self._interval.read.keys, self._body
-        with body.when(self._sure), self._coder.bound(kept.store, keys, self._env) as bound:
-            group = self._coder.group(kept.store, kept.order, bound)
+        with body.when(self._sure), self._scanner.bound(kept.store, keys, self._env) as bound:
+            group = self._scanner.group(kept.store, kept.order, bound)
             total = Pair(body) if kept.kind is F64 else body.let(Immediate(kept.kind, 0), "total")
             with body.when(group.root.ne(0)):
                 self._none(self._flags(kept, group.root), SPOILED)
@@ -154,14 +157,14 @@ class Intervals:
         self._fails((flags & mask).ne(0))
 
     def _place(self, store: MapLayout, row: Expr) -> Local:
-        return self._body.let(self._coder.place_of(store, row), "place")
+        return self._body.let(self._scanner.place_of(store, row), "place")
 
     def _flags(self, kept: Kept, row: Expr) -> Local:
         return self._body.let(self._body.load(U32, self._place(kept.store, row), kept.node + MARKS) >> FLAGS, "flags")
 
     def _check_valued(self, term: Term) -> None:
         """Write the check that a scalar is not NULL."""
-        scalars = self._coder.plain(self._env)
+        scalars = self._evaluator.scalars(self._env)
         with scalars.arithmetic.attempt() as outcome:
             found = scalars.code(term)
         failed = outcome()
@@ -182,8 +185,8 @@ class Intervals:
                 with body.when(own.ne(0), likely=False):
                     body.set(self._plain[read], FALSE)
 
-        with self._coder.bound(kept.store, read.keys, self._env) as bound:
-            group = self._coder.group(kept.store, kept.order, bound)
+        with self._scanner.bound(kept.store, read.keys, self._env) as bound:
+            group = self._scanner.group(kept.store, kept.order, bound)
             self._none(self._flags(kept, group.root), (1 << kept.sum) | SPOILED)
             if has_infinite:
                 check_own(body.load(kept.kind, self._place(kept.store, group.root), kept.total, "odd"))
@@ -192,15 +195,14 @@ class Intervals:
                     for place in self._rows_of(kept, group):
                         check_own(_own(kept, body, place))
         if read.state == "NEW":
-            ahead = self._coder.host.ahead(kept.store)
+            ahead = self._scanner.host.ahead(kept.store)
             keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
 
             def check(bound: Env, numbers: list[Number]) -> None:
                 del bound
                 check_own(numbers[0].value)
 
-            value = partial(_read, kept)
-            self._coder.scan(LoopSource(ahead, value), keys, self._env, check)
+            self._scanner.scan(column_source(ahead, kept.column), keys, self._env, check)
 
     # --- searching --------------------------------------------------------------------------------------------------
 
@@ -211,12 +213,12 @@ class Intervals:
         with self._body.loop_while(row.ne(0)):
             place = self._place(kept.store, row)
             yield place
-            self._body.set(row, self._coder.next_of(kept.store, group.chain, place))
+            self._body.set(row, self._scanner.next_of(kept.store, group.chain, place))
 
     def _visit(self, kept: Kept, group: SortedGroup, total: Total) -> None:
         """Write the adding of the rows of a chain that lie in the interval."""
         for place in self._rows_of(kept, group):
-            here = self._coder.key_at(kept.store, self._interval.axis, place)
+            here = self._scanner.key_at(kept.store, self._interval.axis, place)
             inside = self._body.let(TRUE, "inside")
             self._all(inside, self._interval.conditions, here, here.null is not None)
             with self._body.when(inside):
@@ -247,7 +249,7 @@ class Intervals:
                 with body.when(row.eq(0)):
                     body.stop()
             place = self._place(store, row)
-            here = self._coder.key_at(store, self._interval.axis, place)
+            here = self._scanner.key_at(store, self._interval.axis, place)
             up, down = body.let(TRUE, "up"), body.let(TRUE, "down")
             # Where NULL is last, it is above whatever an interval begins with.
             with body.when(stage.ne(2) & ~here.null if here.null is not None and lane.type.is_float else stage.ne(2)):
@@ -258,7 +260,7 @@ class Intervals:
                 body.stop()
             goes_left = body.let(up, "left")
             with body.when(up & down):
-                self._add(total, _own(kept, self._coder.body, place))
+                self._add(total, _own(kept, self._body, place))
                 with body.when(stage.eq(0)):
                     body.set(top, row)
                     body.set(stage, 1)
@@ -280,13 +282,12 @@ class Intervals:
                 self._body.set(holds, self._holds(condition, here))
 
     def _holds(self, condition: Condition, here: Scalar) -> Local:
-        coder = self._coder
         env = self._env | {self._interval.variable: here}
         for lift in condition.lifts:
             assert isinstance(lift.term, MapRead)
             number = self._running(lift.term, env)
-            env[lift.variable] = coder.scalar_of(number, coder.host.typing.number(lift.term, coder.types))
-        scalars = coder.plain(env)
+            env[lift.variable] = self._evaluator.scalar_of(number, self._evaluator.number_type(lift.term))
+        scalars = self._evaluator.scalars(env)
         with scalars.arithmetic.attempt() as outcome:
             found = scalars.code(condition.compare)
         failed = outcome()
@@ -298,10 +299,10 @@ class Intervals:
         """Write a running sum; one that counts what is infinite only where something is."""
         plain = self._plain.get(read)
         if plain is None:
-            return self._coder.closed(read, env)
+            return self._closed(read, env)
         count = self._body.let(Immediate(I128, 0), "count")
         with self._body.when(~plain, likely=False):
-            self._body.set(count, self._coder.closed(read, env).value.to(I128))
+            self._body.set(count, self._closed(read, env).value.to(I128))
         return Number(count, bits=127)
 
     def _add_tree(self, kept: Kept, total: Total, place: Expr) -> None:
@@ -328,14 +329,14 @@ class Intervals:
         What a float has lost in a sum does not come back by subtracting. So where a sum is not exact, and little is
         left of it without what is subtracted, that is not sure.
         """
-        coder, body = self._coder, self._body
-        ahead = coder.host.ahead(kept.store)
+        scanner, body = self._scanner, self._body
+        ahead = scanner.host.ahead(kept.store)
         before, after = body.let(Immediate(kept.kind, 0), "old"), body.let(Immediate(kept.kind, 0), "new")
         most = body.let(Immediate(F64, 0.0), "most")
 
         def note(body: Body, place: Expr) -> Number:
             keys = [body.load(I64, place, 8 * word) for word in range(kept.store.shape.keys)]
-            row = body.call(kept.store.shape.find, coder.host.record(kept.store), *keys, hint="before")
+            row = body.call(kept.store.shape.find, scanner.host.record(kept.store), *keys, hint="before")
             body.set(before, _own(kept, body, self._place(kept.store, row)))  # of row 0, all 0, if there was none
             body.set(after, _own(kept, body, place))
             return Number(body.let(after.ne(before).to(I64), "changed"))
@@ -353,7 +354,7 @@ class Intervals:
                 with body.when(_size(before) > most):
                     body.set(most, _size(before))
 
-        coder.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
+        scanner.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
         if isinstance(total, Pair):
             self._fails(total.is_lossy & ~(most <= _size(total.value()) * _MOST_CANCELLED))
 
@@ -377,19 +378,15 @@ def _own(kept: Kept, body: Body, place: Expr) -> Expr:
     return value if value.type is F64 else body.let(value.to(I128), "own")
 
 
-def _read(kept: Kept, body: Body, place: Expr) -> Number:
-    return read_value(body, kept.store, kept.column, place)
-
-
-def kept_sums(coder: TermEmitter, interval: KeyInterval) -> KeptSums | None:
+def kept_sums(host: ProgramHost, interval: KeyInterval) -> KeptSums | None:
     """Return where the sums are kept that an interval and its conditions need; None if one is not."""
-    own = _kept(coder, interval.read, interval.axis)
+    own = _kept(host, interval.read, interval.axis)
     guards = []
     for condition in interval.conditions:
         for lift in condition.lifts:
             assert isinstance(lift.term, MapRead)
             axis = next(place for place, key in enumerate(lift.term.keys) if isinstance(key, Range))
-            kept = _kept(coder, lift.term, axis)
+            kept = _kept(host, lift.term, axis)
             if kept is None:
                 return None
             guards.append((lift.term, kept))
@@ -398,35 +395,35 @@ def kept_sums(coder: TermEmitter, interval: KeyInterval) -> KeptSums | None:
     return None if own is None else (own, list(dict(guards).items()))
 
 
-def _kept(coder: TermEmitter, read: MapRead, axis: int) -> Kept | None:
-    store, column = coder.host.store(read.map), coder.host.column(read.map, read.column)
+def _kept(host: ProgramHost, read: MapRead, axis: int) -> Kept | None:
+    store, column = host.store(read.map), host.column(read.map, read.column)
     order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
     return None if order is None or number is None else Kept(store, order, number, column)
 
 
-def running_sums(coder: TermEmitter, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
+def running_sums(host: ProgramHost, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
     """Return where the sums are kept that begin or end at a place that is searched; None if one is not."""
     found: list[tuple[MapRead, Kept]] = []
     for read in (part for lift in lifts for part in factors_of(lift.term) if isinstance(part, MapRead)):
-        kept = _kept(coder, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
+        kept = _kept(host, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
         if kept is None:
             return None
         found.append((read, kept))
     return found
 
 
-def turn_once(coder: TermEmitter, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
+def turn_once(scanner: Scanner, closed: Closed, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
     """Write whether conditions on running sums turn at one place each: whether nothing that these add is negative."""
     interval = interval_of(sums[0][0], {*env, *inputs(sums[0][0])})
     assert interval is not None
-    return Intervals(coder, interval, env).guarded(sums)
+    return Intervals(scanner, closed, interval, env).guarded(sums)
 
 
-def firsts_of(coder: TermEmitter, kept: Kept) -> Iterator[Local]:
+def firsts_of(scanner: Scanner, kept: Kept) -> Iterator[Local]:
     """Write a loop over where a row of each group stands, in no particular order; in it `again` would never end."""
-    body, shape = coder.body, kept.store.shape
+    body, shape = scanner.body, kept.store.shape
     chain = shape.chain(kept.order)
     assert chain is not None, "there is more than one group"
-    with slots_of(body, coder.host.record(kept.store).at(shape.table(chain))) as word:
-        yield body.let(coder.place_of(kept.store, word & ROW), "first")
+    with slots_of(body, scanner.host.record(kept.store).at(shape.table(chain))) as word:
+        yield body.let(scanner.place_of(kept.store, word & ROW), "first")

@@ -13,10 +13,12 @@ from cumulus.algebra.scope import ahead_of
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.analysis.thresholds import StatementPair, differences
+from cumulus.engine.native.code.adders import adder_of, setter_of
 from cumulus.engine.native.code.loop_fusion import Fused, fused, is_row
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
 from cumulus.engine.native.code.ranges import running_sums
+from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.code.thresholds import write_difference
 from cumulus.engine.native.kernel.body import Body
@@ -72,8 +74,7 @@ class StatementEmitter:
             self._settle(self._host.store(name))
 
     def _is_ordered(self, pair: StatementPair) -> bool:
-        coder = TermEmitter(self._host, self._body, self._known, 0)
-        are_kept = all(running_sums(coder, lifts) is not None for lifts in pair.running)
+        are_kept = all(running_sums(self._host, lifts) is not None for lifts in pair.running)
         return are_kept and self._host.store(pair.read.map).keys[pair.axis].is_ordered
 
     def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
@@ -117,7 +118,7 @@ class StatementEmitter:
 
             def increase(_: Env, numbers: dict[int, Number]) -> None:
                 for column, number in numbers.items():
-                    coder.increase(totals[column], number)
+                    coder.evaluator.increase(totals[column], number)
 
             self._run(group, coder, env, columns, increase)
             point = step.points.setdefault((group.map, group.keys), {})
@@ -131,7 +132,7 @@ class StatementEmitter:
         self._body.call(groups.shape.clear, self._host.record(groups))
 
         def add(bound: Env, numbers: dict[int, Number]) -> None:
-            coder.add_to_scratch(groups, [bound[name] for name in free], dict(enumerate(numbers.values())))
+            add_to_scratch(coder.scanner, groups, [bound[name] for name in free], dict(enumerate(numbers.values())))
 
         self._run(group, coder, env, columns, add)
         step.loops.append((group.statements, groups))
@@ -162,12 +163,12 @@ class StatementEmitter:
             for statement, reads, scalars in zip(group.statements, group.reads, group.scalars, strict=True):
                 column = self._column(statement)
                 delta = self._zero(lanes[column], "delta")
-                mine = TermEmitter(self._host, body, coder.types, self._site(statement)).at_row_of(coder)
+                mine = coder.at_site(self._site(statement)).evaluator
                 own = [
                     read_value(body, self._host.store(read.map), self._host.column(read.map, read.column), place)
                     for read, place in zip(reads, places, strict=True)
                 ]
-                own += [mine.own_number(scalar, bound) for scalar in scalars]
+                own += [mine.number(scalar, bound) for scalar in scalars]
                 with mine.all_but_zero(own), mine.summand([*numbers, *own], lanes[column]) as number:
                     if len(group.statements) == 1:
                         then(bound, {column: number})
@@ -233,7 +234,7 @@ class StatementEmitter:
         """Write the adding of sums in a map made for the moment."""
         body, store = self._body, self._host.store(statements[0].map)
         coder = TermEmitter(self._host, body, self._known, self._site(statements[0]))
-        for place, _ in coder.rows_of(groups):
+        for place, _ in coder.scanner.rows_of(groups):
             deltas = {
                 self._column(statement): read_value(body, groups, number, place)
                 for number, statement in enumerate(statements)
@@ -252,16 +253,16 @@ class StatementEmitter:
     def _add(self, coder: TermEmitter, store: MapLayout, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
         """Write the adding of numbers (by value column) to one entry."""
         columns = tuple(sorted(deltas))
-        adder = self._host.adder(store, columns, store.name in self._ahead)
-        with coder.fitting(store, keys) as words:
+        adder = adder_of(self._host, store, columns, is_ahead=store.name in self._ahead)
+        with coder.scanner.fitting(store, keys) as words:
             self._body.run(adder, CONTEXT, *words, *(deltas[column].value for column in columns))
 
     def _settle(self, store: MapLayout) -> None:
         """Write the taking over of what stands beside a map."""
         body, ahead = self._body, self._host.ahead(store)
         coder = TermEmitter(self._host, body, self._known, 0)
-        setter = self._host.setter(store)
-        for place, _ in coder.rows_of(ahead):
+        setter = setter_of(self._host, store)
+        for place, _ in coder.scanner.rows_of(ahead):
             keys = [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
             values = [body.load(I64, place, ahead.shape.value(word), "value") for word in range(store.value_words)]
             body.run(setter, CONTEXT, *keys, *values)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cumulus.algebra.terms import Lift
 from cumulus.engine.analysis.thresholds import StatementPair
+from cumulus.engine.native.code.loop_sources import read_source
 from cumulus.engine.native.code.numbers import Env, Then
 from cumulus.engine.native.code.ranges import running_sums, turn_once
+from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import BOOL, FALSE, TRUE, U32, Expr, Local, i64, select
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
-
-if TYPE_CHECKING:
-    from cumulus.engine.native.code.terms import TermEmitter
 
 
 def write_difference(coder: TermEmitter, pair: StatementPair, env: Env, then: Then) -> None:
@@ -29,7 +27,8 @@ def write_difference(coder: TermEmitter, pair: StatementPair, env: Env, then: Th
 
 class _Between:
     def __init__(self, coder: TermEmitter, pair: StatementPair, env: Env) -> None:
-        self._coder, self._body, self._pair, self._env = coder, coder.body, pair, env
+        self._coder, self._scanner, self._body = coder, coder.scanner, coder.body
+        self._pair, self._env = pair, env
         self._sides = [self._computed(lifts) for lifts in (pair.new, pair.old)]
         self._store = coder.host.store(pair.read.map)
 
@@ -51,16 +50,16 @@ class _Between:
         return there, found
 
     def write(self, then: Then) -> None:
-        body, coder, pair, store = self._body, self._coder, self._pair, self._store
-        with coder.bound(store, pair.read.keys, self._env) as bound:
+        body, scanner, pair, store = self._body, self._scanner, self._pair, self._store
+        with scanner.bound(store, pair.read.keys, self._env) as bound:
             order = store.order(tuple(sorted(bound)), pair.axis)
             assert order is not None
-            record, node = coder.host.record(store), store.shape.node(order)
-            group = coder.group(store, order, bound)
+            record, node = scanner.host.record(store), store.shape.node(order)
+            group = scanner.group(store, order, bound)
             sure = self._turns_once()
             row, first = body.let(group.root, "row"), body.let(i64(0), "first")
             with body.loop_while(row.ne(0)):
-                place = body.let(coder.place_of(store, row), "place")
+                place = body.let(scanner.place_of(store, row), "place")
                 new, old, is_before = self._at(place)
                 with body.when(new ^ old):
                     body.set(first, row)
@@ -72,10 +71,10 @@ class _Between:
                 body.set(row, body.load(U32, place.at(side), node, "following"))
             is_tree = body.let(group.root.ne(0), "is_tree")
             body.set(row, select(is_tree, first, group.first))
-            with body.loop_while(row.ne(0)), coder.looping():
-                place = body.let(coder.place_of(store, row), "place")
+            with body.loop_while(row.ne(0)), scanner.looping():
+                place = body.let(scanner.place_of(store, row), "place")
                 following = (
-                    body.let(i64(0), "following") if group.chain is None else coder.next_of(store, group.chain, place)
+                    body.let(i64(0), "following") if group.chain is None else scanner.next_of(store, group.chain, place)
                 )
                 new, old, _ = self._at(place)
                 if sure is not None:
@@ -85,28 +84,28 @@ class _Between:
                     sign = Number(body.let(select(new, i64(1), i64(-1)), "sign"))
 
                     def visit(inner: Env, numbers: list[Number], sign: Number = sign) -> None:
-                        coder.run(pair.inner, inner, lambda all_, more: then(all_, [sign, *numbers, *more]))
+                        self._coder.run(pair.inner, inner, lambda all_, more: then(all_, [sign, *numbers, *more]))
 
                     with body.when(is_tree):
                         body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
-                    coder.entry(coder.read_source(pair.read), pair.read.keys, row, place, self._env, visit)
+                    scanner.entry(read_source(scanner.host, pair.read), pair.read.keys, row, place, self._env, visit)
                 with body.otherwise(), body.when(is_tree if sure is None else is_tree & sure):
                     body.stop()
                 body.set(row, following)
 
     def _turns_once(self) -> Local | None:
         """Write whether the condition turns at one place with each threshold; None if it does anyway."""
-        sums = [running_sums(self._coder, lifts) or [] for lifts in self._pair.running]
+        sums = [running_sums(self._coder.host, lifts) or [] for lifts in self._pair.running]
         if not any(sums):
             return None
         (_, new), _ = self._sides
-        return turn_once(self._coder, [each for side in sums for each in side], new)
+        return turn_once(self._scanner, self._coder.closed, [each for side in sums for each in side], new)
 
     def _at(self, place: Expr) -> tuple[Local, Local, Expr]:
         """Write at a row whether the condition holds with each threshold, and whether the row is before both."""
-        body, pair = self._body, self._pair
+        body, pair, evaluator = self._body, self._pair, self._coder.evaluator
         key = pair.read.keys[pair.axis]
-        here = self._coder.key_at(self._store, pair.axis, place)
+        here = self._scanner.key_at(self._store, pair.axis, place)
         holds = []
         for (there, env), running in zip(self._sides, pair.running, strict=True):
             held = body.local(BOOL, "holds")
@@ -117,7 +116,7 @@ class _Between:
                     self._coder.run((*running, pair.compare), bound, lambda *_, held=held: body.set(held, TRUE))
                     holds.append(held)
                     continue
-                with self._coder.evaluated(partial(self._coder.scalar, pair.compare, bound)) as found:
+                with evaluator.evaluated(partial(evaluator.scalar, pair.compare, bound)) as found:
                     body.set(held, found.value)
             holds.append(held)
         new, old = holds

@@ -7,8 +7,8 @@ how many words the note has above its lower 32 bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, GROW, MEMCPY
@@ -26,9 +26,6 @@ from cumulus.engine.native.store.memory_layout import (
 )
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import Shape, address
-
-if TYPE_CHECKING:
-    from cumulus.engine.native.code.program_writer import ProgramHost
 
 UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12

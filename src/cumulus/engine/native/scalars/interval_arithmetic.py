@@ -11,6 +11,7 @@ from cumulus.engine.native.kernel.lanes import Scalar, Span, bits_of
 from cumulus.engine.native.kernel.language import F64, I64, Expr, Immediate, i64, select
 from cumulus.engine.native.scalars.time_parts import clock_part
 from cumulus.engine.native.scalars.time_points import FAR, TimePoints, is_point
+from cumulus.scalars.calendar import CLOCK_UNITS
 
 _MOST_YEARS = 20_000
 """Of so many years the microseconds do not run over."""
@@ -112,7 +113,7 @@ class IntervalArithmetic:
             case "day":
                 return days
             case _:
-                return clock_part(name, micros)
+                return clock_part(name, micros) if name in CLOCK_UNITS else None
 
     def length(self, scalar: Scalar) -> Expr | None:
         """Return the microseconds of an interval whose months have 30 days."""

@@ -24,6 +24,8 @@ def part_of(scalar: Scalar) -> str:
 def clock_part(part: str, time: Expr) -> Expr | None:
     """Return a part of a time since midnight, None if it is no part of the clock."""
     match part:
+        case "era":
+            return i64(1)
         case "hour":
             return time // CLOCK_UNITS["hour"]
         case "minute":
@@ -44,9 +46,7 @@ class TimeParts:
 
     def extract(self, part: str, point: Scalar) -> Expr | None:
         """Write `date_part`; None if there is no code for a part."""
-        if part == "era":
-            return i64(1)
-        if part in CLOCK_UNITS:
+        if part in CLOCK_UNITS or part == "era":
             return clock_part(part, self._points.time(point))
         days = self._points.days(point)
         match part:

@@ -1,0 +1,140 @@
+"""From the changes of an epoch to moves: what they do to the rows of a bucket, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cumulus.catalog.events import INSERT, TRUNCATE, Row
+from cumulus.catalog.schema import Relation
+from cumulus.engine.session import Session
+from cumulus.epochs.bucket.moves import (
+    InputChange,
+    Key,
+    Move,
+    Position,
+    Refused,
+    bag_moves,
+    changes_of,
+    drop_repeated,
+    in_order,
+    keyed_moves,
+    truncated_bag_moves,
+)
+from cumulus.epochs.bucket.outcome import EpochAccount
+from cumulus.epochs.bucket.ownership import Ownership
+from cumulus.epochs.bucket.positions import Positions, TablePositions
+from cumulus.epochs.intake.packing import Payload
+from cumulus.m3.dataflow import parents_first
+
+
+class MoveFinder:
+    """Finds the moves of a bucket.
+
+    Parameters
+    ----------
+    session
+        Has the rows.
+    ownership
+        Says which rows live here.
+    positions
+        What has come before.
+    """
+
+    def __init__(self, session: Session, ownership: Ownership, positions: TablePositions) -> None:
+        self._session, self._ownership, self._positions = session, ownership, positions
+        self._kept = dict(session.program.kept)
+        ordered = parents_first(session.program)
+        self._tables = sorted(ordered, key=lambda each: not each.static)  # static ones first
+
+    def find(
+        self,
+        epoch: int,
+        waiting: Iterable[InputChange],
+        payloads: Iterable[Payload],
+        fresh: Mapping[str, list[Payload]],
+        account: EpochAccount,
+    ) -> list[Move]:
+        """Return the moves of what has waited and of what has come.
+
+        Parameters
+        ----------
+        fresh
+            The tables of which what is repeated was dropped before.
+        """
+        changes: dict[str, list[InputChange]] = {}
+        for change in waiting:
+            changes.setdefault(change.relation, []).append(change)
+        for name, come in changes_of(payloads, epoch).items():
+            changes.setdefault(name, []).extend(come)
+        moves: list[Move] = []
+        for relation in self._tables:
+            mine = changes.get(relation.name)
+            if mine:
+                if relation.static:
+                    mine = _loadable(epoch, mine, account)
+                moves.extend(self._moves(relation, mine, account, is_fresh=relation.name in fresh))
+        return moves
+
+    def _moves(
+        self, relation: Relation, changes: list[InputChange], account: EpochAccount, *, is_fresh: bool
+    ) -> list[Move]:
+        """Return the moves of a table."""
+        name, integrity = relation.name, self._session.integrity
+        positions: dict[Key, Position | None] = {}
+        if relation.key and is_fresh:
+            changes = in_order(changes)
+        elif relation.key:
+            last = self._positions.of(relation)
+            if any(change.op == TRUNCATE for change in changes):
+                positions = self._all_positions(relation, last)
+            changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
+            last.update(seen)
+            for change in repeated:
+                account.repeat(name, change.row)
+        for change in changes:
+            account.apply(name, change.row)
+        gone: list[Row] = []
+        if name in self._kept and relation.key:
+            moves, refused, gone = keyed_moves(
+                relation,
+                changes,
+                lambda key: integrity.by_key(name, key),
+                lambda row: self._ownership.owns(name, row),
+                lambda truncation: _older(positions, truncation),
+            )
+        elif name in self._kept and any(change.op == TRUNCATE for change in changes):
+            rows = {row: int(count) for row, (count,) in self._session.engine.items(self._kept[name])}
+            moves, refused, gone = truncated_bag_moves(relation, changes, rows)
+        else:
+            count_of = (lambda row: integrity.multiplicity(name, row)) if name in self._kept else None
+            moves, refused = bag_moves(relation, changes, count_of)
+        for each in refused:
+            account.refuse(each)
+            account.apply(name, each.change.row, -1)
+        for row in gone:
+            account.truncate(name, row)
+        return moves
+
+    def _all_positions(self, relation: Relation, last: Positions) -> dict[Key, Position | None]:
+        """Return the primary keys of the kept rows, and the last position of each."""
+        if relation.name not in self._kept:
+            return {}
+        key_at = relation.key_positions
+        keys = (tuple([row[at] for at in key_at]) for row, _ in self._session.engine.items(self._kept[relation.name]))
+        return {key: last.get(key) for key in keys}
+
+
+def _loadable(epoch: int, changes: list[InputChange], account: EpochAccount) -> list[InputChange]:
+    """Refuse what is not an insertion into a static table in the first epoch: no trigger could take it."""
+    fine = [change for change in changes if epoch == 1 and change.op == INSERT]
+    for change in changes:
+        if epoch != 1 or change.op != INSERT:
+            reason = f"static table: {change.relation} is loaded in epoch 1 and does not change"
+            account.refuse(Refused(change, reason))
+    return fine
+
+
+def _older(positions: Mapping[Key, Position | None], truncation: InputChange) -> list[Key]:
+    """Return the keys whose rows a truncation takes: a row from a later place of the source stays."""
+    place = truncation.place()
+    return [key for key, last in positions.items() if place is None or last is None or last <= place]

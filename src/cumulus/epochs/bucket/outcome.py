@@ -1,0 +1,109 @@
+"""What an epoch did to a bucket, counted so that what comes in is somewhere afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
+from cumulus.epochs.bucket.moves import InputChange, Refused
+from cumulus.epochs.bucket.ownership import Ownership
+from cumulus.epochs.bucket.view_errors import FailedRow, row_text
+from cumulus.epochs.intake.packing import Payload
+from cumulus.epochs.intake.reading import Rejected
+from cumulus.m3.program import Program
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an epoch did to a bucket.
+
+    What comes in is somewhere afterwards: ``events + waited`` is ``applied + repeated + waiting + quarantined +
+    ignored``, where `waited` is what waited before the epoch.
+
+    Parameters
+    ----------
+    events
+        Input rows that this bucket counts (each row of the input is counted by one bucket), records that say nothing,
+        and the deletions that truncations are.
+    applied
+        Rows that are in the tables, or were replaced or taken back in the same epoch.
+    repeated
+        Rows dropped because their position was seen.
+    waiting
+        Rows that wait for a parent, or for children to go.
+    quarantine
+        Rows that were refused.
+    ignored
+        Records that say nothing about rows, by what they are.
+    views
+        Views whose maps changed.
+    errors, error_counts
+        Rows that views could not take in whole: the first of each view, and how many of each.
+    """
+
+    events: int = 0
+    applied: int = 0
+    repeated: int = 0
+    waiting: int = 0
+    quarantine: list[Rejected] = field(default_factory=list)
+    ignored: dict[str, int] = field(default_factory=dict)
+    views: set[str] = field(default_factory=set)
+    errors: list[FailedRow] = field(default_factory=list)
+    error_counts: dict[str, int] = field(default_factory=dict)
+
+    def take_in(self, payload: Payload) -> None:
+        """Count what a payload has."""
+        self.events += payload.count + len(payload.rejected)
+        self.quarantine.extend(payload.rejected)
+        for name, count in payload.ignored.items():
+            self.ignored[name] = self.ignored.get(name, 0) + count
+            self.events += count
+
+
+class EpochAccount:
+    """Counts the rows of an epoch that this bucket speaks about.
+
+    Parameters
+    ----------
+    program
+        Whose tables they are of.
+    ownership
+        Says which these are.
+    """
+
+    def __init__(self, program: Program, ownership: Ownership) -> None:
+        self._program, self._ownership = program, ownership
+        self.outcome = Outcome()
+
+    def apply(self, relation: str, row: Row | None, count: int = 1) -> None:
+        """Count a row as applied; None for rows that every bucket sees alike."""
+        self.outcome.applied += count * self._ownership.reports(relation, row)
+
+    def repeat(self, relation: str, row: Row | None, count: int = 1) -> None:
+        """Count a row as dropped because its position was seen."""
+        self.outcome.repeated += count * self._ownership.reports(relation, row)
+
+    def truncate(self, relation: str, row: Row) -> None:
+        """Count a row that a truncation has taken: it is also a deletion of each row."""
+        self.outcome.events += self._ownership.reports(relation, row)
+        self.apply(relation, row)
+
+    def wait(self, relation: str, row: Row) -> None:
+        """Count a row as waiting."""
+        self.outcome.waiting += self._ownership.reports(relation, row)
+
+    def refuse(self, refused: Refused) -> None:
+        """Put a row into the quarantine."""
+        change = refused.change
+        if self._ownership.reports(change.relation, change.row):
+            text = _text(self._program, change)
+            self.outcome.quarantine.append(
+                Rejected(refused.reason, change.relation, change.source, change.position, text)
+            )
+
+
+def _text(program: Program, change: InputChange) -> str:
+    if change.op == TRUNCATE:
+        return f"truncate {change.relation}"
+    sign = {INSERT: "+", DELETE: "-", UPSERT: "~"}[change.op]
+    return f"{sign}{change.relation}({row_text(program, change.relation, change.row)})"

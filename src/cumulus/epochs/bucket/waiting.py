@@ -1,0 +1,63 @@
+"""Rows that wait for a parent, or for children to go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cumulus.catalog.events import DELETE, INSERT, UPSERT, Row
+from cumulus.catalog.schema import Relation
+from cumulus.epochs.bucket.moves import InputChange, Move, Refused
+from cumulus.epochs.intake.packing import Payload
+
+
+class WaitingRows:
+    """The changes that wait, in their order.
+
+    Parameters
+    ----------
+    late_epochs
+        How many epochs a row may wait.
+    """
+
+    def __init__(self, late_epochs: int) -> None:
+        self.late_epochs = late_epochs
+        self._changes: list[InputChange] = []
+
+    def __iter__(self) -> Iterator[InputChange]:
+        return iter(self._changes)
+
+    def replace(self, changes: list[InputChange]) -> None:
+        """Let these wait, and no others."""
+        self._changes = changes
+
+    def of(self, relation: str) -> list[InputChange]:
+        """Return those of a table."""
+        return [change for change in self._changes if change.relation == relation]
+
+    def add(self, epoch: int, move: Move, reason: str) -> list[Refused]:
+        """Let a move wait; return its rows as refused if they have waited long enough."""
+        cause = move.cause
+        op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
+        change = cause._replace(op=op, row=row_of(move), seq=None)
+        if epoch - cause.since >= self.late_epochs:
+            return [Refused(change, f"{reason} after {self.late_epochs} epochs")] * move.count
+        self._changes.extend([change] * move.count)
+        return []
+
+    def meets(self, relation: Relation, payloads: Sequence[Payload]) -> bool:
+        """Whether a row that waits may have the key of one that has come."""
+        first = relation.key_positions[0] if relation.key else 0
+        values = {change.row[first] for change in self.of(relation.name)}
+        if not values:
+            return False
+        column = relation.columns[first].name
+        return any(
+            value in values for payload in payloads for value in payload.rows.column(column).unique().to_pylist()
+        )
+
+
+def row_of(move: Move) -> Row:
+    """Return the row that a move is about: the new one, if there is one."""
+    row = move.removed if move.added is None else move.added
+    assert row is not None
+    return row

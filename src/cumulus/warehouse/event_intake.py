@@ -1,0 +1,276 @@
+"""Events into a warehouse: rows, changes by key, streams of events, builtins, and transactions that collect them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from cumulus.engine.batches import Bulk, Changes, Upserts, events_of, rows_of
+from cumulus.engine.keyed_events import Operation
+from cumulus.engine.single_rows import single_row
+from cumulus.errors import UsageError
+from cumulus.interrupts import interruptible
+from cumulus.warehouse.operations import checked_event, deletions, replacements, updates, whole_rows
+from cumulus.warehouse.state import WarehouseState
+
+
+class EventIntake:
+    """Takes what users give, and applies it by the session; or collects it, where a transaction is open.
+
+    Parameters
+    ----------
+    state
+        Of the warehouse.
+    """
+
+    def __init__(self, state: WarehouseState) -> None:
+        self._state = state
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def insert(self, table: str, rows: Any) -> int:
+        """Insert rows in one transaction; return how many.
+
+        Parameters
+        ----------
+        table
+            The name of a table, in any case.
+        rows
+            A list of tuples or dicts, a dict of columns, anything of Arrow, a pandas or polars frame, a list of these
+            or the path of a Parquet or CSV file (docs/data-in.md).
+
+        Raises
+        ------
+        DataError
+            A wrong number of columns, a value of the wrong type, NULL in a NOT NULL column, a duplicate key or an
+            orphan where rows are kept; nothing is applied.
+
+        Notes
+        -----
+        Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
+        counts as nothing there, and everything else goes on.
+        """
+        return self._rows(+1, table, rows)
+
+    def _rows(self, sign: int, table: str, rows: Any) -> int:
+        state = self._state
+        with state.turn:
+            session = state.session
+            relation = session.relation(table)
+            row = single_row(relation, rows)
+            if row is not None:
+                session.singles.open(relation.name)
+                if self._take_row(sign, relation.name, row):
+                    return 1
+            bulk = rows_of(sign, relation, rows, session.checkers[relation.name])
+            self._submit(bulk)
+            return len(bulk)
+
+    def _take_row(self, sign: int, name: str, row: Any) -> bool:
+        """Apply a row as a transaction by code; False, and nothing is done, where code leaves it."""
+        state = self._state
+        if state.buffer is not None:
+            return False
+        state.check_quiet()
+        changes = state.session.take_row(sign, name, row)
+        if changes is not None:
+            state.tell(changes)
+        return changes is not None
+
+    def delete(self, table: str, rows: Any) -> int:
+        """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
+        session = self._state.session
+        if session.singles.take(-1, table, rows):
+            return 1
+        with whole_rows(session.relation(table), rows):
+            return self._rows(-1, table, rows)
+
+    def delete_by_key(self, table: str, keys: Any) -> int:
+        """Delete the rows with some primary keys, in one transaction; return how many.
+
+        A key is a value, a tuple or a dict; several are a list of these, or a frame or table of the key's columns.
+        Nothing is applied, and `AbsentRowError` raised, if there is no row with one of them; UsageError as `upsert`.
+        """
+        return self._by_key("delete_by_key", table, deletions, keys)
+
+    def _by_key(self, what: str, table: str, operations: Callable[..., list[Operation]], *given: Any) -> int:
+        with self._state.turn:
+            relation = self._state.session.relation(table)
+            self._state.session.check_keyed(relation, what)
+            found = operations(relation, *given)
+            self._submit_operations(found)
+            return len(found)
+
+    def upsert(self, table: str, rows: Any) -> int:
+        """Insert rows, each in place of the row with its primary key if there is one; return how many were given.
+
+        Raises
+        ------
+        UsageError
+            If the table has no primary key or its rows are not kept.
+        DataError
+            As for `insert`.
+        """
+        with self._state.turn:
+            session = self._state.session
+            relation = session.relation(table)
+            session.check_keyed(relation, "upsert")
+            bulk = Upserts(rows_of(+1, relation, rows, session.checkers[relation.name]))
+            self._submit(bulk)
+            return len(bulk)
+
+    def update(self, table: str, old_rows: Any, new_rows: Any) -> int:
+        """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many.
+
+        With a dict as third argument, ``update("orders", 7, {"price": 3})``, the second is one or more primary keys, as
+        in `delete_by_key`, and the columns of their rows get these values.
+
+        Raises
+        ------
+        UsageError
+            If there are not as many new rows as old ones.
+        DataError
+            As for `insert`, and for `delete_by_key`.
+        """
+        if isinstance(new_rows, Mapping):
+            return self._by_key("an update by key", table, updates, old_rows, new_rows)
+        with self._state.turn:
+            events = replacements(self._state.session, table, old_rows, new_rows)
+            self._submit_checked(events)
+            return len(events) // 2
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def apply(self, events: Iterable[tuple[int, str, Any]] | Any, per: str) -> int:
+        """Apply events in order; return how many.
+
+        Parameters
+        ----------
+        events
+            `(sign, table, row)`, sign +1 or -1; or an Arrow table of events: a column `sign`, and a column `row`, a
+            dense union of one struct for each table, under the table's name.
+        per
+            "event": every event is a transaction, and what stands before a wrong one stays applied. "call": all are
+            one transaction.
+
+        Raises
+        ------
+        UsageError
+            For a sign that is neither +1 nor -1.
+        DataError
+            As for `insert`.
+        """
+        if per not in ("event", "call"):
+            raise UsageError(f"per={per!r}", hint="per is 'event' or 'call'.")
+        session = self._state.session
+        # It may be a generator, which waits for its events: others may have their turn meanwhile.
+        bulk = events_of(session.relations, events, per, partial(checked_event, session))
+        if bulk is None:
+            return self._each(events)
+        with self._state.turn:
+            if per == "call" or self._state.buffer is not None:
+                self._submit(bulk)
+            else:
+                session = self._state.session
+                for event in session.each(bulk):
+                    if not self._fire(event):
+                        self._submit_operations([event])
+                session.counters.warn_if_slow(session.engine)
+            return len(bulk)
+
+    def _each(self, events: Iterable[Any]) -> int:
+        """Apply events, each as a transaction; return how many."""
+        count = 0
+        for event in events:
+            with self._state.turn:
+                if not self._fire(operation := checked_event(self._state.session, event)):
+                    self._submit_operations([operation])
+                count += 1
+        return count
+
+    def trigger(self, table: str) -> Callable[..., None]:
+        """Return the fast path into one table: a function of a sign and the column values, one transaction per call.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+        >>> on = wh.trigger("r")
+        >>> on(+1, 7); on(+1, 8); on(-1, 7)
+        >>> wh.view("v").get()
+        (1,)
+        """
+        state = self._state
+        name = state.session.relation(table).name
+
+        def on(sign: int, *values: Any) -> None:
+            with state.turn:
+                is_plain = type(sign) is int and sign in (1, -1)
+                if not (is_plain and self._fire((sign, name, values))):
+                    self._submit_operations([checked_event(state.session, (sign, name, values))])
+
+        with state.turn:
+            return state.session.builtin(name, on)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Collect what is done inside, and apply it at the end: all of it, or none.
+
+        Reads inside see the state before. If the block raises, nothing is applied; so if an event is refused at the
+        end, which raises its error. It belongs to its thread: others wait until it has ended.
+
+        Raises
+        ------
+        UsageError
+            Inside another transaction.
+        """
+        state = self._state
+        with state.turn:
+            if state.buffer is not None:
+                raise UsageError("a transaction is open already", hint="Transactions do not nest: put all into one.")
+            try:
+                state.buffer = []
+                with interruptible():
+                    yield
+                operations = state.buffer
+            finally:
+                state.buffer = None
+            self._submit_checked(operations)
+
+    # --- into the session -------------------------------------------------------------------------------------------
+
+    def _fire(self, event: Operation) -> bool:
+        """Apply an event as a transaction by code, checked or not; False, and nothing is done, where code leaves it."""
+        if self._state.buffer is not None:
+            return False
+        self._state.check_quiet()
+        changes = self._state.session.fire(*event)
+        if changes is not None:
+            self._state.tell(changes)
+        return changes is not None
+
+    def _submit_operations(self, operations: list[Operation]) -> None:
+        """Apply operations as a transaction, one by one, or add them to the open one."""
+        state = self._state
+        state.check_quiet()
+        if state.buffer is not None:
+            state.buffer.extend(operations)
+            return
+        state.tell(state.session.commit(operations))
+        state.session.counters.warn_if_slow(state.session.engine)
+
+    def _submit(self, bulk: Bulk) -> None:
+        """Apply a bulk as a transaction, or add its events to the open one."""
+        state = self._state
+        state.check_quiet()
+        if state.buffer is not None:
+            state.buffer.extend((sign, table, row) for sign, table, row in bulk)
+            return
+        state.tell(state.session.commit_bulk(bulk))
+        state.session.counters.warn_if_slow(state.session.engine)
+
+    def _submit_checked(self, operations: list[Operation]) -> None:
+        """Apply operations whose rows are checked already, as `_submit_operations`, but quicker if there are many."""
+        self._submit(Changes(operations, lambda operation: operation))
