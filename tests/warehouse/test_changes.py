@@ -321,7 +321,7 @@ def test_nothing_is_noted_for_whom_there_is_none_any_more() -> None:
     on(+1, 1, 1)
     on(+1, 1, 1)
     assert wh.stats().stepped == 3, "the one after the last has gone is told nobody"
-    assert not wh._state.session.engine._watched
+    assert not wh._state.session.engine.transactions.watched
     wh.changes("top")  # nobody has it
     on(+1, 1, 1)
     on(+1, 1, 1)

@@ -63,7 +63,7 @@ def test_every_type_goes_there_and_back(boxed: bool) -> None:
     assert (native.stored_columns("m") is None) == boxed
     restore(back, "m", dump(native, "m"))
     assert state(back) == state(native)
-    assert back.store("m").view.problems() == []
+    assert back.code.store("m").view.problems() == []
 
 
 def test_numbers_beyond_38_digits_are_looked_at_one_by_one() -> None:

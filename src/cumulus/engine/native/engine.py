@@ -63,7 +63,7 @@ class NativeEngine:
         failures = Failures(program)
         self.code = CurrentCode(program, declared, wanted, level, load, failures)
         grants = MemoryGrants(self.code)
-        transactions = Transactions(self.code, grants, failures)
+        self.transactions = transactions = Transactions(self.code, grants, failures)
         maps = NativeMaps(self.code, grants, transactions)
         self.fast = NativeFastPath(self.code, grants, transactions)
         # What is asked of the engine is asked of its parts, with no call between.
