@@ -142,7 +142,7 @@ class SqlError(SourceTextError):
             first.others = tuple(others)
             told = [str(error) for error in [first, *others][:MOST_TOLD]]
             left = len(others) + 1 - len(told)
-            first.args = ("\n\n".join([*told, *([f"and {left} more errors"] if left else [])]),)
+            first.args = ("\n\n".join([*told, *([f"and {left} more error{'s' * (left > 1)}"] if left else [])]),)
         return first
 
 

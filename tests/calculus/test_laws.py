@@ -28,7 +28,7 @@ def copy(database):
 @settings(max_examples=examples(300), deadline=None)
 @given(terms(), databases, events)
 def test_the_delta_is_the_change_of_the_value(term, database, event):
-    """value(Δ) = value(after) − value(before), self-joins, nesting and deletes included (compiler.md §1)."""
+    """value(Δ) = value(after) − value(before), self-joins, nesting and deletes included."""
     variables = tuple(f"e{index}" for index in range(ARITIES[event.relation]))
     change = RelationChange(event.relation, event.sign, variables)
     after = copy(database)
@@ -75,7 +75,7 @@ def test_terms_of_the_generator_are_closed(term):
 
 
 def test_a_deletion_is_not_a_negated_insertion_under_a_self_join():
-    """compiler.md §2: insert and delete triggers are compiled separately."""
+    """Insert and delete triggers are compiled separately."""
     square = AggSum((), product_of([Atom("t", ("x",)), Atom("t", ("x",))]))
     database = {"t": {(1,): 3}}
     inserted = evaluate(delta(square, RelationChange("t", +1, ("e",))), database, {"e": 1})

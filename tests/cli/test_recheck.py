@@ -77,6 +77,20 @@ def test_a_run_is_what_its_sources_say(folder: Path):
                                         "view lines: 2 rows, equal"]  # fmt: skip
 
 
+def test_words_that_duckdb_takes_as_names_in_quotes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "views.sql").write_text("""
+        CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP, "left" VARCHAR);
+        CREATE VIEW v AS SELECT left(left, 1) AS first, MAX(at) AS at FROM t WHERE at IS NOT NULL GROUP BY ALL;
+        CREATE VIEW w AS SELECT id, 'at' AS word, at AS at FROM t /* at */ ORDER BY at;
+    """)
+    json_lines(tmp_path / "in" / "t" / "1.json", [{"id": k, "at": f"2024-01-0{k}", "left": "abc"} for k in (1, 2)])
+    run()
+    told = call("recheck out")
+    assert told.exit_code == 0, told.output
+    assert told.output.splitlines() == ["epoch 1", "view v: 1 row, equal", "view w: 2 rows, equal"]
+
+
 @pytest.mark.parametrize(
     "options", ["--trigger once", "--files-per-epoch 2", "--keep 1", "--late-epochs 1", "--snapshot-every 2 --epochs 3",
                 "--layout one-round --buckets 3"],

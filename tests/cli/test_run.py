@@ -75,6 +75,30 @@ def test_errors_are_one_paragraph_with_a_way_out(folders: Path) -> None:
     assert told.returncode == 2
 
 
+def test_buckets_are_for_a_layout_that_has_some(folders: Path) -> None:
+    given = ("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--host", "embedded")
+    for layout in ("auto", "one-bucket"):
+        told = cumulus(*given, "--buckets", "3", "--layout", layout)
+        assert told.returncode == 2
+        assert f"--buckets 3 with --layout {layout}: --host embedded runs in one bucket" in told.stderr
+        assert "--layout one-round" in told.stderr
+    assert not (folders / "out").exists()
+    told = cumulus(*given, "--layout", "one-round", "--epochs", "1")  # a bucket for each core
+    assert told.stdout.startswith(f"layout: {os.cpu_count()} buckets, items by id\n")
+    told = cumulus(*given, "--layout", "one-bucket")
+    assert told.stdout.startswith(f"layout, as the checkpoint began: {os.cpu_count()} buckets")
+    assert json.loads(cumulus("query", folders / "out", "FROM totals", "--json").stdout) == {"n": 2, "s": "3.00"}
+
+
+def test_a_script_may_begin_with_a_byte_order_mark(folders: Path) -> None:
+    (folders / "views.sql").write_text(SQL, encoding="utf-8-sig")
+    assert run_embedded(folders).returncode == 0
+    for options in ((), (folders / "views.sql",)):
+        told = cumulus("recheck", folders / "out", *options)
+        assert told.stdout.splitlines()[-1] == "view totals: 1 row, equal", told.stderr
+    assert "items (id INTEGER" in cumulus("shell", folders / "views.sql", "-c", ".tables").stdout
+
+
 def test_ctrl_c_ends_after_the_running_epoch(folders: Path) -> None:
     given = ["run", str(folders / "views.sql"), "--from", str(folders / "in"), "--out", str(folders / "out")]
     run = subprocess.Popen(

@@ -114,6 +114,14 @@ def test_the_output_of_a_run(script: Path, tmp_path: Path) -> None:
         ask(tmp_path / "out", "-c", "INSERT INTO orders VALUES (1, 1, 1)")
 
 
+def test_a_view_with_an_odd_name_in_the_output_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "odd.sql").write_text('CREATE TABLE r (a INT); CREATE VIEW "a ""b" AS SELECT COUNT(*) AS n FROM r')
+    (tmp_path / "r.csv").write_text("a\n1\n")
+    run = ["run", str(tmp_path / "odd.sql"), "--from", f"r={tmp_path / 'r.csv'}", "--out", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, [*run, "--host", "embedded"], catch_exceptions=False).exit_code == 0
+    assert 'a "b (n int64)' in ask(tmp_path / "out", given=".views\n")
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -122,7 +130,7 @@ def test_the_output_of_a_run(script: Path, tmp_path: Path) -> None:
         ("INSERT INTO orders VALUES (1, 1, 1), (1, 2, 2)", "uplicate"),
         ("FLY TO orders", "FLY begins no statement"),
         (".fly", "there is no .fly"),
-        (".explain nothing", "there is no view 'nothing'"),
+        (".explain nothing", "there is no view nothing"),
         (".set", ""),
         ("", ""),
     ],
@@ -182,6 +190,14 @@ def test_an_input_that_is_no_text_is_told(script: Path, given: bytes) -> None:
     told = CliRunner().invoke(app, ["shell", str(script)], input=given)
     assert isinstance(told.exception, CumulusError)
     assert "the input" in str(told.exception)
+
+
+def test_comments_are_no_statements(script: Path, tmp_path: Path) -> None:
+    text = "\ufeff-- all\n/* a; */ SELECT 1 AS a /* b */;\r\n; /* c */;\nSELECT 2 AS a\n;-- bye\n"
+    assert rows_of(ask(script, "--json", given=text)) == [{"a": 1}, {"a": 2}]
+    (tmp_path / "more.sql").write_text(text)
+    told = ask(script, "--json", "-c", f".read {tmp_path / 'more.sql'}", "-c", "-- nothing")
+    assert rows_of(told) == [{"a": 1}, {"a": 2}]
 
 
 def test_moments_of_a_statement_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:

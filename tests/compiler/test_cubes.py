@@ -1,4 +1,4 @@
-"""A CUBE keeps all its levels in one map, and shares what they join with (the eight-dimensional cube of 002)."""
+"""A CUBE keeps all its levels in one map, and shares what they join with (the cube of the Cumulus introduction)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compilations printed in the papers, by section number (compiler.md §3)."""
+"""The compilations printed in the papers (docs/papers.md)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def counts(program: m3.Program) -> tuple[int, int]:
     return len(program.maps), sum(len(trigger.statements) for trigger in statements)
 
 
-def test_003_example_2_1():
+def test_consistency_paper_example_2_1():
     """As printed: q, m1 … m5, ten statements, deletions the same with −1."""
     printed = with_deletes("""
 ON +lineitems(OID, PRICE) {
@@ -81,7 +81,7 @@ ON +customers(CID,NATION) {
     )
 
 
-def test_002_example_1_with_trusted_keys():
+def test_introduction_example_1_with_trusted_keys():
     printed = with_deletes("""
 ON +customers(cid, nation) { qO1[cid] += 1 }
 ON +orders(cid, oid, discount) { qL[cid, oid] += qO1[cid] }
@@ -92,11 +92,11 @@ ON +lineitems(oid, price) { q[cid] += qL[cid, oid] }
     assert counts(program) == (3, 3)
 
 
-def test_002_example_1_without_keys():
+def test_introduction_example_1_without_keys():
     assert counts(compile_sql(customers(trusted=False) + COUNTS, form="paper")) == (6, 10)
 
 
-def test_002_example_2():
+def test_introduction_example_2():
     printed = with_deletes("""
 ON +customer(cid, nation) {
   q[sid] += qC[sid, nation];
@@ -129,7 +129,7 @@ GROUP BY P.partcat, D.year;
 """
 
 
-def test_002_example_3_with_trusted_keys():
+def test_introduction_example_3_with_trusted_keys():
     printed = with_deletes("""
 ON +"date"(datekey, year) { mPL[datekey, year] += 1 }
 ON +part(partkey, partcat) { mDL[partkey, partcat] += 1 }
@@ -142,12 +142,12 @@ ON +lineorder(datekey, partkey, revenue) {
     assert counts(program) == (3, 3)
 
 
-def test_002_example_3_without_keys():
+def test_introduction_example_3_without_keys():
     assert counts(compile_sql(STAR.format(key="", date="", part=""), form="paper")) == (6, 10)
 
 
 def test_keys_alone_save_nothing():
-    """A primary key without a trusted foreign key: an order before its customer would be lost (compiler.md §2)."""
+    """A primary key without a trusted foreign key: an order before its customer would be lost."""
     script = STAR.format(key="PRIMARY KEY", date="", part="")
     assert counts(compile_sql(script, form="paper")) == (6, 10)
     trusted = STAR.format(key="PRIMARY KEY", date="REFERENCES date RELY", part="REFERENCES part RELY")
@@ -167,6 +167,6 @@ ON +lineitems(oid, price) { q[cid] += qL[cid, oid] }
 
 @pytest.mark.parametrize("script", [customers(trusted=False) + REVENUE, STAR.format(key="", date="", part="")])
 def test_sums_over_equality_joins_compile_to_restricted_m3(script):
-    """compiler.md §3: the three rules of 003 §2.1."""
+    """The three rules of the Cumulus consistency paper, §2.1."""
     report = m3.validate(compile_sql(script, form="paper"))
     assert report.restricted, report

@@ -357,7 +357,7 @@ def _run(engine: Engine, *events: tuple[int, str, tuple]) -> None:
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_statements_read_the_state_before_the_event_whatever_their_order(swapped: bool) -> None:
-    # 001, example 2.1: ON +R(A,B) { m1 += m2[A]; m2[A] += m3[B] }
+    # Cumulus semester paper, example 2.1: ON +R(A,B) { m1 += m2[A]; m2[A] += m3[B] }
     statements = (
         Statement("m1", "", (), "+=", _read("m2", "a")),
         Statement("m2", "", ("a",), "+=", _read("m3", "b")),
@@ -374,7 +374,7 @@ def test_statements_read_the_state_before_the_event_whatever_their_order(swapped
 
 
 def test_a_variable_that_the_event_does_not_bind_loops_over_the_map() -> None:
-    # 001, example 3.1: ON +R(A) { m3[C] += m1[A] * m2[C] }   ON +S(B) { m2[B] += 1 }
+    # Cumulus semester paper, example 3.1: ON +R(A) { m3[C] += m1[A] * m2[C] }   ON +S(B) { m2[B] += 1 }
     triggers = (
         Trigger(
             On.INSERT,

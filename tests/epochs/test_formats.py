@@ -317,6 +317,14 @@ ENCODED = [
 ]
 
 
+@pytest.mark.parametrize("value", [{"scale": 1}, {"value": "BNI="}, {"scale": None, "value": "BNI="}, {}])
+def test_a_decimal_without_its_parts_is_a_row_of_the_quarantine(tmp_path: Path, value: Any) -> None:
+    payload = {"before": None, "after": {"id": 1, "price": value}, "op": "c"}
+    line = f'{{"schema":{schema(price="io.debezium.data.VariableScaleDecimal")},"payload":{json.dumps(payload)}}}'
+    reading = agree(tmp_path, f"{line}\n{line}".encode(), format="debezium")
+    assert ["is not a decimal" in each.reason for each in reading.rejected] == [True, True]
+
+
 @pytest.mark.parametrize(("column", "kind", "value", "meant"), ENCODED)
 def test_the_schema_of_a_message_says_what_its_values_are(
     tmp_path: Path, column: str, kind: str, value: Any, meant: str
@@ -339,6 +347,23 @@ def test_spans_of_a_change_log_are_intervals(tmp_path: Path) -> None:
     [row] = read_file(source, relation, str(tmp_path / "1.json"), "t/1").rows.to_pylist()
     micros = ((4 * 60 + 5) * 60 - 6) * 1_000_000 - 7
     assert [tuple(row[name]) for name in "abc"] == [(14, 3, micros * 1000), (0, 0, -5000), (0, 0, 9000)]
+
+
+def test_spans_are_read_as_texts(tmp_path: Path) -> None:
+    relation = compile_sql("CREATE TABLE t (id INT, x INTERVAL)", rely=False).relation("t")
+    plain = {"1.csv": "id,x\n1,2 days\n2,\n3,no\n", "1.json": '{"id":1,"x":"2 days"}\n{"id":2}\n{"id":3,"x":"no"}\n'}
+    for name, text in plain.items():
+        (tmp_path / name).write_text(text)
+        reading = read_file(FolderSource("t", str(tmp_path)), relation, str(tmp_path / name), f"t/{name}")
+        assert [each and tuple(each) for each in reading.rows.column("x").to_pylist()] == [(0, 2, 0), None]
+        [rejected] = reading.rejected
+        assert rejected.reason.startswith("x: 'no' is not an INTERVAL")
+    log = [{"op": "c", "after": {"id": 1, "x": "P1MT2S"}}, {"op": "c", "after": {"id": 2, "x": "2 days"}}]
+    (tmp_path / "2.json").write_text("".join(f"{json.dumps(each)}\n" for each in log))
+    source = FolderSource("t", str(tmp_path), format="debezium")
+    reading = read_file(source, relation, str(tmp_path / "2.json"), "t/2")
+    assert [tuple(each) for each in reading.rows.column("x").to_pylist()] == [(1, 0, 2_000_000_000)]
+    assert "such as P1Y2M3DT4H5M6.7S" in reading.rejected[0].reason
 
 
 def test_without_a_schema_the_source_says_what_values_are(tmp_path: Path) -> None:

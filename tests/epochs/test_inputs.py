@@ -202,8 +202,8 @@ def test_a_large_file_may_be_read_in_parts(tmp_path: Path, monkeypatch: pytest.M
         assert pa.concat_tables(each.rows for each in read) == whole.rows
         assert tuple(row for each in read for row in each.rejected) == whole.rejected
         packed = [payload for each in reversed(read) for payload in pack([each], BucketPlan())]
-        chunks = [chunk for chunk in unpack(packed) if chunk.rows.num_rows]
-        assert pa.concat_tables(chunk.rows for chunk in chunks) == whole.rows
+        payloads = [payload for payload in unpack(packed) if payload.rows.num_rows]
+        assert pa.concat_tables(payload.rows for payload in payloads) == whole.rows
     assert parts_of(source, str(tmp_path / "1.csv"), 4) == [None]
     (tmp_path / "1.parquet").write_bytes(b"PAR1")
     assert parts_of(source, path, 4) == [None]
@@ -240,6 +240,21 @@ def test_a_file_that_comes_late_under_an_early_name_is_not_lost_silently(tmp_pat
         run(tmp_path)
 
 
+def test_a_late_file_is_noticed_where_older_ones_were_cleared_away(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "items"
+    for name in (1, 2, 3):
+        json_lines(folder / f"{name}.json", [{"id": name, "price": 1, "sold": None}])
+    run(tmp_path)
+    for name in (1, 2):
+        (folder / f"{name}.json").unlink()
+    json_lines(folder / "4.json", [{"id": 4, "price": 1, "sold": None}])
+    run(tmp_path)
+    assert ask(tmp_path, "SELECT n FROM days") == [(4,)]
+    json_lines(folder / "25.json", [{"id": 25, "price": 1, "sold": None}])
+    with pytest.raises(InputError, match=r"3 files sort up to '4.json', but only 2 are in: a file came late"):
+        run(tmp_path)
+
+
 def test_an_output_is_for_one_run_and_one_program(tmp_path: Path) -> None:
     json_lines(tmp_path / "in" / "items" / "1.json", [{"id": 1, "price": 1, "sold": None}])
     program = compile_sql(ITEMS, rely=False)
@@ -261,11 +276,29 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_an_output_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_no_output(tmp_path: Path) -> None:
     (tmp_path / "in" / "items").mkdir(parents=True)
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(UsageError, match=r"--out .*/out: .*/out is a file"):
         run(tmp_path)
+    (tmp_path / "out").unlink()
+    for path, words in (("file/below", "file is a file"), ("link", "link is a link to nowhere, which is not there")):
+        with pytest.raises(UsageError, match=f"--checkpoint .*{words}"):
+            run(tmp_path, checkpoint=tmp_path / path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_is_not_among_the_files_of_a_table(tmp_path: Path) -> None:
+    items = tmp_path / "in" / "items"
+    json_lines(items / "1.json", [{"id": 1, "price": 1, "sold": None}])
+    for path in (items, items / "state" / "below"):
+        with pytest.raises(UsageError, match=r"is in .*/in/items, the folder of table 'items'"):
+            run(tmp_path, checkpoint=path)
+    assert [path.name for path in items.iterdir()] == ["1.json"]
+    run(tmp_path, checkpoint=items / "_state")  # such names are no files of the table
+    assert ask(tmp_path, "SELECT n FROM days") == [(1,)]
 
 
 def test_a_static_table_is_loaded_first_and_does_not_change(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from cumulus.catalog import Column, Relation
 from cumulus.catalog.types import BIGINT, VARCHAR
 from cumulus.epochs.bucket.moves import changes_of, drop_repeated
 from cumulus.epochs.bucket.positions import Positions
-from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.packing import Payload
 
 TABLE = Relation("t", (Column("a", BIGINT), Column("x", BIGINT), Column("s", VARCHAR)), key=("a", "s"))
 
 
-def chunk(choose: random.Random, source: str) -> Chunk:
+def payload(choose: random.Random, source: str) -> Payload:
     count = choose.randrange(1, 30)
     rows = pa.table(
         {
@@ -28,11 +28,11 @@ def chunk(choose: random.Random, source: str) -> Chunk:
             "_seq": pa.array([choose.randrange(-20, 60) for _ in range(count)], pa.int64()),
         }
     )
-    return Chunk("t", source, count, rows)
+    return Payload("t", source, count, rows)
 
 
-def by_rows(positions: Positions, chunks: list[Chunk]) -> set[tuple]:
-    changes, seen, _ = drop_repeated(changes_of(chunks, 1)["t"], TABLE.key_positions, positions)
+def by_rows(positions: Positions, payloads: list[Payload]) -> set[tuple]:
+    changes, seen, _ = drop_repeated(changes_of(payloads, 1)["t"], TABLE.key_positions, positions)
     positions.update(seen)
     return {(change.source, change.position) for change in changes}
 
@@ -42,12 +42,12 @@ def test_columns_and_rows_leave_the_same(seed: int) -> None:
     choose = random.Random(seed)
     native, plain = Positions(TABLE, is_native=True), Positions(TABLE, is_native=False)
     for epoch in range(5):
-        chunks = [chunk(choose, f"{epoch}-{part}") for part in range(2)]
-        expected = by_rows(plain, chunks)
+        payloads = [payload(choose, f"{epoch}-{part}") for part in range(2)]
+        expected = by_rows(plain, payloads)
         if choose.random() < 0.3:  # an epoch that goes row by row
-            assert by_rows(native, chunks) == expected
+            assert by_rows(native, payloads) == expected
         else:
-            newer = native.newer(chunks)
+            newer = native.newer(payloads)
             assert newer is not None
             found = {(each.source, place) for each in newer for place in each.rows.column("_position").to_pylist()}
             assert found == expected
@@ -64,15 +64,15 @@ def test_what_has_no_room_in_a_word_goes_row_by_row() -> None:
     native.update({(1, "x"): (1 << 62, 1), (2, "x"): (5, 0)})
     assert native.get((1, "x")) == (1 << 62, 1)
     assert native.get((2, "x")) == (5, 0)
-    assert native.newer([chunk(random.Random(0), "f")]) is None
+    assert native.newer([payload(random.Random(0), "f")]) is None
     again = Positions(TABLE, is_native=True)
     again.load(native.dump())
     assert again.get((1, "x")) == (1 << 62, 1)
 
 
 def test_without_an_order_nothing_is_dropped() -> None:
-    rows = chunk(random.Random(1), "f")
-    plain = Chunk("t", "f", rows.count, rows.rows.drop_columns(["_seq"]))
+    rows = payload(random.Random(1), "f")
+    plain = Payload("t", "f", rows.count, rows.rows.drop_columns(["_seq"]))
     native = Positions(TABLE, is_native=True)
     assert native.newer([plain]) == [plain]
     assert native.newer([plain, rows]) is None

@@ -49,3 +49,8 @@ def test_nothing_but_one_select(out: Path, sql: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="query takes one SELECT"):
         query(out, sql.format(tmp_path / "file"))
     assert not (tmp_path / "file").exists()
+
+
+def test_an_address_of_another_machine_is_no_output() -> None:
+    with pytest.raises(UsageError, match=r"^s3://bucket/x: only folders of this machine"):
+        query(Path("s3://bucket/x"), "SELECT 1")

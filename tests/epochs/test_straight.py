@@ -13,7 +13,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket, Outcome
 from cumulus.epochs.bucket.fast_path import rounds
-from cumulus.epochs.intake.packing import Chunk, pack
+from cumulus.epochs.intake.packing import Payload, pack
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -159,8 +159,8 @@ def test_columns_and_rows_leave_the_same() -> None:
     assert sum(bucket.waited for bucket in found) > (10 if WHOLE else 0)
 
 
-def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:
-    """Return a chunk of sales: identity, operation, position."""
+def rows(*rows: tuple[int, str, int | None]) -> list[Payload]:
+    """Return a payload of sales: identity, operation, position."""
     seqs = [seq for _, _, seq in rows if seq is not None]
     read = reading(
         "sales",
@@ -168,7 +168,7 @@ def rows(*rows: tuple[int, str, int | None]) -> list[Chunk]:
         seqs or None,
         "sales/1",
     )
-    return [Chunk("sales", "sales/1", len(rows), read.rows)]
+    return [Payload("sales", "sales/1", len(rows), read.rows)]
 
 
 def dealt(*given: tuple[int, str, int | None]) -> list[list[tuple[int, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_files_are_read_by_their_endings(tmp_path: Path) -> None:
     latin = read(tmp_path, table + "2,é,,,,,,,\n".encode("latin-1"), "1.csv", encoding="latin-1")
     assert latin.rows.column("name").to_pylist() == [None, "é"]
     for name in ("1.log", "1", "1.xlsx", "1.parquet.gz"):
-        with pytest.raises(InputError, match="is of no known format") as problem:
+        with pytest.raises(InputError, match=r"is of no known format|the name has no ending") as problem:
             read(tmp_path, table, name)
         assert ".parquet, .csv, .tsv" in str(problem.value.hint)
 
@@ -160,3 +161,22 @@ def test_decimals_are_exact_at_any_scale(tmp_path: Path, form: str) -> None:
         for position, value in taken.items():
             assert value == Decimal(texts[position - 1]), (name, texts[position - 1])
         assert {"0.5", "1e-2"} <= {texts[at - 1] for at in taken} or name in ("d", "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("1,a\n2,b\n", "If the first line is a row already, say header=false"),
+        ("idd,t\n1,a\n", "^Rename the column in the file, or correct CREATE TABLE.$"),
+    ],
+)
+def test_a_header_that_is_a_row(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(InputError) as told:
+        read(tmp_path, text.encode(), "1.csv")
+    assert re.search(hint, told.value.hint)
+
+
+def test_an_object_over_several_lines_is_told(tmp_path: Path) -> None:
+    reading = read(tmp_path, b'{\n  "id": 1,\n  "d": "x"\n}\nno json\n', "1.json")
+    told = ["each object stands on a line of its own" in reason for _, reason in reasons(reading)]
+    assert told == [True, True, True, True, False]

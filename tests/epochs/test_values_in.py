@@ -40,6 +40,8 @@ BAD = [
     ("TIMESTAMP", pa.array([0, -(2**60)], pa.timestamp("ms")), ["1970-01-01 00:00:00"], "beyond the years 1 to 9999"),
     ("DATE", pa.array([0, 2**31 - 1], pa.date32()), ["1970-01-01"], "beyond the years 1 to 9999"),
     ("INTERVAL", pa.array([1000, 1], pa.duration("ns")), ["00:00:00.000001"], FINER),
+    ("INTERVAL", pa.array(["1 day", "00:00:00.0000001"]), ["1 day"], FINER),
+    ("INTERVAL", pa.array(["1 day", "2 parsecs"]), ["1 day"], "there is no unit 'parsecs'"),
     ("VARCHAR", BROKEN, ["a"], "not UTF-8"),
     ("BIGINT", BROKEN.slice(1), [], "not UTF-8"),
     ("DATE", pa.array(["2024-01-31", "2024-02-30"]), ["2024-01-31"], "not a DATE: write it as 2024-01-31"),
@@ -50,6 +52,7 @@ FINE = [
     ("DOUBLE", pa.array([0.1, None]), ["0.1", None]),
     ("INTERVAL", pa.array([5, 1001, None], pa.duration("us")), ["00:00:00.000005", "00:00:00.001001", None]),
     ("INTERVAL", pa.array([86_400, None], pa.duration("s")), ["1 day", None]),
+    ("INTERVAL", pa.array([" 1 month -2 days", "1:30", "90", None]), ["1 month -2 days", "01:30:00", "00:01:30", None]),
     ("HUGEINT", pa.array([2**63, None], pa.uint64()), ["9223372036854775808", None]),
 ]
 

@@ -7,7 +7,7 @@ from cumulus.errors import LayoutError
 from cumulus.layout.one_round import Merge, choose_layout, lay_out
 from cumulus.m3 import On, parse
 
-# 003 example 2.1 with its definitions.
+# The Cumulus consistency paper, example 2.1, with its definitions.
 REVENUE = compile_sql(
     """
     CREATE TABLE customers (cid INT NOT NULL, nation INT NOT NULL);

@@ -1,7 +1,6 @@
 """The M3 texts of the papers: they parse as printed, validate, print, and have the depths that the papers say.
 
-Section numbers are those of the source documents: 000 architecture, 001 semester paper, 002 introduction, 003 mixed
-consistency. What a paper leaves out with dots is filled in, nothing else is changed.
+docs/papers.md says which papers these are. What a paper leaves out with dots is filled in, nothing else is changed.
 """
 
 import pytest
@@ -123,21 +122,21 @@ UPDATE_RULE = "+R(x1, x2, x3) : Map K[x1, y] += 2 * x2 * L[x3, y]"
 
 # Text, depths of the maps (None: cyclic), restricted M3?
 PAPERS = {
-    "001 example 2.1": (EX_2_1, {"m3": 0, "m2": 1, "m1": 2}, True),
-    "001 example 3.1": (EX_3_1, {"m1": 0, "m2": 0, "m3": 1}, True),
-    "001 example 3.2": (EX_3_2, None, True),
-    "001 example 3.3": (EX_3_3, {"m2": 0, "m3": 0, "m1": 1}, True),
-    "002 example 1": (COUNT_PER_CUSTOMER, {"qO1": 0, "qL": 1, "q": 2}, True),
-    "002 example 2": (SAME_NATION, {"qC": 0, "qS": 0, "q": 1}, True),
-    "002 example 3": (STAR, {"mPL": 0, "mDL": 0, "m": 1}, True),
-    "002 example 4": (MATCHMAKING, {"domain_Person": 0, "q1": 1, "q2": 1, "q": 2}, False),
-    "003 §2": (SLICE, {"m2": 0, "m1": 1}, True),
-    "003 example 2.1": (TPCH_LIKE, {"m3": 0, "m4": 0, "m5": 0, "m1": 1, "m2": 1, "q": 2}, True),
-    "003 §3.1 figure 3a": (FIGURE_3A, {"m2": 0, "m1": 1}, True),
-    "003 §3.1 figure 3b": (FIGURE_3B, {"m2": 0, "m3": 0, "m1": 1}, True),
-    "003 §3.1 slice": (SECTION_3_1, {"m2": 0, "m1": 1}, True),
-    "003 §4.1": (SECTION_4_1, {"m3": 0, "m2": 1, "m1": 2}, True),
-    "000 update rule": (UPDATE_RULE, {"L": 0, "K": 1}, True),
+    "semester paper, example 2.1": (EX_2_1, {"m3": 0, "m2": 1, "m1": 2}, True),
+    "semester paper, example 3.1": (EX_3_1, {"m1": 0, "m2": 0, "m3": 1}, True),
+    "semester paper, example 3.2": (EX_3_2, None, True),
+    "semester paper, example 3.3": (EX_3_3, {"m2": 0, "m3": 0, "m1": 1}, True),
+    "introduction, example 1": (COUNT_PER_CUSTOMER, {"qO1": 0, "qL": 1, "q": 2}, True),
+    "introduction, example 2": (SAME_NATION, {"qC": 0, "qS": 0, "q": 1}, True),
+    "introduction, example 3": (STAR, {"mPL": 0, "mDL": 0, "m": 1}, True),
+    "introduction, example 4": (MATCHMAKING, {"domain_Person": 0, "q1": 1, "q2": 1, "q": 2}, False),
+    "consistency paper, §2": (SLICE, {"m2": 0, "m1": 1}, True),
+    "consistency paper, example 2.1": (TPCH_LIKE, {"m3": 0, "m4": 0, "m5": 0, "m1": 1, "m2": 1, "q": 2}, True),
+    "consistency paper, §3.1, figure 3a": (FIGURE_3A, {"m2": 0, "m1": 1}, True),
+    "consistency paper, §3.1, figure 3b": (FIGURE_3B, {"m2": 0, "m3": 0, "m1": 1}, True),
+    "consistency paper, §3.1, slice": (SECTION_3_1, {"m2": 0, "m1": 1}, True),
+    "consistency paper, §4.1": (SECTION_4_1, {"m3": 0, "m2": 1, "m1": 2}, True),
+    "architecture, update rule": (UPDATE_RULE, {"L": 0, "K": 1}, True),
 }
 
 
@@ -152,19 +151,19 @@ def test_a_paper_program_parses_validates_prints_and_has_its_depths(text, depth,
         assert depths(program) == depth
 
 
-def test_001_example_3_2_is_cyclic_and_the_cycle_is_named():
+def test_semester_paper_example_3_2_is_cyclic_and_the_cycle_is_named():
     program = parse(EX_3_2)
     assert cycles(program) == (("m1", "m2"),)
     with pytest.raises(LayoutError, match="m1 → m2 → m1"):
         depths(program)
 
 
-def test_001_example_2_1_its_instantiation_is_an_event_and_no_program():
+def test_semester_paper_example_2_1_its_instantiation_is_an_event_and_no_program():
     with pytest.raises(M3SyntaxError, match="An event with values is data"):
         parse("ON +R(10,20){ m1+=m2[10]; m2[10]+=m3[20]; }")
 
 
-def test_003_example_2_1_prints_as_it_is_printed():
+def test_consistency_paper_example_2_1_prints_as_it_is_printed():
     program = parse(TPCH_LIKE)
     assert str(program) == (
         """\
@@ -224,7 +223,7 @@ def run(text, events, functions=None):
     return engine
 
 
-def test_002_example_4_yields_only_zeros_as_printed():
+def test_introduction_example_4_yields_only_zeros_as_printed():
     # Its q1 and q2 are read at the new person, where nothing has written yet: statements 3 and 4 write for those who
     # were there before. So nobody ever has a match.
     engine = run(MATCHMAKING, [("Person", (i, f"prop{i}")) for i in range(1, 5)], {"score": lambda a, b: 1.0})
@@ -233,7 +232,7 @@ def test_002_example_4_yields_only_zeros_as_printed():
     assert engine.size("domain_Person") == 4
 
 
-def test_002_example_4_gives_the_printed_table_when_written_over_persons():
+def test_introduction_example_4_gives_the_printed_table_when_written_over_persons():
     text = """
     on insert into Person (id, prop) {
       q[id]    += AggSum([], p[id2, prop2] * {id <> id2} * {0.9 <= score(prop, prop2)});
@@ -248,7 +247,7 @@ def test_002_example_4_gives_the_printed_table_when_written_over_persons():
     assert dict(four.items("q")) == {(i,): (3,) for i in range(1, 5)}
 
 
-def test_002_example_2_counts_customers_of_the_suppliers_nation():
+def test_introduction_example_2_counts_customers_of_the_suppliers_nation():
     events = [
         ("Supplier", (1, "FR")),
         ("Customer", (10, "FR")),
@@ -259,7 +258,7 @@ def test_002_example_2_counts_customers_of_the_suppliers_nation():
     assert dict(run(SAME_NATION, events).items("q")) == {(1,): (2,), (2,): (2,)}
 
 
-def test_003_example_2_1_computes_its_query():
+def test_consistency_paper_example_2_1_computes_its_query():
     events = [
         ("CUSTOMERS", (1, "FR")),
         ("ORDERS", (1, 100, 2)),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import EXCERPT, SqlError
+from cumulus.sql.syntax.dialect import CumulusSql
 
 TABLES = """CREATE TABLE r (a INT NOT NULL, b INT, c VARCHAR, e DATE);
 CREATE TABLE s (a INT NOT NULL, x SMALLINT);
@@ -61,6 +64,8 @@ MISTAKES = [
     (select("`a` FROM r"), "3:27", "backticks", 'quoted with "'),
     ("CREATE TABLE t (a INTEGR)", "3:19", "type INTEGR", "Did you mean INTEGER?"),
     ("CREATE TABLE t (a UUID)", "3:19", "type UUID", "VARCHAR"),
+    ("CREATE TABLE t (a TIMESTAMPZ)", "3:19", "type TIMESTAMPZ", "Did you mean TIMESTAMPTZ?"),
+    ("CREATE TABLE t (a XYZXYZ)", "3:19", "type XYZXYZ", "TIMESTAMP, TIMESTAMPTZ or INTERVAL"),
     ("CREATE TABLE t (\n  a INT,\n  b JSON\n)", "5:5", "type JSON", "VARCHAR"),
     ("CREATE TABLE t (a INTEGER[])", "3:19", "type INTEGER[]", "a table of their own"),
     ("CREATE TABLE t (a UBIGINT)", "3:19", "type UBIGINT", "HUGEINT"),
@@ -158,6 +163,20 @@ def test_at_most_ten_errors_are_told() -> None:
     assert str(caught.value).count("no column x") == 10
     assert str(caught.value).endswith("and 4 more errors")
     assert len(caught.value.others) == 13
+    with pytest.raises(SqlError, match=r"and 1 more error$"):
+        compile_sql(script[: script.index("\nCREATE VIEW v11 ")])
+
+
+def test_the_log_of_the_parser_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """It is the whole process's: another thread may read a statement with it at the same time."""
+    log, was = logging.getLogger("sqlglot"), []
+    with pytest.MonkeyPatch.context() as patch:
+        tell = CumulusSql.Parser._warn_unsupported
+        patch.setattr(CumulusSql.Parser, "_warn_unsupported", lambda self: (was.append(log.disabled), tell(self)))
+        with pytest.raises(SqlError):
+            compile_sql(TABLES + "CREATE TABLE t (a INT) SOMETHING odd")
+    assert set(was) == {False}, "it gives up on the statement, and need not be told to be silent"
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("before", [0, 30, 90, 400])

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# Kennedy, Ahmad and Koch, "Cumulus", example 2.1, for net changes, with the rows of both keyed tables kept.
+# Cumulus consistency paper, example 2.1, for net changes, with the rows of both keyed tables kept.
 PROGRAM = """
 RELATION customers(cid INT NOT NULL, nation INT) KEY (cid) KEPT kc;
 RELATION orders(oid INT NOT NULL, cid INT, discount DECIMAL(4,2)) KEY (oid)

@@ -198,6 +198,40 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     assert wh.view("v").arrow()["d"].to_pylist() == [decimals, None]
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR", "INTERVAL", "DOUBLE", "DECIMAL(5,2)", "TIMESTAMPTZ"])
+def test_nothing_of_any_type_is_null(kind: str) -> None:
+    wh = Warehouse(
+        f"CREATE TABLE t (k INT, a {kind}, b {kind});"
+        "CREATE VIEW v AS SELECT k, COALESCE(a, b) AS c, COUNT(*) AS n FROM t GROUP BY k, a, b ORDER BY c, k"
+    )
+    wh.insert("t", [(1, None, None), (2, None, None)])
+    assert wh.view("v").rows() == [(1, None, 1), (2, None, 1)]
+    assert wh.view("v").arrow()["c"].to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("types", "row", "expression"),
+    [
+        ("a TINYINT", (-128,), "-a"),
+        ("a SMALLINT", (-(1 << 15),), "abs(a)"),
+        ("a SMALLINT, b INTEGER", (2, -(1 << 31)), "a * b"),
+        ("a INTEGER, b INTEGER", ((1 << 31) - 1, 1), "a + b"),
+        ("a INTEGER, b INTEGER", (-2, (1 << 31) - 1), "a - b"),
+    ],
+)
+def test_numbers_beyond_their_type_are_errors(types: str, row: Any, expression: str) -> None:
+    groups = ", ".join("ab"[: len(row)])
+    wh = Warehouse(f"CREATE TABLE t ({types}); CREATE VIEW v AS SELECT {expression} AS x FROM t GROUP BY {groups}")
+    wh.insert("t", [(0,) * len(row), (None,) * len(row)])
+    assert sorted(wh.view("v").rows(), key=str) == [(0,), (None,)]
+    wh.insert("t", [row])
+    for read in (wh.view("v").rows, wh.view("v").arrow, lambda: wh.query("SELECT x FROM v")):
+        with pytest.raises(EvaluationError, match="does not fit"):
+            read()
+    wh.delete("t", [row])
+    assert wh.view("v").arrow()["x"].null_count == 1
+
+
 def test_maps_without_columns_are_read_by_rows() -> None:
     wh = Warehouse(
         "CREATE TABLE t (g INT, x INT); CREATE VIEW v AS SELECT g, SUM(x) AS s FROM t GROUP BY g", engine="interpreter"

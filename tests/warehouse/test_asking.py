@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import pickle
 import signal
 from decimal import Decimal
 from typing import Any
@@ -88,6 +89,9 @@ def test_parameters_are_by_place_or_by_name(wh: Warehouse) -> None:
     assert wh.query("SELECT n FROM v WHERE g = $g", {"g": 5}).rows() == [(8,)]
     with pytest.raises(UsageError):
         wh.query("SELECT n FROM v WHERE g = ?")
+    for odd in (5, "5"):
+        with pytest.raises(UsageError, match="no list of parameters"):
+            wh.query("SELECT n FROM v WHERE g = ?", odd)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +239,15 @@ def test_polars_keeps_decimals() -> None:
     assert frame["d"].to_list() == [Decimal("1.25")]
 
 
+def test_polars_has_no_intervals() -> None:
+    pytest.importorskip("polars")
+    wh = Warehouse("CREATE TABLE t (i INTERVAL); CREATE VIEW v AS SELECT i, COUNT(*) AS n FROM t GROUP BY i")
+    wh.insert("t", [(dt.timedelta(days=2, seconds=5),)])
+    with pytest.raises(UsageError, match="polars has no INTERVAL, which i is"):
+        wh.view("v").polars()
+    assert wh.query("SELECT epoch(i) AS seconds, n FROM v").polars().rows() == [(2 * 86400 + 5, 1)]
+
+
 @pytest.mark.parametrize("name", ["it's", "back\\slash", "größe", "number of the row", 'a "b', "Total", "#"])
 def test_odd_names_are_pushed_to_the_maps(name: str) -> None:
     column = '"' + name.replace('"', '""') + '"'
@@ -244,3 +257,26 @@ def test_odd_names_are_pushed_to_the_maps(name: str) -> None:
     assert wh.query(f"SELECT s FROM v WHERE {column} = 50").rows() == [(50,)]
     assert sorted(wh.query(f"SELECT s FROM v WHERE {column} > 97").rows()) == [(98,), (99,)]
     assert wh.query(f"SELECT COUNT(*) FROM v WHERE {column} IN (5, 6)").rows() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters", "told"),
+    [
+        ("SELECT ?", None, r"no value for its parameter \$1\nGive values beside the query"),
+        ("SELECT $a, $b", {"a": 1}, r"no value for its parameter \$b"),
+        ("SELECT * FROM bag WHERE k = ?", ["\ud83d"], r"parameter \$1, '\\ud83d', has half a character"),
+        ("SELECT * FROM bag WHERE k = $k", {"k": "a\ud83d"}, r"parameter \$k, 'a\\ud83d', has half a character"),
+    ],
+)
+def test_parameters_that_do_not_do(wh: Warehouse, sql: str, parameters: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        wh.query(sql, parameters)
+
+
+def test_parameters_are_found_in_any_case(wh: Warehouse) -> None:
+    assert wh.query("SELECT $A + $b", {"a": 1, "B": 2}).rows() == [(3,)]
+
+
+def test_a_reader_is_not_pickled(wh: Warehouse) -> None:
+    with pytest.raises(UsageError, match=r"the reader of view v is not pickled or copied"):
+        pickle.dumps(wh.view("v"))

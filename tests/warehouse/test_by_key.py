@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 
 import numpy as np
@@ -34,6 +35,18 @@ def wh(request) -> cumulus.Warehouse:
 
 def ids(wh) -> list:
     return [row[0] for row in wh.view("v").rows()]
+
+
+def test_an_interval_is_one_value() -> None:
+    wh = cumulus.Warehouse(
+        "CREATE TABLE t (i INTERVAL PRIMARY KEY, x INT); CREATE VIEW v AS SELECT i, SUM(x) AS x FROM t GROUP BY i"
+    )
+    wh.insert("t", [(dt.timedelta(days=n), n) for n in range(3)])
+    one, two = sorted(row[0] for row in wh.view("v").rows())[1:]
+    wh.update("t", one, {"x": 10})
+    assert wh.view("v").get(one) == (one, 10)
+    wh.delete_by_key("t", [one, two])
+    assert [x for _, x in wh.view("v").rows()] == [0]
 
 
 @pytest.mark.parametrize(

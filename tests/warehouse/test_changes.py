@@ -342,6 +342,64 @@ def test_subscribers_outlive_a_change_of_the_views() -> None:
         wh.execute("DROP VIEW top")
 
 
+@pytest.mark.parametrize(
+    ("sql", "view"),
+    [
+        ("DROP VIEW v; CREATE VIEW v AS SELECT x, g FROM t", "v"),
+        ("CREATE OR REPLACE VIEW v AS SELECT g, x + 1 AS x FROM t", "w"),
+    ],
+)
+def test_a_view_is_not_made_another_one_while_somebody_listens(sql, view) -> None:
+    """Its rows would be others, and nobody would be told how they came to be so."""
+    wh = cumulus.Warehouse(
+        "CREATE TABLE t (g INT, x INT); CREATE VIEW v AS SELECT g, x FROM t; CREATE VIEW w AS SELECT x FROM v",
+        keep="all",
+    )
+    wh.execute("DROP VIEW w; CREATE VIEW w AS SELECT x FROM v")
+    with wh.changes(view), pytest.raises(errors.UsageError, match=f"{view} has subscribers"):
+        wh.execute(sql if view == "w" else f"DROP VIEW w; {sql}")
+    with wh.changes("v", timeout=0) as changes:
+        wh.execute("CREATE OR REPLACE VIEW v AS SELECT g, x FROM t")
+        wh.insert("t", [(1, 2)])
+        assert [change.rows for change in changes] == [[cumulus.Change(None, (1, 2))]]
+
+
+def test_a_time_that_no_clock_has_is_waited_for_all_the_same() -> None:
+    wh = top()
+    changes = wh.changes("top", timeout=1e12)
+    threading.Timer(0.05, wh.insert, ("t", [(1, 1)])).start()
+    assert next(changes).rows == [cumulus.Change(None, (1, 1))]
+
+
+def test_errors_that_nobody_reads_are_not_kept_one_by_one(monkeypatch) -> None:
+    monkeypatch.setattr(change_streams, "KEPT", 3)
+    wh = cumulus.Warehouse(
+        "CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, 10 // SUM(x) AS q FROM r GROUP BY a"
+    )
+    slow = wh.changes("v")
+    for number in range(10):
+        wh.insert("r", [(number, 5), (number, -5)])
+    assert len(slow._log.entries) <= 3
+    with pytest.raises(errors.EvaluationError):
+        slow.next(0)
+
+
+def test_ctrl_c_of_who_changes_is_not_that_of_who_reads() -> None:
+    wh = top()
+    stream = wh.changes("top")
+
+    def interrupt(number: int, rows: list) -> None:
+        raise KeyboardInterrupt
+
+    wh.execute("CREATE VIEW other AS SELECT COUNT(*) AS n FROM t")
+    others = wh.changes("other")
+    stream._log.take = interrupt  # while the first is told
+    with pytest.raises(KeyboardInterrupt):
+        wh.insert("t", [(1, 1)])
+    with pytest.raises(errors.HistoryError, match="in transaction 1 are not known: finding them was interrupted"):
+        others.next(0)
+
+
 def test_what_cannot_be_computed_ends_a_stream_and_is_raised_for_a_callback() -> None:
     wh = cumulus.Warehouse(
         "CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, 10 // SUM(x) AS q FROM r GROUP BY a"

@@ -205,3 +205,15 @@ def test_static_tables_stay_closed_after_loading(tmp_path) -> None:
         loaded.insert("n", [(2,)])
     loaded.insert("c", [(1,)])
     assert loaded.view("v").rows() == [(2,)]
+
+
+def test_scripts_are_texts_or_paths_of_files(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    warehouse = cumulus.Warehouse(SQL, keep="all")
+    (tmp_path / "more.sql").write_text("CREATE VIEW w AS SELECT a FROM r")
+    warehouse.execute("more.sql")
+    assert warehouse.views == ("v", "w")
+    with pytest.raises(errors.InputError, match=f"there is no file less.sql\nThis is {tmp_path}"):
+        warehouse.execute("less.sql")
+    with pytest.raises(errors.SqlSyntaxError, match=r"no statement begins with more\n.*\n.*\nA script is made of"):
+        warehouse.execute("more")

@@ -43,3 +43,9 @@ def test_of_many_maps_the_largest_are_shown() -> None:
     assert len(lines) < 20
     assert lines[-1].startswith("and ")
     assert lines[-1].endswith(" smaller maps")
+
+
+def test_programs_and_comparisons_are_shown_as_their_text() -> None:
+    assert cumulus.compile(SQL)._repr_html_().startswith("<pre>RELATION orders(")
+    report = cumulus.Warehouse(SQL, keep="all").recheck()
+    assert report._repr_html_() == "<pre>view a&lt;b: 0 rows, equal</pre>"

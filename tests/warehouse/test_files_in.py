@@ -77,6 +77,8 @@ def test_a_file_may_lack_columns_and_rows(tmp_path) -> None:
     [
         ("id,k\n1,a\nx,b\n", errors.ValueTypeError, r"rows.csv, row 2: t.Id INTEGER: 'x' is not an integer"),
         ("id,d\n1,1.005\n", errors.ValueTypeError, r"rows.csv, row 1: t.d .* more than 2 digits"),
+        ("id\n0x10\n", errors.ValueTypeError, r"rows.csv, row 1: t.Id INTEGER: '0x10' is not an integer"),
+        ("id,f\n1,1\n2,1e400\n", errors.ValueTypeError, r"rows.csv, row 2: t.f .*1e400 does not fit DOUBLE"),
         ("id,k\n1,a\n,b\n", errors.NullError, r"rows.csv, row 2: t.Id is NULL"),
         ("k\na\n", errors.NullError, r"rows.csv: the table has no column Id"),
         ("id,z\n1,a\n", errors.ArityError, r"rows.csv: t has no column 'z'"),
@@ -90,6 +92,20 @@ def test_what_is_wrong_in_a_file_names_file_and_row(tmp_path, text, error, told)
     (tmp_path / "rows.csv").write_text(text, encoding="latin-1")
     with pytest.raises(error, match=told):
         taken(tmp_path / "rows.csv")
+
+
+def test_a_decimal_that_arrow_reads_wrongly_is_refused(tmp_path) -> None:
+    """Arrow says 0.242 for this number as a DECIMAL(38,38)."""
+    (tmp_path / "rows.csv").write_text("d\n78955.96\n")
+    wh = cumulus.Warehouse("CREATE TABLE t (d DECIMAL(38,38)); CREATE VIEW v AS SELECT SUM(d) AS s FROM t")
+    with pytest.raises(errors.ValueTypeError, match=r"rows.csv, row 1: t.d .*78955.96 does not fit"):
+        wh.insert("t", tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("cells", ["1,0,t", "1,0,true", "t,f,1", "T,F,TRUE"])
+def test_a_boolean_is_the_same_whatever_else_is_in_its_column(tmp_path, cells) -> None:
+    (tmp_path / "rows.csv").write_text("id,b\n" + "".join(f"{n},{cell}\n" for n, cell in enumerate(cells.split(","))))
+    assert [row[5] for row in taken(tmp_path / "rows.csv")] == [True, False, True]
 
 
 def test_what_is_no_file_of_rows_says_so(tmp_path) -> None:
@@ -106,3 +122,36 @@ def test_what_is_no_file_of_rows_says_so(tmp_path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "d": [1.5, 2.125]}), tmp_path / "rows.parquet")
     with pytest.raises(errors.ValueTypeError, match=r"rows.parquet, row 2: t.d .*2.125 has more than 2 digits"):
         taken(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ('1,"x\n2,b\n3,c\n', "rows.csv, row 1: a quote is not closed"),
+        ('1,"a\n""b"\n2,5" c\n3,"x', "rows.csv, row 3: a quote is not closed"),
+        ('1,"x\n2\n', "rows.csv, row 1: a quote is not closed"),
+    ],
+)
+def test_a_quote_that_is_not_closed_takes_in_no_rows(tmp_path, rows, told) -> None:
+    (tmp_path / "rows.csv").write_text("id,k\n" + rows)
+    with pytest.raises(errors.InputError, match=told):
+        taken(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("rows", ['1,"a\n""b"\n2,"5"" c"', '1,"a\n""b"\n2,5" c\n\n'])
+def test_quotes_that_are_closed(tmp_path, rows) -> None:
+    (tmp_path / "rows.csv").write_text("id,k\n" + rows)
+    assert [row[:2] for row in taken(tmp_path / "rows.csv")] == [(1, 'a\n"b'), (2, '5" c')]
+    (tmp_path / "one.csv").write_text('"id"\n"1"\n')
+    assert [row[0] for row in taken(tmp_path / "one.csv")] == [1]
+
+
+def test_what_is_wrong_with_a_csv_file(tmp_path) -> None:
+    for text, told in (
+        (b"", "not a CSV file with a header: it is empty"),
+        (b"id,k\n1,caf\xe9\n", "cannot be read as CSV: .*invalid UTF8 data\nA CSV file is UTF-8"),
+        (b"id,k\n1\n", "cannot be read as CSV: Row #2: Expected 2 columns, got 1"),
+    ):
+        (tmp_path / "rows.csv").write_bytes(text)
+        with pytest.raises(errors.InputError, match=told):
+            taken(tmp_path / "rows.csv")

@@ -21,11 +21,8 @@ from cumulus.catalog.types import EXACT as EXACT_NUMBERS
 from cumulus.compiler import compile_sql
 from cumulus.m3 import parse
 from cumulus.scalars.registry import call
+from support import bids_and_asks
 
-TABLES = """
-CREATE TABLE bids (broker BIGINT NOT NULL, volume {0}, price BIGINT NOT NULL);
-CREATE TABLE asks (broker BIGINT NOT NULL, volume {0}, price BIGINT NOT NULL);
-"""
 _BEST = "0.25 * (SELECT SUM(a.volume) FROM {0} a) > (SELECT SUM(d.volume) FROM {0} d WHERE d.price > {1}.price)"
 MISSED = (
     "SELECT b.broker, SUM([s.price * s.volume - b.price * b.volume]) AS v FROM bids b, asks s WHERE "
@@ -59,21 +56,6 @@ EXACT = ("quarters", "large quarters", "not finite", "seldom infinite")
 QUICK = ("large quarters", "seconds since 1970", "close to 0", "not finite")
 
 
-def _events(rng: random.Random, count: int, number: Callable[[random.Random], float], null: bool) -> list[Any]:
-    """Return insertions and deletions, and at last the deletions of all that is there."""
-    there: list[tuple[str, tuple[Any, ...]]] = []
-    events: list[Any] = []
-    for _ in range(count):
-        if there and rng.random() < 0.4:
-            events.append((-1, *there.pop(rng.randrange(len(there)))))
-            continue
-        value = None if null and rng.random() < 0.2 else number(rng)
-        there.append((rng.choice(("bids", "asks")), (rng.randrange(2), value, rng.randrange(6))))
-        events.append((1, *there[-1]))
-    rng.shuffle(there)
-    return events + [(-1, *each) for each in there]
-
-
 def _check(found: list[Any], oracle: duckdb.DuckDBPyConnection, query: str, what: object) -> None:
     """Compare with DuckDB, within a part of what its summands are without their signs."""
     wanted = sorted(oracle.execute(query.replace("[", "").replace("]", "")).fetchall())
@@ -89,22 +71,17 @@ def _check(found: list[Any], oracle: duckdb.DuckDBPyConnection, query: str, what
 
 def _follow(views: dict[str, str], numbers: str, engine: str, count: int, *, null: bool) -> Warehouse:
     """Compare views with DuckDB after every event, until nothing is left."""
-    script = TABLES.format("DOUBLE" if null else "DOUBLE NOT NULL")
+    script = bids_and_asks.tables("DOUBLE" if null else "DOUBLE NOT NULL")
     declared = "".join(f"CREATE VIEW {n} AS {q.replace('[', '').replace(']', '')};" for n, q in views.items())
     wh = Warehouse(script + declared, engine=engine, keep="all")
-    events = _events(random.Random(numbers), count, NUMBERS[numbers], null)
+    events = bids_and_asks.events(
+        random.Random(numbers), count, NUMBERS[numbers], brokers=2, prices=6, nulls=0.2 if null else 0.0
+    )
     with duckdb.connect() as oracle:
         oracle.execute(script)
-        for number, (sign, table, row) in enumerate(events):
-            wh.apply([(sign, table, row)])
-            if sign > 0:
-                oracle.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)
-            else:
-                oracle.execute(
-                    f"DELETE FROM {table} WHERE rowid = (SELECT MIN(rowid) FROM {table} WHERE broker = ? "
-                    "AND volume IS NOT DISTINCT FROM ? AND price = ?)",
-                    row,
-                )
+        for number, event in enumerate(events):
+            wh.apply([event])
+            bids_and_asks.apply(oracle, event)
             for name, query in views.items():
                 _check(wh.view(name).rows(), oracle, query, (number, name))
             if number == count // 2:
@@ -168,7 +145,7 @@ def test_missed_trades_cost_a_few_times_what_whole_numbers_cost() -> None:
     runs = []
     for sql_type, number in (("DOUBLE", float), ("BIGINT", int)):
         query = MISSED.replace("[", "").replace("]", "")
-        script = f"{TABLES.format(f'{sql_type} NOT NULL')} CREATE VIEW v AS {query}"
+        script = f"{bids_and_asks.tables(f'{sql_type} NOT NULL')} CREATE VIEW v AS {query}"
         wh = Warehouse(script, engine="native", keep="all")
         given = {
             table: [(each % 10, number(each * 7919 % 97 + 1), each * step % 1009) for each in range(800)]
@@ -190,7 +167,7 @@ def test_missed_trades_cost_a_few_times_what_whole_numbers_cost() -> None:
 
 def test_tables_that_a_column_joins_stay_together() -> None:
     """An event meets few rows there, and a sum costs less than three."""
-    tables = TABLES.format("DOUBLE NOT NULL")
+    tables = bids_and_asks.tables("DOUBLE NOT NULL")
     for join, is_apart in (("b.broker = s.broker", False), ("b.broker < s.broker", True)):
         query = f"SELECT SUM(b.volume - s.volume) AS v FROM bids b JOIN asks s ON {join}"
         assert ("float_whole" in str(compile_sql(f"{tables} CREATE VIEW v AS {query}"))) is is_apart

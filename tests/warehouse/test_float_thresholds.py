@@ -12,12 +12,9 @@ import duckdb
 import pytest
 
 from cumulus import Warehouse
+from support import bids_and_asks
 from support.tiers import sampled
 
-TABLES = """
-CREATE TABLE bids (broker BIGINT NOT NULL, volume {volume}, price BIGINT NOT NULL);
-CREATE TABLE asks (broker BIGINT NOT NULL, volume {volume}, price BIGINT NOT NULL);
-"""
 QUERIES = {
     "above": "SELECT COUNT(*) AS n, SUM(volume) AS s FROM asks a "
     "WHERE {limit} > (SELECT SUM(b.volume) FROM bids b WHERE b.price > a.price)",
@@ -34,21 +31,6 @@ NUMBERS: dict[str, Callable[[random.Random], float]] = {
     "not finite": lambda rng: rng.choice((1.0, 0.5, 0.25, 2.0, 2.5, math.inf, -math.inf, math.nan)),
     "seldom infinite": lambda rng: math.inf if rng.random() < 0.05 else rng.randrange(12) / 4,
 }
-
-
-def _rows(rng: random.Random, count: int, number: Callable[[random.Random], float], null: bool) -> list[Any]:
-    """Return events, nearly half of them deletions, and at last the deletions of all that is there."""
-    there: list[tuple[str, tuple[Any, ...]]] = []
-    events = []
-    for _ in range(count):
-        if there and rng.random() < 0.4:
-            events.append((-1, *there.pop(rng.randrange(len(there)))))
-            continue
-        value = None if null and rng.random() < 0.1 else number(rng)
-        there.append((rng.choice(("bids", "asks")), (rng.randrange(3), value, rng.randrange(150))))
-        events.append((1, *there[-1]))
-    rng.shuffle(there)
-    return events + [(-1, *each) for each in there]
 
 
 def _same(found: list[Any], wanted: list[Any]) -> bool:
@@ -71,23 +53,23 @@ def _same(found: list[Any], wanted: list[Any]) -> bool:
     sampled([*((each, "NOT NULL") for each in NUMBERS), ("quarters", ""), ("not finite", "")], of=3, first=1),
 )
 def test_as_duckdb_and_nothing_is_left(numbers: str, null: str, engine: str) -> None:
-    script = TABLES.format(volume=f"DOUBLE {null}")
+    script = bids_and_asks.tables(f"DOUBLE {null}")
     views = {name.replace(" ", "_"): query.format(limit=5.5) for name, query in QUERIES.items()}
     wh = Warehouse(script + "".join(f"CREATE VIEW {name} AS {query};" for name, query in views.items()), engine=engine)
     with duckdb.connect() as oracle:
         oracle.execute(script)
         rng = random.Random(sum(map(ord, numbers)))
-        events = _rows(rng, 300 if engine == "native" else 60, NUMBERS[numbers], not null)
-        for number, (sign, table, row) in enumerate(events):
-            wh.apply([(sign, table, row)])
-            if sign > 0:
-                oracle.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)
-            else:
-                oracle.execute(
-                    f"DELETE FROM {table} WHERE rowid = (SELECT MIN(rowid) FROM {table} WHERE broker = ? "
-                    "AND volume IS NOT DISTINCT FROM ? AND price = ?)",
-                    row,
-                )
+        events = bids_and_asks.events(
+            rng,
+            300 if engine == "native" else 60,
+            NUMBERS[numbers],
+            brokers=3,
+            prices=150,
+            nulls=0.0 if null else 0.1,
+        )
+        for number, event in enumerate(events):
+            wh.apply([event])
+            bids_and_asks.apply(oracle, event)
             exact = numbers in ("quarters", "of both signs", "not finite", "seldom infinite")
             if exact and (number % 40 == 39 or number + 1 == len(events)):
                 for name, query in views.items():
@@ -99,7 +81,7 @@ def test_as_duckdb_and_nothing_is_left(numbers: str, null: str, engine: str) -> 
 def test_a_sum_of_doubles_is_read_from_the_tree(name: str) -> None:
     """Ten times the rows cost a few times as much, where they cost a hundred times as much when all were visited."""
     rng = random.Random(1)
-    script = TABLES.format(volume="DOUBLE NOT NULL") + f"CREATE VIEW v AS {QUERIES[name].format(limit=100)};"
+    script = bids_and_asks.tables("DOUBLE NOT NULL") + f"CREATE VIEW v AS {QUERIES[name].format(limit=100)};"
     seconds = []
     for count in (150, 1500):
         wh = Warehouse(script, engine="native")

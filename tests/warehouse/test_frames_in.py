@@ -121,7 +121,7 @@ PLAIN = ("a", 1, Decimal("1.50"), 1.5, DAY, MOMENT, True, Interval(0, 1, 0), 2**
             *(np.str_("a"), np.int8(1), np.float64(1.5), np.float32(1.5), np.datetime64("2024-01-31")),
             *(np.datetime64("2024-01-31T10:30"), np.bool_(True), np.timedelta64(1, "D"), 2**70, np.float16(0.5)),
         ),
-        ("a", "1", "1.5", " 1.5 ", "2024-01-31", "2024-01-31 10:30:00", "T", pd.Timedelta(days=1), str(2**70), "5e-1"),
+        ("a", "1", "1.5", " 1.5 ", "2024-01-31", "2024-01-31 10:30:00", "T", " 1 day", str(2**70), "5e-1"),
     ],
 )
 def test_scalars_of_numpy_and_values_written_as_text(row, engine) -> None:
@@ -209,6 +209,7 @@ def test_columns_batches_datasets_and_relations(data) -> None:
         ({"k": "a", "x": 1}, "not dict\nPut a single row into a list"),
         ({}, "not dict"),
         (None, "not NoneType"),
+        (np.array(1), "not ndarray"),
         (FRAME.x, "not a Series of pandas"),
         (pd.DataFrame([("a", 1)]), "t has no column '0'"),
         ([{1: 2, "z": 3}], "t has no column 1"),

@@ -110,6 +110,15 @@ def test_a_text_that_is_a_path_is_read(tmp_path, monkeypatch) -> None:
         (lambda wh: wh.save(None), "a folder is given by its path"),
         (lambda wh: cumulus.Warehouse.load(None), "a folder is given by its path"),
         (lambda wh: cumulus.Warehouse(SQL, functions=5), "no list of functions"),
+        (lambda wh: cumulus.Warehouse.from_frames({"a": {"x": [1]}}, "", keys="x"), "keys are given by the names"),
+        (lambda wh: cumulus.Warehouse.from_frames({"a": {"x": [1]}}, "", keys={"a": 5}), "a column or several, not 5"),
+        (
+            lambda wh: cumulus.Warehouse.from_frames({"a": {"x": [1]}}, "", keys={"a": "x", "A": "x"}),
+            "named twice in keys: a, A",
+        ),
+        (lambda wh: wh.changes("v", timeout="x"), "timeout='x'"),
+        (lambda wh: wh.changes("v", timeout=float("nan")), "timeout=nan"),
+        (lambda wh: wh.changes("v").next(-1), "timeout=-1"),
         (lambda wh: m3.parse("RELATION r(a VARCHAR); -- \ud83d"), r"1:27: '\\ud83d' is half a character"),
     ],
 )

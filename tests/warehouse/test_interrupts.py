@@ -40,6 +40,13 @@ def test_what_is_interrupted_is_done_or_not(engine, seed) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("engine", sampled(["interpreter", "native"], of=2))
+def test_queries_are_interrupted_wherever_duckdb_is(engine) -> None:
+    command = [sys.executable, "-m", "support.interrupted_queries", engine]
+    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_first_waits_and_the_second_does_not() -> None:
     reached = []
 

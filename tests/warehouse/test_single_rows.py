@@ -107,6 +107,20 @@ def test_in_a_transaction_and_with_subscribers(wh) -> None:
     assert wh.stats().rows["orders"] == 2
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_some_go_the_long_way_where_better_code_is_looked_for(wh, sign, monkeypatch) -> None:
+    rows = [(number, 1, 1) for number in range(600)]
+    wh.insert("orders", [(1000, 1, 1)])
+    if sign < 0:
+        wh.insert("orders", rows)
+    bulks = []
+    submit = wh._submit_bulk
+    monkeypatch.setattr(wh, "_submit_bulk", lambda bulk: (bulks.append(bulk), submit(bulk)))
+    for row in rows:
+        (wh.insert if sign > 0 else wh.delete)("orders", [row])
+    assert 2 <= len(bulks) <= 3
+
+
 def test_after_a_view_was_created(wh) -> None:
     wh.insert("orders", [(1, 1, 1)])
     wh.execute("CREATE VIEW n AS SELECT COUNT(*) AS n FROM orders")

@@ -313,3 +313,16 @@ def test_a_kill_at_any_time_leaves_something_whole(tmp_path, form) -> None:
             time.sleep(choose.random() * 0.2)
             os.kill(process.pid, 9)
         assert saving_driver.loaded(tmp_path / "w") in (1, 2, 3)
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/x", "file:///tmp/x", Path("gs://bucket/x")])
+def test_an_address_of_another_machine_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    warehouse = Warehouse(SQL)
+    with pytest.raises(errors.UsageError, match=r"^(s3://|file:///|gs://).*only folders of this machine can be used"):
+        warehouse.save(place)
+    with pytest.raises(errors.UsageError, match="only folders of this machine can be used"):
+        Warehouse.load(place)
+    assert not list(tmp_path.iterdir())

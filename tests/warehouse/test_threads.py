@@ -273,6 +273,19 @@ def test_a_fork_has_the_warehouse_unless_a_thread_that_used_it_stayed_behind() -
     assert in_child() == 0
     with Holding(wh):
         assert in_child() == 2
+    held, leave = threading.Event(), threading.Event()
+
+    def take() -> None:
+        with wh._turn._lock:  # as whoever takes the turn does, before it is said to have it
+            held.set()
+            leave.wait()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    held.wait()
+    assert in_child() == 2
+    leave.set()
+    thread.join()
 
 
 def read_and_write(seconds: float, readers: int) -> tuple[int, int]:

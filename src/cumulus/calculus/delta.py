@@ -97,7 +97,7 @@ def delta(term: Term, change: RelationChange) -> Term:
 
     References
     ----------
-    Koch, "Incremental query evaluation in a ring of databases", PODS 2010, §4; compiler.md §1.
+    Koch, "Incremental query evaluation in a ring of databases", PODS 2010, §4.
 
     Examples
     --------

@@ -112,6 +112,50 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     return array
 
 
+MOST_DIGITS = 36
+"""So many characters and the digits of any scale are less than the 76 digits of Arrow's widest decimals."""
+
+
+def wide(scale: int) -> pa.DataType:
+    """Return the type as which decimals are read.
+
+    Arrow multiplies what it reads of a decimal by a power of ten, and does not look how far that goes: it says 0.242
+    for 78955.96 as a DECIMAL(38,38). Whoever reads decimals so sees to it that they are short.
+    """
+    return pa.decimal256(76, scale)
+
+
+def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
+    """Return texts as numbers of a numeric type; None if each must be looked at, because Arrow may read one otherwise.
+
+    Raises
+    ------
+    pyarrow.ArrowException
+        If one is no such number for Arrow.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import INTEGER
+    >>> numbers_of_text(pa.array(["7", None]), INTEGER).to_pylist(), numbers_of_text(pa.array(["0x7"]), INTEGER)
+    ([7, None], None)
+    """
+    if sql_type.kind in (Kind.DECIMAL, Kind.HUGEINT):
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0
+        if longest > MOST_DIGITS or _has_letter(texts, "eE"):
+            return None
+        texts = texts.cast(wide(sql_type.scale))
+    elif sql_type.is_integer and _has_letter(texts, "xX"):  # it takes 0xFFFFFFFF for -1
+        return None
+    found = texts.cast(arrow_type(sql_type.computed))
+    if sql_type.is_float and pc.all(pc.is_finite(found)).as_py() is False:
+        return None  # the word for it, or a number that is too large
+    return found
+
+
+def _has_letter(texts: Any, letters: str) -> bool:
+    return any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in letters)
+
+
 def decoded(array: Any) -> Any:
     """Return an Arrow array without a dictionary: categories, enumerations, and whatever else is written so."""
     while pa.types.is_dictionary(array.type):

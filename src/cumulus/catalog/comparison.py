@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from cumulus.catalog.events import Row
 
 RELATIVE = 1e-9
-"""Floats agree when they differ by at most this share of their magnitude (architecture.md, "Semantics")."""
+"""Floats agree when they differ by at most this share of their magnitude (docs/architecture.md, "Semantics")."""
 
 Key: TypeAlias = tuple[Any, ...]
 

@@ -21,7 +21,7 @@ class Event(NamedTuple):
 
 
 class Version(NamedTuple):
-    """The place of an event in the total order; compares as a tuple (003 §4.1)."""
+    """The place of an event in the total order; compares as a tuple (Cumulus consistency paper, §4.1)."""
 
     epoch: int
     switch: int

@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`columns` refer to `parent_columns` of `parent`; `rely` promises the order of architecture.md, "RELY"."""
+    """`columns` refer to `parent_columns` of `parent`; `rely` promises the order of docs/architecture.md, "RELY"."""
 
     columns: tuple[str, ...]
     parent: str
@@ -51,9 +51,9 @@ class Relation:
     foreign_keys
         In declared order.
     static
-        Loaded once, before the stream; it has no triggers.
+        Loaded once, before the stream; after that it does not change.
     keep
-        "auto", "all" or "none": whether its rows are kept (architecture.md, "Kept rows").
+        "auto", "all" or "none": whether its rows are kept (docs/architecture.md, "Kept rows").
     """
 
     name: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Any
 
-from cumulus.catalog.types import Kind, SqlType
+from cumulus.catalog.interval_texts import parse_span
+from cumulus.catalog.types import Kind, SqlType, refuse_finer
 
-_BOOLEANS = {"true": True, "t": True, "false": False, "f": False}
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _NULLS = ("NAType", "NaTType")
 """What pandas calls the types of `pd.NA` and `pd.NaT`."""
 
@@ -26,13 +28,23 @@ def value_of(text: str, sql_type: SqlType) -> Any:
         try:
             if not stripped.isascii():
                 raise ValueError
-            return float(stripped) if sql_type.is_float else Decimal(stripped)
+            found = float(stripped) if sql_type.is_float else Decimal(stripped)
         except (ArithmeticError, ValueError):
             raise ValueError(f"{text!r} is not {'an integer' if sql_type.is_integer else f'a {sql_type}'}") from None
+        if isinstance(found, float) and math.isinf(found) and "inf" not in stripped.lower():
+            raise ValueError(f"{stripped[:100]} does not fit {sql_type}")
+        return found
     if sql_type.kind is Kind.BOOLEAN:
         if stripped.lower() not in _BOOLEANS:
             raise ValueError(f"{text!r} is not a BOOLEAN")
         return _BOOLEANS[stripped.lower()]
+    if sql_type.kind is Kind.INTERVAL:
+        refuse_finer(stripped)
+        try:
+            return parse_span(stripped)
+        except (ArithmeticError, ValueError) as problem:
+            reason = "it is out of range" if isinstance(problem, ArithmeticError) else problem
+            raise ValueError(f"{text[:100]!r} is not an INTERVAL: {reason}") from None
     return stripped
 
 

@@ -300,6 +300,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
             if isinstance(value, dt.timedelta):
                 _refuse_nanoseconds(getattr(value, "nanoseconds", 0), value)
                 return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+            raise TypeError(f"{value!r} is not an INTERVAL")
         case _:
             pass
     raise TypeError(f"{value!r} is not a {sql_type}")
@@ -408,13 +409,17 @@ def _moment_of(text: str, sql_type: SqlType) -> dt.datetime:
     except ValueError:
         raise ValueError(f"{_shortened(text)} is not a {sql_type}: write it as 2024-01-31 12:00:00") from None
     if found.microsecond or "." in text or "," in text:
-        digits = _FINER.search(text)
-        if digits is not None:
-            raise ValueError(f"{_shortened(text)} is more precise than a microsecond")
+        refuse_finer(text)
     return found
 
 
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
+
+
+def refuse_finer(text: str) -> None:
+    """Raise ValueError for the text of a time with more than six digits behind its point, which would be lost."""
+    if _FINER.search(text) is not None:
+        raise ValueError(f"{_shortened(text)} is more precise than a microsecond")
 
 
 def _shortened(text: str) -> str:

@@ -42,7 +42,7 @@ def program_in(
         With place and way out.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         raise InputError(f"cannot read {file}: {reason}", hint="Give the path of a .sql or .m3 file.") from None

@@ -96,7 +96,7 @@ def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
         assert origin is not None, "one of both is there"
         return origin
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {file}: {problem}", hint="Give the path of a .sql or .m3 file.") from None
     if origin is None:

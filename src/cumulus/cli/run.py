@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -34,7 +35,7 @@ def run(
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
     layout: str = typer.Option("auto", help="auto, one-bucket or one-round."),
-    buckets: int = typer.Option(0, min=0, help="Buckets of a one-round layout; 0 for one per core."),
+    buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of a one-round layout; 0 for one per core."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
@@ -47,13 +48,13 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
-    from cumulus.durable.folders import refuse_remote
+    from cumulus.durable.folders import check_output
     from cumulus.engine.engines import check_engine, make_engine
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
     check_engine(engine)
-    refuse_remote(out, "--out")
+    check_output(out, "--out")
     given = functions_in(functions)
     program = program_in(file, rely=False, functions=given)
     settings: dict[str, Any] = {
@@ -84,7 +85,7 @@ def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], pl
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(absolute(text) for text in source)
-    script = file.read_text(encoding="utf-8")
+    script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))
 
@@ -98,10 +99,11 @@ def _on_spark(
     teller: Teller,
     note: Callable[[BucketPlan], None],
 ) -> None:
-    from cumulus.epochs.sources import sources_from
+    from cumulus.epochs.sources import check_apart, sources_from
     from cumulus.spark.java import find_java
 
     folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
+    check_apart(folders.values(), out, checkpoint or "")
     teller.say(f"using {find_java()}")
     from cumulus.spark.session import local_session
 
@@ -130,13 +132,23 @@ def _embedded(
 
     trigger = parse_trigger(settings.pop("trigger"))
     wanted = settings.pop("epochs")
-    if settings["layout"] == "auto":
+    layout, buckets = settings["layout"], settings["buckets"]
+    if buckets > 1 and layout in ("auto", "one-bucket"):
+        raise UsageError(
+            f"--buckets {buckets} with --layout {layout}: --host embedded runs in one bucket",
+            hint="Leave out --buckets, or ask for it: --layout one-round.",
+        )
+    settings["buckets"] = buckets or os.cpu_count() or 1
+    if layout == "auto":
         settings["layout"] = "one-bucket"  # one process has no use for more
     with (
         Interrupt() as stop,
         EmbeddedRun(program, sources_from(source, program), out, checkpoint or "", **settings) as running,
     ):
         note(running.identity.plan)
+        if layout != "auto":
+            began = "" if running.identity.fresh else ", as the checkpoint began"
+            teller.say(f"layout{began}: {running.identity.plan.why}")
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
             last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False

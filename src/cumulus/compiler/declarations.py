@@ -157,3 +157,24 @@ def _resolved(table: Table, tables: Mapping[str, Table], broken: Iterable[str], 
             )
         references.append(replace(reference, parent=parent.name, parent_columns=columns))
     return replace(table, foreign_keys=tuple(references))
+
+
+def redefined(before: Declarations, after: Declarations) -> set[str]:
+    """Return the views whose rows another query makes now, or that read such a view.
+
+    Examples
+    --------
+    >>> from cumulus.sql.syntax.parse import parse_script
+    >>> table, v, w = "CREATE TABLE r (a INT);", "VIEW v AS SELECT a FROM r;", "CREATE VIEW w AS SELECT a FROM v;"
+    >>> scripts = f"{table} CREATE {v} {w}", f"{table} CREATE {v} {w} CREATE OR REPLACE {v.replace('a', 'a + 1 AS a')}"
+    >>> one, other = (declarations(parse_script(script)) for script in scripts)
+    >>> sorted(redefined(one, one)), sorted(redefined(one, other))
+    ([], ['v', 'w'])
+    """
+    found: set[str] = set()
+    for name, view in after.views.items():  # a view stands behind those that it reads
+        old = before.views.get(name)
+        is_other = old is not None and (old.text, old.columns) != (view.text, view.columns)
+        if is_other or not found.isdisjoint(tables_read(view.query)):
+            found.add(name)
+    return found

@@ -32,7 +32,7 @@ from cumulus.scalars.typing import number_type
 
 MAX_COLUMNS = 2000
 """How many numbers a program may maintain. Without trusted keys a star join of n tables needs 2ⁿ of them."""
-_WIDE = "{static}rust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view."
+_WIDE = "Trust the keys of the joined tables (REFERENCES … RELY), or join fewer tables in a view."
 
 MAX_ROWS = 1000
 """How often statements may look into a derived relation: each level of nested queries multiplies it."""
@@ -246,9 +246,9 @@ class Materializer:
         )
         often = [name for name, _ in names.most_common(4)]
         if len(often) < 2:
-            return _WIDE.format(static="T")
-        told = f"Declare which of {', '.join(sorted(often))} is small and changes no more: WITH (static = true). "
-        return _WIDE.format(static=f"{told}Or t")
+            return _WIDE
+        told = f"Declare which of {', '.join(sorted(often))} is small and changes no more: WITH (static = true)."
+        return f"{told} {_WIDE}"
 
     def count_row(self) -> None:
         """Count a statement's look into a derived relation; refuse programs that would not end."""

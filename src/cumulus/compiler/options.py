@@ -28,11 +28,12 @@ class CompilerOptions:
     batches
         Write `ON BATCH` triggers too.
     order
-        What views keep beside their own numbers (compiler.md §2): None whatever makes an event cheap ("full"), 1 only
-        rows of tables and of sub-queries, 0 the same, and the view is evaluated again after each transaction. A view's
-        own `WITH (order = …)` wins.
+        What views keep beside their own numbers (docs/architecture.md, "Materialisation"): None whatever makes an event
+        cheap ("full"), 1 only rows of tables and of sub-queries, 0 the same, and the view is evaluated again after each
+        transaction. A view's own `WITH (order = …)` wins.
     keep
-        "auto", "all" or "none": which tables' rows are kept (architecture.md, "Kept rows"); a table's own setting wins.
+        "auto", "all" or "none": which tables' rows are kept (docs/architecture.md, "Kept rows"). A table's own setting
+        wins.
     size
         Multiplies the limits of what a program may be: 2,000 maps, 1,000 looks into sub-queries, 8,000 sums
         of sub-queries spelled out in definitions.
@@ -77,4 +78,4 @@ class CompilerOptions:
 
 
 PAPER = CompilerOptions(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")
-"""The form of the programs printed in the papers (compiler.md §3)."""
+"""The form of the programs printed in the papers (docs/papers.md)."""

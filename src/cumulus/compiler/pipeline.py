@@ -88,7 +88,7 @@ def compile_sql(
     if isinstance(text, Path):
         name = name or text.name
         try:
-            text = text.read_text(encoding="utf-8")
+            text = text.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
     options = replace(PAPER, rely=rely) if form == "paper" else CompilerOptions(rely=rely, keep=keep, batches=batches)
@@ -287,7 +287,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
 
 
 def keeps(table: Table, options: CompilerOptions) -> bool:
-    """Whether a table's rows are kept (architecture.md, "Kept rows")."""
+    """Whether a table's rows are kept (docs/architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
         return wanted == "all"

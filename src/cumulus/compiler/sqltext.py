@@ -30,6 +30,7 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
 from cumulus.compiler.statements.definitions import readable
 from cumulus.scalars.float_parts import PLACES
+from cumulus.sql.syntax.words import RESERVED
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "intdiv": "//", "mod": "%", "concat": "||", "eq": "=", "ne": "<>",
@@ -389,16 +390,11 @@ def _row_sql(what: DerivedRelation, atom: Atom, bound: Mapping[str, str], contex
 
 
 _WORDS = """
-    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast
-    check collate collation column columns concurrently constraint create cross default deferrable desc describe
-    distinct do else end except false fetch for foreign freeze from full generated glob group having ilike in
-    initially inner intersect into is isnull join lambda lateral leading left like limit map natural not notnull
-    null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing positional primary
-    qualify references returning right select semi show similar some struct summarize symmetric table
-    tablesample then to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when
-    where window with
+    anti asof at authorization binary by collation columns concurrently cross freeze full generated glob ilike inner
+    is isnull join left like map natural notnull outer overlaps positional right semi similar struct tablesample
+    try_cast tuple unpack verbose
 """
-_RESERVED = frozenset(_WORDS.split())
+_RESERVED = RESERVED.union(_WORDS.split())
 """Words that DuckDB does not take for the name of a column, unless they are quoted."""
 
 

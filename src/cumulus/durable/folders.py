@@ -9,17 +9,34 @@ from typing import IO
 
 from cumulus.errors import UsageError
 
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_REMOTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 
 def refuse_remote(path: str | Path, what: str) -> None:
     """Raise UsageError for an address such as ``s3://bucket/x``, of which the disk would make a folder ``s3:``."""
-    if _REMOTE.match(str(path)):
-        scheme = str(path).partition(":")[0]
-        raise UsageError(
-            f"{what} {scheme}://{str(path).partition(':')[2].lstrip('/')}: only folders of this machine can be used",
-            hint="Give a folder (it may be a mounted one), and copy from or to the other place.",
-        )
+    found = _REMOTE.match(str(path))
+    if found is None:
+        return
+    slashes = "///" if found[1].lower() == "file" else "//"  # a Path has lost all but one of them
+    raise UsageError(
+        f"{what} {found[1]}:{slashes}{str(path)[found.end() :]}: only folders of this machine can be used".lstrip(),
+        hint="Give the folder's path alone."
+        if found[1].lower() == "file"
+        else "Give a folder (it may be a mounted one), and copy from or to the other place.",
+    )
+
+
+def check_output(path: str | Path, what: str) -> None:
+    """Raise UsageError for a folder to write that cannot be one, before anything is made."""
+    refuse_remote(path, what)
+    for each in (Path(path), *Path(path).parents):
+        if each.is_dir():
+            return
+        if os.path.lexists(each):
+            found = f"a link to {os.readlink(each)}, which is not there" if each.is_symlink() else "a file"
+            raise UsageError(
+                f"{what} {path}: {each} is {found}", hint="Give a folder; it is made if nothing has its name yet."
+            )
 
 
 def sync_folder(path: Path) -> None:

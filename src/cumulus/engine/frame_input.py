@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
-from cumulus.engine.row_files import read_file, read_table
+from cumulus.engine.row_files import first_line, read_file, read_table
 from cumulus.errors import ArityError, UsageError, ValueTypeError
 
 
@@ -50,7 +50,7 @@ def given_rows(relation: Relation, data: Any) -> pa.Table | list[Any]:
         return _of_columns(relation, data)
     if isinstance(data, (str, Path)):
         return read_file(relation, data)
-    if isinstance(data, bytes) or not isinstance(data, Iterable):
+    if isinstance(data, bytes) or not isinstance(data, Iterable) or getattr(data, "shape", None) == ():
         raise _no_rows(relation, data)
     rows = data if type(data) is list else list(data)
     if rows and _is_columnar(rows[0]) and any(hasattr(type(rows[0]), name) for name in ("columns", "schema")):
@@ -85,7 +85,7 @@ def table_of_frame(name: str, data: Any) -> pa.Table:
         return pa.table(data)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as problem:
         raise UsageError(
-            f"the {type(data).__name__} for {name} says no types of columns: {_first_line(problem)}",
+            f"the {type(data).__name__} for {name} says no types of columns: {first_line(problem)}",
             hint="Give a frame, a table or a dict of columns with one type each, or declare the table by CREATE TABLE.",
         ) from None
 
@@ -136,7 +136,7 @@ def _read(relation: Relation, data: Any, read: Callable[[], pa.Table]) -> pa.Tab
         return read()
     except (pa.ArrowException, OverflowError, TypeError, ValueError, OSError) as problem:
         raise ValueTypeError(
-            f"the {type(data).__name__} for {relation.name} is no Arrow table: {_first_line(problem)}",
+            f"the {type(data).__name__} for {relation.name} is no Arrow table: {first_line(problem)}",
             relation=relation.name,
             hint="Give a table or a frame whose columns have one type each, or a list of rows.",
         ) from problem
@@ -246,7 +246,7 @@ def _joined(relation: Relation, pieces: Sequence[Any]) -> pa.Table | list[Any]:
             return pa.concat_tables(parts, promote_options="permissive")
         except pa.ArrowException as problem:
             raise ValueTypeError(
-                f"the {len(parts)} tables for {relation.name} do not make one: {_first_line(problem)}",
+                f"the {len(parts)} tables for {relation.name} do not make one: {first_line(problem)}",
                 relation=relation.name,
                 hint="Give them one by one.",
             ) from problem
@@ -263,7 +263,3 @@ def _no_rows(relation: Relation, data: Any) -> ArityError:
         row=data,
         hint="Put a single row into a list. Columns are a dict of lists, all of one length.",
     )
-
-
-def _first_line(problem: BaseException) -> str:
-    return next(iter(str(problem).splitlines()), type(problem).__name__)

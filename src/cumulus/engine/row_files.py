@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import plain_list, typed
+from cumulus.catalog.arrow import numbers_of_text, plain_list, typed
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
 from cumulus.errors import DataError, InputError
@@ -20,6 +20,8 @@ from cumulus.errors import DataError, InputError
 PARQUET, CSV, TSV = (".parquet", ".pq"), (".csv", ".csv.gz"), (".tsv", ".tsv.gz")
 """Endings of files, by what is in them."""
 _NULLS = ["", "NULL"]
+_END = "\x1e end of the file \x1e"
+"""A cell of the row that is put behind those of a file, to see whether it is read as a row."""
 
 
 def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
@@ -77,18 +79,29 @@ def read_table(path: str | Path, relation: Relation | None = None) -> pa.Table:
             return _read_csv(text)
     except (pa.ArrowException, OSError, ValueError) as problem:
         missing = isinstance(problem, FileNotFoundError)
-        kind = "Parquet file" if _is_parquet(text) else "CSV file with a header"
         raise InputError(
-            f"{text}: there is no such file" if missing else f"{text}: not a {kind}: {_first_line(problem)}",
+            f"{text}: there is no such file" if missing else f"{text}: {_problem_with(text, problem)}",
             hint="Give the path of a Parquet or CSV file. Rows themselves are a list, a frame or a table."
             if missing
-            else "A Parquet file must be whole; a CSV file is UTF-8, and its first line names the columns.",
+            else "A Parquet file must be whole."
+            if _is_parquet(text)
+            else "A CSV file is UTF-8; its first line names the columns, and each row has as many cells.",
         ) from None
     wanted = f" for {relation.name}" if relation is not None else ""
     raise InputError(
         f"{text!r} is no file of rows{wanted}",
         hint=f"Files end in {', '.join((*PARQUET, *CSV, *TSV))}. Rows themselves are a list, a frame or a table.",
     )
+
+
+def _problem_with(path: str, problem: BaseException) -> str:
+    """Return what is wrong with a file that is there, for people who do not know who reads it."""
+    told = first_line(problem)
+    if _is_parquet(path):
+        return f"not a Parquet file: {told}"
+    if "Empty CSV file" in told:
+        return "not a CSV file with a header: it is empty"
+    return f"cannot be read as CSV: {told.removeprefix('CSV parse error: ')}"
 
 
 def _is_parquet(path: str) -> bool:
@@ -118,10 +131,25 @@ def _read_csv(path: str) -> pa.Table:
     data = data if b"\n" in data else data + b"\n"
     header = data[: data.find(b"\n") + 1]
     names = pa_csv.read_csv(io.BytesIO(header), parse_options=pa_csv.ParseOptions(delimiter=delimiter)).column_names
+    has_quotes = b'"' in data
+    if has_quotes:
+        data += b"\n" + _END.encode() + delimiter.encode() * (len(names) - 1) + b"\n"
     try:
-        return read(data, names, is_numbered=False)
+        table = read(data, names, is_numbered=False)
     except pa.ArrowInvalid:
-        return read(data, names, is_numbered=True)  # it tells which row is wrong
+        table = read(data, names, is_numbered=True)  # it tells which row is wrong
+    return _without_end(table, path) if has_quotes else table
+
+
+def _without_end(table: pa.Table, path: str) -> pa.Table:
+    """Return the rows before the one that was put behind them, which a quote that nobody closed has taken in."""
+    count = table.num_rows - 1
+    if table.column(0)[count].as_py() != _END:
+        raise InputError(
+            f"{path}, row {table.num_rows}: a quote is not closed",
+            hint='Close it; inside quotes, a quote of the text is written twice: "".',
+        )
+    return table.slice(0, count)
 
 
 def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedArray:
@@ -129,7 +157,10 @@ def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedA
     if sql_type is None or sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
         return column
     try:
-        return column.cast(arrow_type(sql_type.computed))
+        if sql_type.is_numeric:
+            found = numbers_of_text(column, sql_type)
+            return column if found is None else found
+        return column.cast(arrow_type(sql_type))
     except pa.ArrowException:
         return column
 
@@ -148,7 +179,7 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
             columns.append(plain_list(table.column(name)))
         except (ValueError, OverflowError, pa.ArrowException) as problem:
             raise InputError(
-                f"{path}: column {name} has a value that Python has not: {_first_line(problem)}",
+                f"{path}: column {name} has a value that Python has not: {first_line(problem)}",
                 hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
             ) from None
     rows = []
@@ -165,5 +196,6 @@ def _within(problem: DataError, place: str) -> DataError:
     return type(problem)(f"{place}: {problem.message}", relation=problem.relation, row=problem.row, hint=problem.hint)
 
 
-def _first_line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
+    """Return what an error of another library says, without its further lines."""
     return next(iter(str(problem).splitlines()), type(problem).__name__)

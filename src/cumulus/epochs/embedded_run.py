@@ -14,7 +14,7 @@ from typing import Any
 
 from cumulus.durable import faults
 from cumulus.durable.files import write_durably
-from cumulus.durable.folders import refuse_remote
+from cumulus.durable.folders import check_output
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.intake.packing import pack
@@ -25,7 +25,7 @@ from cumulus.epochs.output.publish import merges, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, Progress, file_path, files_left, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_apart, file_path, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
@@ -65,11 +65,12 @@ class EmbeddedRun:
         keep: int = 100,
         snapshot_every: int = 1,
     ) -> None:
-        refuse_remote(out, "--out")
-        refuse_remote(checkpoint, "--checkpoint")
+        check_output(out, "--out")
+        check_output(checkpoint, "--checkpoint")
         functions = given_functions(functions)
         runnable(program.functions, functions)  # a missing one is told before folders are made
         program, self._sources = match_sources_to_tables(require_definitions(program), sources)
+        check_apart(self._sources, out, checkpoint)
         self._program = program
         self._limit = files_per_epoch
         self._keep = keep

@@ -33,11 +33,11 @@ def require_definitions(program: Program) -> Program:
 
     References
     ----------
-    000, "Pipeline Scheduling", on depths.
+    Cumulus architecture, "Pipeline Scheduling", on depths.
     """
-    rings = cycles(program)
-    if rings:
-        path = " → ".join([*rings[0], rings[0][0]])
+    circles = cycles(program)
+    if circles:
+        path = " → ".join([*circles[0], circles[0][0]])
         raise LayoutError(
             f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
             hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
@@ -107,6 +107,8 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
         )
     layout = name
+    if buckets < 1:
+        raise UsageError(f"{buckets} buckets", hint="There is at least one.")
     if layout == "one-bucket":
         return BucketPlan(why="one bucket, as asked for")
     if buckets == 1 and layout == "auto":

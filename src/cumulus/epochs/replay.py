@@ -25,7 +25,7 @@ from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket, Outcome
 from cumulus.epochs.bucket.moves import Move
-from cumulus.epochs.intake.packing import Chunk, pack
+from cumulus.epochs.intake.packing import Payload, pack
 from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed, read_manifest
@@ -192,9 +192,9 @@ class _Replayer(Bucket):
         self._refused = refused
 
     def _straight(
-        self, epoch: int, chunks: list[Chunk], outcome: Outcome
-    ) -> tuple[dict[str, list[Chunk]], dict[str, list[pa.Table]]]:
-        return ({}, {}) if self._refused else super()._straight(epoch, chunks, outcome)
+        self, epoch: int, payloads: list[Payload], outcome: Outcome
+    ) -> tuple[dict[str, list[Payload]], dict[str, list[pa.Table]]]:
+        return ({}, {}) if self._refused else super()._straight(epoch, payloads, outcome)
 
     def _wanted(self, moves: list[Move]) -> list[Move]:
         return [move for move in moves if (move.relation, move.cause.source, move.cause.position) not in self._refused]

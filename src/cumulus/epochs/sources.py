@@ -109,9 +109,9 @@ class FolderSource:
         if self.format == "debezium":
             return "parquet" if found == "parquet" else "json"
         if found is None or (found == "parquet" and packing_of(name)):
-            endings = ", ".join(SUFFIXES)
+            endings, ending = ", ".join(SUFFIXES), "".join(Path(name).suffixes[-2:])
             raise InputError(
-                f"{name}: the ending {''.join(Path(name).suffixes[-2:]) or 'of the name'!r} is of no known format",
+                f"{name}: the ending {ending!r} is of no known format" if ending else f"{name}: the name has no ending",
                 hint=f"Endings: {endings}, those of text also with {', '.join(PACKED)}. Rename the file, or "
                 "say format= if all files of the table have one.",
             )
@@ -269,6 +269,20 @@ def check_readable(source: FolderSource) -> None:
         raise InputError(f"{source.path}: not allowed to read the source of table {source.relation!r}")
 
 
+def check_apart(sources: Iterable[FolderSource], *written: str | Path) -> None:
+    """Raise UsageError if what a run writes would lie among the files of a table, as rows that it cannot read."""
+    for folder in written:
+        for source in sources:
+            path, table = Path(folder).resolve(), Path(source.path).resolve()
+            if not folder or not path.is_relative_to(table):
+                continue
+            if path == table or not _is_left_alone(path.relative_to(table).parts[0]):
+                raise UsageError(
+                    f"{folder} is in {source.path}, the folder of table {source.relation!r}",
+                    hint="Keep what is written apart from what is read: choose another --out or --checkpoint.",
+                )
+
+
 def list_files(source: FolderSource) -> list[str]:
     """Return the names of the data files of `source`, in order; hidden and unfinished ones are left out.
 
@@ -321,7 +335,8 @@ def file_path(source: FolderSource, name: str) -> str:
 
 
 Progress = dict[str, dict[str, Any]]
-"""Table → {"last": name of the last file taken, "count": files taken so far}, and its "size" where that is known.
+"""Table → {"last": name of the last file taken, "count": files taken so far}, its "size" where that is known, and how
+many of the others were "gone" by then: were they still counted on, as many late files would not be noticed.
 
 It is JSON, part of every offset.
 """
@@ -368,9 +383,10 @@ def next_files(
         state = done.get(source.relation, {"last": "", "count": 0})
         names = list_files(source)
         taken = [name for name in names if name <= state["last"]]
-        if len(taken) > state["count"]:
+        known = state["count"] - state.get("gone", 0)
+        if len(taken) > known:
             raise InputError(
-                f"{source.path}: {len(taken)} files sort up to {state['last']!r}, but only {state['count']} are in: "
+                f"{source.path}: {len(taken)} files sort up to {state['last']!r}, but only {known} are in: "
                 f"a file came late under an earlier name",
                 hint="Files are read in the order of their names; rename the late one to sort after the last.",
             )
@@ -381,7 +397,8 @@ def next_files(
         if new:
             files[source.relation] = new
             size = {"size": _size_of(source, new[-1])} if sizes else {}
-            state = {"last": new[-1], "count": state["count"] + len(new), **size}
+            gone = state["count"] - len(taken)
+            state = {"last": new[-1], "count": state["count"] + len(new), **({"gone": gone} if gone else {}), **size}
         after[source.relation] = dict(state)
     return files, after
 

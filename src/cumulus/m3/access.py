@@ -133,9 +133,9 @@ def _scalar_reads(scalar: Term | Range, bound: frozenset[str]) -> Iterator[Acces
 def unrestricted(program: Program) -> tuple[int, int, str] | None:
     """Return the first statement that is not restricted M3 and why, or None if the whole program is.
 
-    The three rules of 003 §2.1: every loop variable stands on both sides, it is a key of exactly one map on the right,
-    and there are no conditions; and terms are monomials. Anything computed from event variables alone counts as a
-    constant. Batch triggers, which 003 does not have, are not looked at.
+    The three rules of the Cumulus consistency paper, §2.1: every loop variable stands on both sides, it is a key of
+    exactly one map on the right, and there are no conditions; and terms are monomials. Anything computed from event
+    variables alone counts as a constant. Batch triggers, which the paper does not have, are not looked at.
 
     Examples
     --------

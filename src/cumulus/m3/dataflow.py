@@ -1,7 +1,7 @@
 """The map graph of a program: which map is made from which, how deep it lies, and pictures of it.
 
-An edge goes from a map to every map that a statement reading it writes (003 §4.2). Depth is what pipeline scheduling
-waits for (000, "Pipeline Scheduling"), and what bounds a cascade of corrections.
+An edge goes from a map to every map that a statement reading it writes (Cumulus consistency paper, §4.2). Depth is what
+pipeline scheduling waits for (Cumulus architecture, "Pipeline Scheduling"), and what bounds a cascade of corrections.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def depths(program: Program) -> dict[str, int]:
 
     References
     ----------
-    000, "Pipeline Scheduling".
+    Cumulus architecture, "Pipeline Scheduling".
 
     Examples
     --------
@@ -138,11 +138,11 @@ def topological(program: Program) -> tuple[str, ...]:
         If the program is cyclic, naming a cycle.
     """
     graph = reads(program)
-    rings = cycles(program)
-    if rings:
-        ring = " → ".join([*rings[0], rings[0][0]])
+    circles = cycles(program)
+    if circles:
+        path = " → ".join([*circles[0], circles[0][0]])
         raise LayoutError(
-            f"the maps of the program form a cycle: {ring}",
+            f"the maps of the program form a cycle: {path}",
             hint="A cyclic program runs in the embedded host and on the cluster, but it has no depths and no rounds.",
         )
     placed: dict[str, None] = {}
@@ -344,7 +344,7 @@ def to_json(program: Program) -> dict[str, Any]:
     Terms are given as text and as trees (``{"node": "Product", "parts": […]}``); a literal's value is a string where
     JSON has no such type. `depths` is null and `cycles` not empty if the program is cyclic.
     """
-    rings = cycles(program)
+    circles = cycles(program)
     return {
         "relations": [
             {
@@ -378,8 +378,8 @@ def to_json(program: Program) -> dict[str, Any]:
             }
             for trigger in program.triggers
         ],
-        "depths": None if rings else depths(program),
-        "cycles": [list(ring) for ring in rings],
+        "depths": None if circles else depths(program),
+        "cycles": [list(circle) for circle in circles],
     }
 
 

@@ -379,7 +379,7 @@ def _named_event(name: str, declared: set[str]) -> tuple[On, str]:
 
 
 def _mark_rules(tokens: list[Token]) -> None:
-    """Put an ON before rules that begin with a mere sign, as in 000, lest it be taken for the sign of a sum."""
+    """Put an ON before rules that begin with a mere sign (Cumulus architecture), lest it be taken for a sum's."""
     for at in range(len(tokens) - 2, -1, -1):
         signed = tokens[at].is_sign("+", "-") and tokens[at + 1].is_name and _heads_rule(tokens, at + 2)
         if signed and not (at and tokens[at - 1].is_word("ON")):

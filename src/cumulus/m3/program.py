@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from html import escape
 from typing import Any, TypeAlias, TypeVar
 
 from cumulus.algebra.scope import maps_of
@@ -190,6 +191,9 @@ class Program:
         from cumulus.m3.printer import print_program
 
         return print_program(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def relation(self, name: str) -> Relation:
         """Return the relation called `name`; KeyError if there is none."""

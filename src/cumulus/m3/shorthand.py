@@ -1,7 +1,7 @@
 """From rules as people and papers write them to the triggers of a program.
 
 Four things are spelled out here: `...` in an event, several rules for one event, the domains of loop variables
-``(x: R.c)`` of 002 and 000, and a bare `m` for `m[]`.
+``(x: R.c)`` of the Cumulus introduction and architecture, and a bare `m` for `m[]`.
 
 A domain whose variables the term binds says nothing new: loop variables range over the entries of the maps that
 they index. Any other domain is a map of its own that holds the relation's rows (or one column of them), kept by

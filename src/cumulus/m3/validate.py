@@ -27,7 +27,8 @@ class ProgramReport:
     Parameters
     ----------
     restricted
-        Whether it is restricted M3 (003 §2.1): then every value written costs a constant number of operations.
+        Whether it is restricted M3 (Cumulus consistency paper, §2.1): then every value written costs a constant number
+        of operations.
     reason
         The statement that is not, and why; "" if `restricted`.
     accesses

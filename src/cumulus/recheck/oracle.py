@@ -27,6 +27,7 @@ from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
 from cumulus.sql.syntax.parse import parse_script
+from cumulus.sql.syntax.quoting import for_duckdb
 from cumulus.views.duckdb_functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]
@@ -84,7 +85,7 @@ class Oracle:
             columns = f" ({', '.join(map(quoted, view.columns))})" if view.columns else ""
             self._views[str(view.name)] = view.text
             try:
-                self._connection.execute(f"CREATE VIEW {quoted(view.name)}{columns} AS {view.text}")
+                self._connection.execute(f"CREATE VIEW {quoted(view.name)}{columns} AS {for_duckdb(view.text)}")
             except duckdb.Error as problem:
                 raise UsageError(
                     f"DuckDB does not take view {view.name}: {problem}", hint="Compare it with a query of your own."

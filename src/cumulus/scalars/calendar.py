@@ -10,8 +10,24 @@ from typing import Any
 
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
-from cumulus.scalars.function import INTEGERS, POINTS, TEXT, TIMES, ScalarFunction, Types, failure, no_match, takes
-from cumulus.scalars.time_arithmetic import EPOCH, MICROS_PER_SECOND, MICROSECOND, moment, whole_quotient
+from cumulus.scalars.function import (
+    INTEGERS,
+    POINTS,
+    TEXT,
+    TIMES,
+    ScalarFunction,
+    Types,
+    failure,
+    no_match,
+    takes,
+)
+from cumulus.scalars.time_arithmetic import (
+    EPOCH,
+    MICROS_PER_SECOND,
+    MICROSECOND,
+    moment,
+    whole_quotient,
+)
 
 
 def part_named(function: str, name: str, arguments: tuple[Any, ...]) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cumulus.durable.folders import refuse_remote
+from cumulus.durable.folders import check_output
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
@@ -154,7 +154,8 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
     ) -> None:
-        refuse_remote(out, "out")
+        check_output(out, "out")
+        check_output(checkpoint, "checkpoint")
         self._spark = spark
         self._program = require_definitions(program)
         self._options = options

@@ -323,7 +323,7 @@ class EntryColumns:
             parts.append((args[-1], left))
         others = [(each, mask) for each, mask in parts if not _is_null(each) and mask.any()]
         if not others:
-            return Vector(SqlType(Kind.NULL), np.zeros(self.count, np.int64), np.ones(self.count, np.bool_))
+            return self._nothing()
         if len(others) == 1 and (others[0][1].all() or not may_raise(others[0][0])):
             # CASE WHEN n = 0 THEN NULL ELSE s END: the column as it is, and where it is not.
             ((value, mask),) = others
@@ -350,7 +350,11 @@ class EntryColumns:
             left = left & ~here
             if not left.any():
                 break
-        return joined(vectors, result, self.count)
+        return joined(vectors, result, self.count) if vectors else self._nothing()
+
+    def _nothing(self) -> Vector:
+        """Return NULL for each entry, of no type: a text would need a dictionary."""
+        return Vector(SqlType(Kind.NULL), np.zeros(self.count, np.int64), np.ones(self.count, np.bool_))
 
     def _connective(self, function: str, args: tuple[Term, ...]) -> Vector:
         """Return AND or OR: what decides it spares the rest."""

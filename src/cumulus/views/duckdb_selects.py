@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import duckdb
@@ -42,16 +43,59 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
     if kind is not duckdb.StatementType.SELECT and not is_pivot:
         word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _name(kind, sql)
         raise UsageError(f"query takes one SELECT, and this is {word}", hint=_HINTS.get(kind.name, _HINT))
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):
+        raise UsageError(
+            f"{parameters!r} is no list of parameters", hint="Give them as [value, …], or by name: {name: value, …}."
+        )
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
+    _check(statements[0].named_parameters, parameters)
+    return fetched(connection, sql, parameters)
+
+
+def fetched(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+    """Return the result of a query that DuckDB has to take.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, of which DuckDB makes errors of its own.
+    duckdb.Error
+        If DuckDB refuses it.
+    """
     try:
         return connection.sql(sql, params=parameters or None).to_arrow_table()
     except RuntimeError as problem:
-        if "interrupted" in str(problem).lower():  # what DuckDB makes of Ctrl-C
+        if "interrupted" in str(problem).lower():
+            raise KeyboardInterrupt from None
+        raise
+    except duckdb.InvalidInputException as problem:
+        if _IN_PYTHON.search(str(problem)):
             raise KeyboardInterrupt from None
         raise
 
 
+def _check(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:
+    """Raise UsageError for parameters that are missing, or that no UTF-8 says."""
+    named = parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters or [], 1))
+    given = {str(name).lower() for name in named}  # DuckDB finds them in any case
+    missing = sorted(name for name in wanted if name.lower() not in given)
+    if missing:
+        told = ", ".join(f"${name}" for name in missing)
+        raise UsageError(
+            f"the query has no value for its parameter {told}",
+            hint="Give values beside the query: a list for ? or $1, a dict for $name.",
+        )
+    for name, value in named.items():
+        if isinstance(value, str) and half_character(value) >= 0:
+            raise UsageError(
+                f"parameter ${name}, {value!r}, has half a character: no UTF-8 says it",
+                hint="Give the whole character.",
+            )
+
+
+_IN_PYTHON = re.compile(r"(?:executing the UDF|failed): KeyboardInterrupt\b")
+"""What DuckDB says of Ctrl-C in Python that it has called: a function, or what it reads from."""
 _PIVOTS = ("PIVOT", "SELECT", "FROM", "WITH")
 """A PIVOT is several statements for DuckDB, which itself finds the columns first."""
 _VIEWS = "Views are created and dropped by execute(), before the run in a folder."

@@ -1,6 +1,6 @@
 """Scalar functions over vectors: the few that finish most views, each exactly what `cumulus.scalars.registry` says.
 
-Where the outcome for some value would be an error, or a number that 64 bits do not hold, they raise
+Where the outcome for some value would be an error, or a number that 64 bits or its type do not hold, they raise
 `NotColumnarError`, as for everything that they do not know.
 """
 
@@ -53,13 +53,11 @@ def cast(vector: Vector, target: SqlType) -> Vector:
             return replace(vector, type=target)
         if INTEGER_BITS[target.kind] > 64:
             return replace(vector, type=target)
-        limit = 1 << (INTEGER_BITS[target.kind] - 1)
-        return replace(vector, type=target, data=_within(vector.narrow(), vector.null, -limit, limit - 1))
+        return replace(vector, type=target, data=_within(vector.narrow(), vector.null, *_range(target)))
     if target.kind is not Kind.DECIMAL or target.scale < vector.scale:
         raise NotColumnarError
     data = _times(vector.narrow(), np.int64(_power(target.scale - vector.scale)), vector.null)
-    bound = min(10**target.precision - 1, _GREATEST)
-    return replace(vector, type=target, data=_within(data, vector.null, -bound, bound))
+    return replace(vector, type=target, data=_within(data, vector.null, *_range(target)))
 
 
 def _power(digits: int) -> int:
@@ -104,10 +102,13 @@ def _plus(left: Array, right: Array, null: Mask | None, sign: int) -> Array:
 def _aligned(left: Vector, right: Vector) -> tuple[Array, Array]:
     """Return exact numbers in units of the same digit."""
     scale = max(left.scale, right.scale)
-    return tuple(  # type: ignore[return-value]  # there are two
-        _times(each.narrow(), np.int64(_power(scale - each.scale)), each.null) if each.scale < scale else each.narrow()
-        for each in (left, right)
-    )
+    return _scaled(left, scale), _scaled(right, scale)
+
+
+def _scaled(vector: Vector, scale: int) -> Array:
+    if vector.scale == scale:
+        return vector.narrow()
+    return _times(vector.narrow(), np.int64(_power(scale - vector.scale)), vector.null)
 
 
 def _are_alike(left: Vector, right: Vector, op: str) -> bool:
@@ -172,7 +173,19 @@ def call(function: str, args: Sequence[Vector], result: SqlType) -> Vector:
         if arg.type.kind is Kind.NULL:
             raise NotColumnarError
         null = either(null, arg.null)
-    return Vector(result, kernel(*args, null), null)
+    data = kernel(*args, null)
+    if result.is_exact and _range(result)[1] < _GREATEST:
+        _within(data, null, *_range(result))
+    return Vector(result, data, null)
+
+
+def _range(exact: SqlType) -> tuple[int, int]:
+    """Return the least and the greatest number of a type that one word may hold, in units of its last digit."""
+    if exact.kind is Kind.DECIMAL:
+        bound = min(10**exact.precision - 1, _GREATEST)
+        return -bound, bound
+    limit = 1 << min(INTEGER_BITS[exact.kind], 64) - 1
+    return -limit, limit - 1
 
 
 def _sum(sign: int) -> Callable[[Vector, Vector, Mask | None], Array]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.cells import cell_len
 
 from cumulus.catalog.events import Row
-from cumulus.errors import MissingError
+from cumulus.errors import MissingError, UsageError
 from cumulus.views.cell_texts import cell, padded
 
 if TYPE_CHECKING:
@@ -54,12 +54,25 @@ class Shown(ABC):
         return frame
 
     def polars(self) -> Any:
-        """Return the rows as a polars frame; decimals stay exact."""
+        """Return the rows as a polars frame; decimals stay exact.
+
+        Raises
+        ------
+        UsageError
+            If a column is an INTERVAL: polars has nothing with months.
+        """
         try:
             import polars
         except ImportError:
             raise MissingError("polars is not installed", hint="pip install polars") from None
-        return polars.from_arrow(self.arrow())
+        table = self.arrow()
+        spans = [field.name for field in table.schema if pa.types.is_interval(field.type)]
+        if spans:  # polars would panic
+            raise UsageError(
+                f"polars has no INTERVAL, which {', '.join(spans)} {'is' if len(spans) == 1 else 'are'}",
+                hint='Make it seconds or a text: query("SELECT epoch(span) AS seconds FROM …").polars().',
+            )
+        return polars.from_arrow(table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Hand the rows to anything that takes Arrow."""

@@ -72,12 +72,15 @@ class Log:
     def take(self, number: int, rows: Sequence[Change]) -> None:
         """Add the changes of a transaction."""
         with self.changed:
-            self.entries.append((number, rows))
-            self.number = number
-            self._rows += len(rows)
-            while self._rows > KEPT and len(self.entries) > 1:
-                self._forget()
-            self._wake()
+            self._add(number, rows)
+
+    def _add(self, number: int, told: Told) -> None:
+        self.entries.append((number, told))
+        self.number = number
+        self._rows += _size(told)
+        while self._rows > KEPT and len(self.entries) > 1:
+            self._forget()
+        self._wake()
 
     def _forget(self) -> None:
         """Add the oldest entry to what waits for each stream that has not read it."""
@@ -86,14 +89,18 @@ class Log:
             stream.fall_behind(self.first, number, rows)
         self.first += 1
         self.since = max(self.since, number)
-        self._rows -= 0 if isinstance(rows, BaseException) else len(rows)
+        self._rows -= _size(rows)
 
     def fail(self, number: int, problem: BaseException) -> None:
         """End all streams that come here with an error: the changes of a transaction are not known."""
+        if not isinstance(problem, Exception):  # Ctrl-C is of the thread that changed something, not of who reads
+            problem = HistoryError(
+                f"the changes of {self.view} in transaction {number} are not known: finding them was interrupted",
+                hint="Begin anew with snapshot=True.",
+            )
         with self.changed:
-            self.entries.append((number, problem))
-            self.number = self.since = number
-            self._wake()
+            self._add(number, problem)
+            self.since = number
 
     def close(self) -> None:
         """End all streams, once they have read what is there."""
@@ -114,6 +121,18 @@ class Log:
         self._waiting = [each for each in self._waiting if not each[1].done()]
         self._waiting.append((loop, future))
         return future
+
+
+def _size(told: Told) -> int:
+    """Return how much an entry counts."""
+    return 1 if isinstance(told, BaseException) else len(told)
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return how many seconds somebody waits for changes, None if without an end; UsageError if it is neither."""
+    if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout >= 0):
+        return timeout
+    raise UsageError(f"timeout={timeout!r}", hint="timeout is a time in seconds, or None to wait as long as it takes.")
 
 
 def _set(future: asyncio.Future[None]) -> None:
@@ -137,7 +156,7 @@ class ChangeStream:
     """
 
     def __init__(self, log: Log, turn: Turn, timeout: float | None) -> None:
-        self._log, self._turn, self.timeout = log, turn, timeout
+        self._log, self._turn, self.timeout = log, turn, checked_timeout(timeout)
         self._ready: deque[ViewChanges] = deque()
         """What comes before the log."""
         self._sum: SummedChanges | None = None
@@ -208,6 +227,7 @@ class ChangeStream:
         CumulusError
             If the changes of a transaction could not be computed. The stream ends then: take a snapshot.
         """
+        timeout = checked_timeout(timeout)
         deadline = None if timeout is None else monotonic() + timeout
         with self._log.changed:
             while True:
@@ -222,7 +242,7 @@ class ChangeStream:
                         "nobody can change the warehouse while this thread has it for itself",
                         hint="Wait for changes outside transactions and callbacks, or take what is there: timeout=0.",
                     )
-                self._log.changed.wait(left)
+                self._log.changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
 
     def _take(self) -> ViewChanges | None:
         """Return the next changes that are there; the log is held."""

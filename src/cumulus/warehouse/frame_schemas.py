@@ -56,8 +56,15 @@ def declare(frames: Mapping[str, Any], keys: Mapping[str, str | Iterable[str]]) 
             f"frames are given by the names of their tables, not as {type(frames).__name__}",
             hint='Write Warehouse.from_frames({"orders": frame, …}, views).',
         )
+    if not isinstance(keys, Mapping):
+        raise UsageError(
+            f"keys are given by the names of their tables, not as {type(keys).__name__}",
+            hint='Write keys={"orders": "id"}, or a list of columns.',
+        )
     tables = {str(name): _schematic(str(name), frame) for name, frame in frames.items()}
     wanted = {known_name(name, tables, "table"): key for name, key in keys.items()}
+    if len(wanted) < len(keys):
+        raise UsageError(f"one table is named twice in keys: {', '.join(map(str, keys))}", hint="Names have no case.")
     statements = [_statement(name, table.schema, wanted.get(name, ())) for name, table in tables.items()]
     return "".join(statements), tables
 
@@ -73,7 +80,9 @@ def _schematic(name: str, frame: Any) -> pa.Table:
 
 
 def _statement(table: str, schema: pa.Schema, key: str | Iterable[str]) -> str:
-    names = (key,) if isinstance(key, str) else tuple(key)
+    if not isinstance(key, Iterable):
+        raise UsageError(f"the key of {table} is a column or several, not {key!r}", hint="Name columns by str.")
+    names = (key,) if isinstance(key, str) else tuple(map(str, key))
     if not len(schema):
         raise UsageError(f"the frame for {table} has no columns", hint="Give a frame with some.")
     columns = [

@@ -13,6 +13,7 @@ from typing import Any
 
 from cumulus.catalog.events import DELETE_BY_KEY, UPDATE_BY_KEY, Row
 from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import Interval
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import AbsentRowError, ArityError, DataError, NullError, UsageError
 
@@ -50,6 +51,8 @@ def checked_keys(relation: Relation, keys: Any) -> list[Row]:
     shape = Relation(f"the key of {relation.name}", columns, relation.key)
     if hasattr(keys, "columns") or hasattr(keys, "schema"):  # a table or a frame
         return checked_rows(shape, keys)
+    if isinstance(keys, Interval):  # a tuple, and one value all the same
+        keys = [keys]
     if isinstance(keys, tuple) and len(keys) != len(columns):
         raise ArityError(
             f"the key of {relation.name} is ({', '.join(relation.key)}), and {keys!r} is none",
@@ -65,7 +68,11 @@ def checked_keys(relation: Relation, keys: Any) -> list[Row]:
         keys = [keys]
     elif hasattr(keys, "to_pylist"):  # an array of Arrow
         keys = keys.to_pylist()
-    return checked_rows(shape, [key if isinstance(key, (tuple, list, dict)) else (key,) for key in keys])
+    return checked_rows(shape, [key if _is_row(key) else (key,) for key in keys])
+
+
+def _is_row(key: Any) -> bool:
+    return isinstance(key, (tuple, list, dict)) and not isinstance(key, Interval)
 
 
 def events_of_key(relation: Relation, operation: tuple[int, str, Row], old: Row | None) -> Iterator[Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cumulus import m3
+from cumulus.catalog.names import Name
 from cumulus.catalog.types import SqlType
 from cumulus.compiler import compile_sql, extend_sql
+from cumulus.compiler.declarations import declarations, redefined
 from cumulus.compiler.pipeline import as_path
 from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Given, UserFunction, function
+from cumulus.sql.syntax.parse import parse_script
 
 
 def check_choices(engine: str, keep: str) -> None:
@@ -75,7 +78,12 @@ def script_of(views: str | Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path}",
+            hint="It was looked for as a script, by its name." if path.is_absolute() else f"This is {Path.cwd()}.",
+        ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
 
@@ -102,9 +110,16 @@ def read_source(
     return text, compile_sql(text, name=name, keep=keep, functions=functions, size=size)
 
 
-def extended(script: str, sql: str, keep: str, functions: Mapping[str, Given], size: int) -> tuple[str, Program]:
+def extended(script: str, sql: str | Path, keep: str, functions: Mapping[str, Given], size: int) -> tuple[str, Program]:
     """Return a script with statements added, and its program: new tables, and views that come and go."""
-    if not isinstance(sql, str):
-        raise UsageError(f"SQL is a text, not {type(sql).__name__}", hint="Pass SQL as str.")
     typed = [each for each in functions.values() if isinstance(each, UserFunction)]
-    return extend_sql(script, sql, keep=keep, functions=typed, size=size)
+    return extend_sql(script, script_of(sql), keep=keep, functions=typed, size=size)
+
+
+def changed_views(views: Collection[str], script: str, longer: str) -> list[str]:
+    """Return those of some views that a longer script has no more, or makes by another query."""
+    if not views:
+        return []
+    before, after = declarations(parse_script(script)), declarations(parse_script(longer))
+    other = redefined(before, after)
+    return sorted(view for view in views if Name(view) not in after.views or Name(view) in other)

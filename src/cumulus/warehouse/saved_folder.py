@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from cumulus import m3
 from cumulus.durable.files import open_synced
-from cumulus.durable.folders import lock_file, sync_folder
+from cumulus.durable.folders import lock_file, refuse_remote, sync_folder
 from cumulus.engine.native.values.blocks import RawMaps, restore_all
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump, restore
@@ -108,6 +108,7 @@ def save(path: str | Path, program: Program, engine: Engine, state: dict[str, An
 def _folder(path: str | Path) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"a folder is given by its path, not by {path!r}", hint="Pass a str or a Path.")
+    refuse_remote(os.fspath(path), "")
     return Path(path)
 
 

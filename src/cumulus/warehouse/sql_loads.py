@@ -24,6 +24,7 @@ from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Given
 from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_selects import fetched
 
 
 class Computer:
@@ -78,8 +79,8 @@ class Computer:
         self._connection.execute(f"SET threads = {max(1, (os.cpu_count() or 1) - 1)}")
 
     def ask(self, sql: str) -> pa.Table:
-        """Return the result of a SELECT over the tables; duckdb.Error if it has none."""
-        return self._connection.sql(sql).to_arrow_table()
+        """Return the result of a SELECT over the tables; duckdb.Error if it has none, KeyboardInterrupt by Ctrl-C."""
+        return fetched(self._connection, sql)
 
     def stop(self) -> None:
         """Let what is asked now fail, if anything is; may be called by another thread, at any time."""

@@ -246,7 +246,10 @@ class Turn:
         """Take note, in a new process, that only this thread is in it."""
         visitor = 0 if self._applier is None else self._applier.engine.visitor()
         self._queue, self._is_overdue = RLock(), False
-        self._is_lost = self._owner not in (0, get_ident()) or visitor not in (0, get_ident())
+        is_free = self._lock.acquire(blocking=False)  # or ours: another thread's is never given back
+        if is_free:
+            self._lock.release()
+        self._is_lost = not is_free or visitor not in (0, get_ident())
 
 
 def _forked() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.errors import EvaluationWarning
+from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.views import Consistency, MapViewReader
 from cumulus.views.tables import Shown
 from cumulus.warehouse.view_errors import ViewErrors
@@ -29,6 +29,12 @@ class WarehouseView(Shown):
         self._name = name
         self._reader = reader
         self._errors = errors
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            f"the reader of view {self._name} is not pickled or copied: it reads a Warehouse of this process",
+            hint="Take its rows() or arrow() along.",
+        )
 
     @property
     def name(self) -> str:

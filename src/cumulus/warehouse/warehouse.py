@@ -17,7 +17,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, declared, given_functions
 from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.warehouse import saved_folder
+from cumulus.warehouse import program_sources, saved_folder
 from cumulus.warehouse.applier import Applier, Operation
 from cumulus.warehouse.frame_schemas import declare
 from cumulus.warehouse.initial_load import Filling
@@ -140,7 +140,7 @@ class Warehouse(Filling):
         Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
         counts as nothing there, and everything else goes on.
         """
-        return self._rows(+1, table, rows)
+        return 1 if self._applier.take_one(+1, table, rows) else self._rows(+1, table, rows)
 
     def delete(self, table: str, rows: Any) -> int:
         """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
@@ -286,8 +286,6 @@ class Warehouse(Filling):
         return count
 
     def _rows(self, sign: int, table: str, rows: Any) -> int:
-        if self._applier.take_one(sign, table, rows):
-            return 1
         with self._use():
             relation = self._applier.relation(table)
             bulk = rows_of(sign, relation, rows, self._applier.checkers[relation.name])
@@ -386,8 +384,8 @@ class Warehouse(Filling):
 
     # --- changing and keeping ---------------------------------------------------------------------------------------
 
-    def execute(self, sql: str) -> None:
-        """Create or drop views on the live warehouse, or add tables to it.
+    def execute(self, sql: str | Path) -> None:
+        """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it.
 
         All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
         from kept rows.
@@ -408,7 +406,7 @@ class Warehouse(Filling):
                 raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
             script, program = extended(self._script, sql, self._keep, self._functions, self._size)
             applier = self._applier_of(program)
-            for view in sorted(self._subscriptions.views - {view.name for view in applier.program.views}):
+            for view in program_sources.changed_views(self._subscriptions.views, self._script, script):
                 raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
             with interruptible():
                 carry_over(self._applier, applier, self._functions)

@@ -1,4 +1,4 @@
-"""The stream for example 2.1 of the Cumulus paper: customers, orders, line items in random order.
+"""The stream for example 2.1 of the Cumulus consistency paper: customers, orders, line items in random order.
 
 Nothing comes before anything: a line item may be there long before its order. So every trigger of the program works.
 All columns are whole numbers.

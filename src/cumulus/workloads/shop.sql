@@ -1,4 +1,4 @@
--- Example 2.1 of the Cumulus paper: what each nation's customers pay, while customers, orders and items come and go.
+-- Example 2.1 of the Cumulus consistency paper: what each nation's customers pay, while customers, orders and items come and go.
 
 CREATE TABLE customers (
   cid INTEGER NOT NULL,

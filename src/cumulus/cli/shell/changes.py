@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from cumulus import Warehouse
 from cumulus.algebra.printing import quoted
+from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.cli.shell.statements import first_word
-from cumulus.errors import UnknownNameError, UsageError
+from cumulus.errors import UsageError
 from cumulus.views.duckdb_functions import set_utc
 
 
@@ -30,7 +31,7 @@ def run_change(warehouse: Warehouse, statement: str, table: str, parameters: Map
     DataError
         As `Warehouse.insert` and `Warehouse.delete`; nothing is applied.
     """
-    relation = _relation(warehouse, table)
+    relation = warehouse.program.relation(known_name(table, warehouse.tables, "table"))
     is_insertion = first_word(statement) == "INSERT"
     kept = dict(warehouse.program.kept)
     is_kept = relation.name in kept
@@ -70,13 +71,6 @@ def _run(
     warehouse.delete(relation.name, gone)
     warehouse.insert(relation.name, come)
     return len(gone), len(come)
-
-
-def _relation(warehouse: Warehouse, name: str) -> Relation:
-    for relation in warehouse.program.relations:
-        if relation.name.lower() == name.lower():
-            return relation
-    raise UnknownNameError(f"there is no table {name}", hint=f"Tables: {', '.join(warehouse.tables) or 'none'}.")
 
 
 def _mentions(statement: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.shell.statements import split_statements
+from cumulus.cli.shell.statements import is_empty, split_statements
 from cumulus.errors import CumulusError, InputError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _input() -> str:
         If it is not text.
     """
     try:
-        text = sys.stdin.buffer.read().decode()
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"the input is not UTF-8: {problem}", hint="Give SQL as UTF-8 text.") from None
     if "\0" in text:
@@ -92,7 +92,7 @@ def _given(texts: Iterable[str]) -> Iterator[str]:
                 continue
             statements, begun = split_statements(f"{begun}\n{line}" if begun else line)
             yield from statements
-        if begun:
+        if not is_empty(begun):
             yield begun
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.cli.shell.statements import split_statements
+from cumulus.catalog.names import known_name
+from cumulus.cli.shell.statements import is_empty, split_statements
 from cumulus.cli.shell.targets import Target
 from cumulus.cli.shell.warehouse_target import LiveTarget
-from cumulus.errors import InputError, UnknownNameError, UsageError
+from cumulus.errors import InputError, UsageError
 
 
 class LeaveError(Exception):
@@ -114,12 +115,12 @@ def _set(shell: Shell, text: str) -> Iterator[str]:
 
 def _read(shell: Shell, path: str) -> Iterator[pa.Table | str]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"cannot read {path}: {problem}", hint="Give the path of a UTF-8 text.") from None
     statements, rest = split_statements(text)
     for statement in [*statements, rest]:
-        if statement:
+        if not is_empty(statement):
             yield from shell.run(statement)
 
 
@@ -142,11 +143,7 @@ def _quit(shell: Shell, _: str) -> Iterator[str]:
 
 
 def _view(shell: Shell, name: str) -> str:
-    views = shell.target.views()
-    found = {each.lower(): each for each in views}.get(name.strip('"').lower())
-    if found is None:
-        raise UnknownNameError(f"there is no view {name!r}", hint=f"Views: {', '.join(views) or 'none'}.")
-    return found
+    return known_name(name.strip('"'), shell.target.views(), "view")
 
 
 def _warehouse(shell: Shell) -> Any:

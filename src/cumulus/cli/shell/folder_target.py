@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
 from cumulus.cli.shell.statements import first_word
 from cumulus.cli.shell.targets import QUERIES
@@ -100,7 +101,7 @@ class FolderTarget:
         return []
 
     def _columns(self, view: str) -> str:
-        shape = query(self._out, f'FROM "{view}" LIMIT 0').schema
+        shape = query(self._out, f"FROM {quoted(view)} LIMIT 0").schema
         return ", ".join(f"{field.name} {field.type}" for field in shape)
 
     def _compiled(self) -> Program:

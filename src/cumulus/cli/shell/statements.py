@@ -21,6 +21,7 @@ _HEAD = re.compile(
     r'(?P<table>"(?:[^"]|"")*"|\w+)',
     re.IGNORECASE | re.DOTALL,
 )
+_NOTHING = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)*")
 _WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*\(?\s*(\w+)", re.DOTALL)
 
 
@@ -42,12 +43,24 @@ def split_statements(text: str) -> tuple[list[str], str]:
         elif text.startswith(_OPENING, place):
             break  # what was opened is not closed yet
         elif text[place] == ";":
-            if statement := text[start:place].strip():
+            statement = text[start:place].strip()
+            if not is_empty(statement):
                 statements.append(statement)
             start = place = place + 1
         else:
             place += 1
     return statements, text[start:].strip()
+
+
+def is_empty(statement: str) -> bool:
+    """Whether there is nothing but comments.
+
+    Examples
+    --------
+    >>> is_empty("-- bye\\n/* */"), is_empty("/* a */ FROM t /* b */"), is_empty("'--'")
+    (True, False, False)
+    """
+    return _NOTHING.fullmatch(statement) is not None
 
 
 def first_word(statement: str) -> str:

@@ -1,7 +1,7 @@
 """What trusted keys save: deltas that can only be zero, and joins that only look up a parent.
 
 `FOREIGN KEY … RELY` promises that a parent is inserted before its children, deleted after them and not changed
-while referenced (architecture.md, "RELY"). So when a parent comes or goes, no child that refers to it is there.
+while referenced (docs/architecture.md, "RELY"). So when a parent comes or goes, no child that refers to it is there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Better code for a program that has turned out to be used: compiled by a child process, then swapped in.
+"""Tiered compilation: after 20,000 events a child process compiles a program at -O2, and the engine takes that.
 
 A child process, since LLVM in one process works behind one lock. It leaves what it makes in the user's cache of machine
 code, so the next process finds it there. ``python -m cumulus.engine.native.tiering`` is the child.

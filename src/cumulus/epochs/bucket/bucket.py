@@ -42,7 +42,7 @@ from cumulus.epochs.bucket.moves import (
 from cumulus.epochs.bucket.positions import Positions
 from cumulus.epochs.bucket.references import sees, violations
 from cumulus.epochs.bucket.view_errors import FailedRow, failed_rows, row_text
-from cumulus.epochs.intake.packing import Chunk, unpack
+from cumulus.epochs.intake.packing import Payload, unpack
 from cumulus.epochs.intake.reading import Rejected
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.m3.dataflow import parents_first
@@ -147,21 +147,21 @@ class Bucket:
         kept = [each for each in self.program.relations if each.name in self._kept and each.key]
         return [each for each in kept if len(each.key) < len(each.columns)]
 
-    def apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
-        """Apply the payloads of one epoch; all of it or, on an exception, nothing of use (throw the bucket away)."""
+    def apply(self, epoch: int, packed: Iterable[bytes]) -> Outcome:
+        """Apply the payloads of an epoch; all of them or, on an exception, nothing of use (throw the bucket away)."""
         with decimal.localcontext(EXACT), uncollected():
-            return self._apply(epoch, payloads)
+            return self._apply(epoch, packed)
 
-    def _apply(self, epoch: int, payloads: Iterable[bytes]) -> Outcome:
-        chunks = unpack(payloads)
-        outcome = Outcome(events=sum(chunk.count for chunk in chunks))
-        for chunk in chunks:
-            outcome.quarantine.extend(chunk.rejected)
-            outcome.events += len(chunk.rejected)
-            for name, count in chunk.ignored.items():
+    def _apply(self, epoch: int, packed: Iterable[bytes]) -> Outcome:
+        payloads = unpack(packed)
+        outcome = Outcome(events=sum(payload.count for payload in payloads))
+        for payload in payloads:
+            outcome.quarantine.extend(payload.rejected)
+            outcome.events += len(payload.rejected)
+            for name, count in payload.ignored.items():
                 outcome.ignored[name] = outcome.ignored.get(name, 0) + count
                 outcome.events += count
-        fresh, straight = self._straight(epoch, chunks, outcome)
+        fresh, straight = self._straight(epoch, payloads, outcome)
         self.engine.begin()
         if not self._went(straight):
             # Some row is unusual or fails: all of them go the long way, which knows what to say.
@@ -171,7 +171,7 @@ class Bucket:
         for name, tables in straight.items():
             if self._reports(name, None):
                 outcome.applied += sum(table.num_rows for table in tables)
-        moves = self._moves_of(epoch, chunks, fresh, straight, outcome)
+        moves = self._moves_of(epoch, payloads, fresh, straight, outcome)
         going, late = violations(self._references, moves, self._rows.count)
         self._commit(self._wanted(going), straight, outcome)
         self._waiting = []
@@ -185,14 +185,14 @@ class Bucket:
     def _moves_of(
         self,
         epoch: int,
-        chunks: list[Chunk],
-        fresh: dict[str, list[Chunk]],
+        payloads: list[Payload],
+        fresh: dict[str, list[Payload]],
         straight: Collection[str],
         outcome: Outcome,
     ) -> list[Move]:
         """Return the moves of what has waited and of what did not go straight."""
-        others = [chunk for chunk in chunks if chunk.relation not in fresh]
-        others += [chunk for name, mine in fresh.items() if name not in straight for chunk in mine]
+        others = [payload for payload in payloads if payload.relation not in fresh]
+        others += [payload for name, mine in fresh.items() if name not in straight for payload in mine]
         changes = changes_of(others, epoch)
         waited: dict[str, list[InputChange]] = {}
         for change in self._waiting:
@@ -305,8 +305,8 @@ class Bucket:
         return self._last[relation.name]
 
     def _straight(
-        self, epoch: int, chunks: list[Chunk], outcome: Outcome
-    ) -> tuple[dict[str, list[Chunk]], dict[str, list[pa.Table]]]:
+        self, epoch: int, payloads: list[Payload], outcome: Outcome
+    ) -> tuple[dict[str, list[Payload]], dict[str, list[pa.Table]]]:
         """Return the rows of tables from which code has dropped what is repeated, and the rounds of those of them that
         may go straight.
 
@@ -315,15 +315,15 @@ class Bucket:
         """
         if self.engine.name != "native":
             return {}, {}
-        found: dict[str, list[Chunk]] = {}
-        for chunk in chunks:
-            if chunk.rows.num_rows:
-                found.setdefault(chunk.relation, []).append(chunk)
+        found: dict[str, list[Payload]] = {}
+        for payload in payloads:
+            if payload.rows.num_rows:
+                found.setdefault(payload.relation, []).append(payload)
         able = {name for name, mine in found.items() if self._may_go_straight(epoch, name, mine)}
         kept = found.keys() & self._kept.keys()
         if not kept <= able or any(self._meets(name, found[name]) for name in kept):
             able -= kept
-        fresh: dict[str, list[Chunk]] = {}
+        fresh: dict[str, list[Payload]] = {}
         straight: dict[str, list[pa.Table]] = {}
         for name in found:
             relation, mine = self.program.relation(name), found[name]
@@ -342,7 +342,7 @@ class Bucket:
             straight = {}  # static tables are loaded before all others
         return fresh, straight
 
-    def _meets(self, name: str, chunks: list[Chunk]) -> bool:
+    def _meets(self, name: str, payloads: list[Payload]) -> bool:
         """Whether a row that waits may have the key of one that has come."""
         relation = self.program.relation(name)
         first = relation.key_positions[0] if relation.key else 0
@@ -350,17 +350,19 @@ class Bucket:
         if not waiting:
             return False
         column = relation.columns[first].name
-        return any(value in waiting for chunk in chunks for value in chunk.rows.column(column).unique().to_pylist())
+        return any(
+            value in waiting for payload in payloads for value in payload.rows.column(column).unique().to_pylist()
+        )
 
-    def _may_go_straight(self, epoch: int, name: str, chunks: list[Chunk]) -> bool:
+    def _may_go_straight(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
         relation = self.program.relation(name)
-        if relation.static and not (epoch == 1 and only_comes(chunks)):
+        if relation.static and not (epoch == 1 and only_comes(payloads)):
             return False
         if name not in self._kept:
-            return is_plain(relation, chunks, updates=False)
+            return is_plain(relation, payloads, updates=False)
         # Of several buckets, one gets the new row of an update, and any may have the old one.
         updates = bool(relation.key) and (self.plan.buckets == 1 or name not in self.plan.partitioned)
-        return self.engine.checks(name) and not relation.key_rely and is_plain(relation, chunks, updates=updates)
+        return self.engine.checks(name) and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 
     def _went(self, straight: dict[str, list[pa.Table]]) -> bool:
         """Fire rounds of rows in the open transaction; False if a row was left."""

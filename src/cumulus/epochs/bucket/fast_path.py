@@ -1,4 +1,4 @@
-"""Which rows of an epoch may go straight: machine code takes their columns as they are, deletions first.
+"""The columnar fast path of an epoch: which tables are fired as Arrow columns, without moves per key.
 
 That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
 its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
@@ -17,41 +17,41 @@ from cumulus.catalog.events import DELETE, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.rows_in import is_required
-from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.packing import Payload
 
 _MOST_ROUNDS = 8
 """Keys with more rows are for those who look at one row after the other."""
 
 
-def is_plain(relation: Relation, chunks: Sequence[Chunk], *, updates: bool) -> bool:
+def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) -> bool:
     """Whether each row is whole, which a deletion need not be, none is an update unless `updates` may be, and none a
     truncation.
     """
     required = [column.name for column in relation.columns if is_required(relation, column)]
-    if any(chunk.rows.column(name).null_count for chunk in chunks for name in required):
+    if any(payload.rows.column(name).null_count for payload in payloads for name in required):
         return False
-    if any(_has(chunk, TRUNCATE) for chunk in chunks):
+    if any(_has(payload, TRUNCATE) for payload in payloads):
         return False
-    return updates or not any(_has(chunk, UPSERT) for chunk in chunks)
+    return updates or not any(_has(payload, UPSERT) for payload in payloads)
 
 
-def only_comes(chunks: Sequence[Chunk]) -> bool:
+def only_comes(payloads: Sequence[Payload]) -> bool:
     """Whether every row is an insertion."""
-    return not any(_has(chunk, UPSERT) or _has(chunk, DELETE) for chunk in chunks)
+    return not any(_has(payload, UPSERT) or _has(payload, DELETE) for payload in payloads)
 
 
-def rounds(relation: Relation, chunks: Sequence[Chunk]) -> list[pa.Table]:
+def rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
     """Return the rows of a kept table dealt to rounds; none if they are too many.
 
     O(rows), and O(log rows) for each row whose key has another.
     """
-    ordered = {"_seq" in chunk.rows.column_names for chunk in chunks}
+    ordered = {"_seq" in payload.rows.column_names for payload in payloads}
     types = [relation.columns[place].type for place in relation.key_positions]
     if len(ordered) > 1 or any(each is not None and each.kind is Kind.INTERVAL for each in types):
         return []  # Arrow does not group intervals
     order = ["_seq"] if ordered == {True} else []
     columns = [*relation.column_names, "_op", *order]
-    rows = pa.concat_tables(chunk.rows.select(columns) for chunk in chunks)
+    rows = pa.concat_tables(payload.rows.select(columns) for payload in payloads)
     if not relation.key:
         return [rows]
     keys = [f"_key{place}" for place in range(len(relation.key))]
@@ -76,5 +76,5 @@ def rounds(relation: Relation, chunks: Sequence[Chunk]) -> list[pa.Table]:
     return [rows.filter(pa.array(dealt == number)) for number in range(int(dealt.max()) + 1)]
 
 
-def _has(chunk: Chunk, operation: int) -> bool:
-    return bool(pc.any(pc.equal(chunk.rows.column("_op"), operation)).as_py())
+def _has(payload: Payload, operation: int) -> bool:
+    return bool(pc.any(pc.equal(payload.rows.column("_op"), operation)).as_py())

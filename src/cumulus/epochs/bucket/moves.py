@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from cumulus.catalog.arrow import plain_list
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.catalog.schema import Relation
-from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.packing import Payload
 
 Key = tuple[Any, ...]
 Position = tuple[int, int]
@@ -63,20 +63,20 @@ class Refused(NamedTuple):
     reason: str
 
 
-def changes_of(chunks: Iterable[Chunk], epoch: int) -> dict[str, list[InputChange]]:
-    """Return table → changes, in the order of the chunks."""
+def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputChange]]:
+    """Return table → changes, in the order of the payloads."""
     found: dict[str, list[InputChange]] = {}
-    for chunk in chunks:
-        if not chunk.rows.num_rows:
+    for payload in payloads:
+        if not payload.rows.num_rows:
             continue
-        columns = [plain_list(column) for column in chunk.rows.columns]
-        names = chunk.rows.column_names
+        columns = [plain_list(column) for column in payload.rows.columns]
+        names = payload.rows.column_names
         operations = columns[names.index("_op")]
         positions = columns[names.index("_position")]
         orders = columns[names.index("_seq")] if "_seq" in names else [None] * len(positions)
         rows = zip(*columns[: names.index("_op")], strict=True)
-        fields = (repeat(chunk.relation), operations, rows, orders, repeat(chunk.source), positions, repeat(epoch))
-        found.setdefault(chunk.relation, []).extend(map(InputChange._make, zip(*fields, strict=False)))
+        fields = (repeat(payload.relation), operations, rows, orders, repeat(payload.source), positions, repeat(epoch))
+        found.setdefault(payload.relation, []).extend(map(InputChange._make, zip(*fields, strict=False)))
     return found
 
 

@@ -12,7 +12,7 @@ from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.bucket.moves import Key, Position
-from cumulus.epochs.intake.packing import Chunk
+from cumulus.epochs.intake.packing import Payload
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""
@@ -81,17 +81,17 @@ class Positions:
             self._here = {key: (word >> 1, word & 1) for key, word in rows}
         self.update(here)
 
-    def newer(self, chunks: Sequence[Chunk]) -> list[Chunk] | None:
-        """Return chunks of one epoch without what is repeated, and remember the rest.
+    def newer(self, payloads: Sequence[Payload]) -> list[Payload] | None:
+        """Return payloads of one epoch without what is repeated, and remember the rest.
 
         None, and nothing is remembered, where that must be done row by row.
         """
-        ordered = ["_seq" in chunk.rows.column_names for chunk in chunks]
+        ordered = ["_seq" in payload.rows.column_names for payload in payloads]
         if not any(ordered):
-            return list(chunks)
+            return list(payloads)
         if self._there is None or self._here or not all(ordered):
             return None
-        rows = pa.concat_tables([chunk.rows.select([*self._names, "_op", "_seq"]) for chunk in chunks])
+        rows = pa.concat_tables([payload.rows.select([*self._names, "_op", "_seq"]) for payload in payloads])
         if rows.column("_seq").null_count:
             return None
         seq = rows.column("_seq").to_numpy().astype(np.int64)
@@ -108,8 +108,8 @@ class Positions:
         keep = np.zeros(len(flags), dtype=np.bool_)
         keep[order] = flags
         found, at = [], 0
-        for chunk in chunks:
-            mine = keep[at : at + chunk.rows.num_rows]
-            at += chunk.rows.num_rows
-            found.append(chunk if mine.all() else replace(chunk, rows=chunk.rows.filter(pa.array(mine))))
+        for payload in payloads:
+            mine = keep[at : at + payload.rows.num_rows]
+            at += payload.rows.num_rows
+            found.append(payload if mine.all() else replace(payload, rows=payload.rows.filter(pa.array(mine))))
         return found

@@ -13,7 +13,7 @@ from cumulus.epochs.formats.encodings import encodings_of
 from cumulus.epochs.formats.lines import LineReader, NotARowError, shown
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Found, Values
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
 
 RowGroups = tuple[int, int]
@@ -70,7 +70,7 @@ def by_name(
         if name is None:
             raise InputError(
                 f"{place}: table {relation.name!r} needs a column {wanted!r}; found: {', '.join(header) or 'none'}",
-                hint=_missing_hint(source, header),
+                hint=_missing_hint(source, header, place),
             )
         if header.count(name) > 1:
             raise InputError(f"{place}: two columns are called {name!r}", hint="Rename one of them.")
@@ -80,11 +80,14 @@ def by_name(
     return Found(found, operations, orders, positions, text_of(columns), encodings_of(source, relation))
 
 
-def _missing_hint(source: FolderSource, header: list[str]) -> str:
+def _missing_hint(source: FolderSource, header: list[str], place: str) -> str:
     mark = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
     if mark is not None and not source.delimiter:
         name = {";": "semicolon", "\t": "tab", "|": "pipe"}[mark]
         return f"The header has {mark!r} in it: say delimiter={name}."
+    is_csv = source.format == "csv" or suffix_of(place) in (".csv", ".tsv")
+    if is_csv and source.header and header and not header[0].strip().isidentifier():
+        return "If the first line is a row already, say header=false; else rename the column, or correct CREATE TABLE."
     return "Rename the column in the file, or correct CREATE TABLE."
 
 

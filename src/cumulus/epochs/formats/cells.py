@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import array_of, decoded, typed
+from cumulus.catalog.arrow import array_of, decoded, numbers_of_text, typed
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import value_of
@@ -127,18 +127,14 @@ class _Reader:
                     values = made
                 elif pa.types.is_nested(values.type):
                     return None
-            if _is_text(values.type) and not _reads_alike(values, self.type):
-                return None
-            if _is_text(values.type) and self.type.kind in (Kind.DECIMAL, Kind.HUGEINT):
-                values = _decimals(values, self.type.scale)
+            if _is_text(values.type) and self.type.is_numeric:
+                found = numbers_of_text(values, self.type)
+                return None if found is None else typed(found, self.type)
             if _is_text(values.type) and self.type.is_temporal and self.type.kind is not Kind.DATE:
                 values = _moments(values)
             if self.type.kind is Kind.DATE and not _are_days(values):
                 return None
-            made = values.cast(arrow_type(self.type.computed), safe=True)
-            if self.type.is_float and _is_text(values.type) and not _is_all_finite(made):
-                return None
-            return typed(made, self.type)
+            return typed(values.cast(arrow_type(self.type.computed), safe=True), self.type)
         except (pa.ArrowException, ValueError, ArithmeticError, TypeError):
             return None
 
@@ -175,27 +171,6 @@ def _parts(values: Any, reader: _Reader, first: int, problems: Problems) -> list
     ]
 
 
-MOST_DIGITS = 36
-"""So many characters and the digits of any scale are less than the 76 digits of Arrow's widest decimals."""
-
-
-def wide(scale: int) -> pa.DataType:
-    """Return the type as which decimals are read.
-
-    Arrow multiplies what it reads of a decimal by a power of ten, and does not look how far that goes: it says 0.242
-    for 78955.96 as a DECIMAL(38,38). Whoever reads decimals so sees to it that they are short.
-    """
-    return pa.decimal256(76, scale)
-
-
-def _decimals(texts: Any, scale: int) -> Any:
-    """Return texts as decimals; ArithmeticError if Arrow may read one wrongly."""
-    longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if longest > MOST_DIGITS or any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in "eE"):
-        raise ArithmeticError("a decimal for the careful reader")
-    return texts.cast(wide(scale))
-
-
 def _moments(texts: Any) -> Any:
     """Return texts of times as times; those with an offset are taken to UTC, as `coerce` does."""
     try:
@@ -204,23 +179,11 @@ def _moments(texts: Any) -> Any:
         return texts.cast(pa.timestamp("us", "UTC"))
 
 
-def _reads_alike(values: Any, wanted: SqlType) -> bool:
-    """Whether Arrow reads texts as numbers where we do: it takes 0xFFFFFFFF for -1."""
-    if not wanted.is_integer:
-        return True
-    return not any(pc.any(pc.match_substring(values, letter)).as_py() for letter in "xX")
-
-
 def _are_days(values: Any) -> bool:
     """Whether times are midnights without a time zone: Arrow would cut others."""
     if not pa.types.is_timestamp(values.type):
         return True
     return values.type.tz is None and bool(values.cast(pa.date32()).cast(values.type).equals(values))
-
-
-def _is_all_finite(values: Any) -> bool:
-    """Whether each float is finite: one that is not may be the word for it, or a number that is too large."""
-    return pc.all(pc.is_finite(values)).as_py() is not False
 
 
 def value_of_text(text: str, wanted: SqlType) -> Any:
@@ -237,14 +200,8 @@ def value_of_text(text: str, wanted: SqlType) -> Any:
     >>> value_of_text("7.0", INTEGER), value_of_text("F", BOOLEAN)
     (Decimal('7.0'), False)
     """
-    if wanted.kind is Kind.BOOLEAN and text in ("1", "0"):
-        return text == "1"
     value = value_of(text, wanted)
-    if isinstance(value, Decimal):
-        return _sized(value, wanted)
-    if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
-        raise ValueError(f"{text[:100]} does not fit {wanted}")
-    return value
+    return _sized(value, wanted) if isinstance(value, Decimal) else value
 
 
 def _sized(number: Decimal, wanted: SqlType) -> Decimal:
@@ -334,7 +291,7 @@ def _may_become(found: Any, wanted: SqlType) -> bool:
             is_moment = pa.types.is_timestamp(found) and not (wanted.kind is Kind.DATE and found.tz is not None)
             return bool(pa.types.is_date(found) or is_moment or is_text)
         case Kind.INTERVAL:
-            return bool(pa.types.is_duration(found) or pa.types.is_interval(found))
+            return bool(pa.types.is_duration(found) or pa.types.is_interval(found) or is_text)
         case _:
             return False
 
@@ -375,7 +332,7 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
     elif _is_text(column.type):
         try:
-            column = column.cast(pa.int64()) if _reads_alike(column, _WHOLE) else None
+            column = numbers_of_text(column, _WHOLE)
         except pa.ArrowException:
             column = None
         if column is None:

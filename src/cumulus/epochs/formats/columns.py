@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from cumulus.catalog.arrow import wide
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
-from cumulus.epochs.formats.cells import wide
 from cumulus.epochs.formats.content import is_utf8, readable
 from cumulus.epochs.formats.encodings import Encoding, Encodings, encodings_of
 from cumulus.epochs.formats.json_values import MOST_LEVELS, parse
@@ -99,7 +99,7 @@ def _leaves(schema: Iterable[pa.Field]) -> Iterator[pa.DataType]:
 
 
 def _is_exact(block: bytes) -> bool:
-    """Whether no number is so long that Arrow would make another decimal of it; see `cells.wide`."""
+    """Whether no number is so long that Arrow would make another decimal of it; see `catalog.arrow.wide`."""
     numbers = block.translate(_NUMBERS)
     if _LONG in numbers:
         return False
@@ -147,7 +147,7 @@ def parsed_type(wanted: SqlType, encoding: Encoding | None, sample: Any) -> pa.D
     """
     if encoding is not None and (sample is None or isinstance(sample, _WRITTEN_AS[encoding.what])):
         return encoding.parsed_type()
-    if isinstance(sample, str) and wanted.kind is not Kind.INTERVAL:
+    if isinstance(sample, str):
         return wide(wanted.scale) if wanted.kind is Kind.DECIMAL else pa.string()
     match wanted.kind:
         case Kind.DECIMAL | Kind.HUGEINT:

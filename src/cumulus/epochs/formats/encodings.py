@@ -66,7 +66,10 @@ class Encoding(NamedTuple):
             case "unscaled" if isinstance(value, str):
                 return _unscaled(value, self.scale)
             case "scaled" if isinstance(value, Mapping):
-                return _unscaled(value["value"], int(value["scale"]))
+                digits, scale = value.get("value"), value.get("scale")
+                if not isinstance(digits, str) or not isinstance(scale, int):
+                    raise ValueError(f"value {digits!r} with scale {scale!r} is not a decimal")
+                return _unscaled(digits, scale)
             case "interval" if isinstance(value, str):
                 return _interval(value)
             case "moment" | "clock" | "span" if isinstance(value, int) and not isinstance(value, bool):
@@ -195,6 +198,8 @@ def encodings_of(source: FolderSource, relation: Relation) -> Encodings:
             return Encoding("moment", "days")
         if wanted.is_temporal and source.times:
             return Encoding("moment", source.times)
+        if wanted.kind is Kind.INTERVAL and source.format == "debezium":
+            return Encoding("interval")
         if wanted.kind is Kind.DECIMAL and source.decimals == "base64":
             return Encoding("unscaled", scale=wanted.scale)
         return None

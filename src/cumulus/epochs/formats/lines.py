@@ -7,6 +7,7 @@ line by line. Both give the same rows.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -222,7 +223,7 @@ class LineReader:
             try:
                 record = parse(text)
             except ValueError as problem:
-                raise NotARowError(f"not JSON: {problem}") from None
+                raise NotARowError(f"not JSON: {problem}{_part_of(text)}") from None
             self.take(position, text, record)
         except NotARowError as problem:
             self.reject(position, str(problem), readable(line))
@@ -250,6 +251,14 @@ class LineReader:
             self._content.ignore(changes)
         else:
             self._gathered.add(position, text, changes)
+
+
+_PIECE = re.compile(r'\s*(?:[\[{}\]],?\s*$|"[^"]*"\s*:)')
+
+
+def _part_of(text: str) -> str:
+    """Return what to say of a line that looks like a piece of an object over several lines."""
+    return " (each object stands on a line of its own)" if _PIECE.match(text) else ""
 
 
 def shown(record: Any) -> str:

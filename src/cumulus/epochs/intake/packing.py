@@ -1,6 +1,6 @@
-"""One binary payload per bucket and file: what crosses the shuffle, and what the state's log holds.
+"""Payloads, the rows of a file for a bucket, and their packed form: what crosses the shuffle and what logs hold.
 
-A payload is a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing
+Packed payloads are a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing
 happens in the task that reads the file, so that Spark moves a few big values instead of millions of rows.
 """
 
@@ -28,13 +28,13 @@ _REJECTED = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Payload:
     """The rows of one file, or a part of it, for one bucket.
 
     Parameters
     ----------
     source
-        The label of the file; chunks of one table are applied in the order of their labels.
+        The label of the file; payloads of one table are applied in the order of their labels.
     count
         Events that this bucket counts: a row sent to every bucket counts once.
     rows
@@ -54,30 +54,28 @@ class Chunk:
 
     @property
     def first(self) -> int:
-        """The position of the first row, 0 without rows: a file that was read in parts gives a chunk for each."""
+        """The position of the first row, 0 without rows: a file that was read in parts gives a payload for each."""
         return self.rows.column("_position")[0].as_py() if self.rows.num_rows else 0
 
 
 def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
-    """Return one payload per bucket."""
-    payloads: list[list[bytes]] = [[] for _ in range(plan.buckets)]
+    """Return the packed payloads of each bucket."""
+    packed: list[list[bytes]] = [[] for _ in range(plan.buckets)]
     for reading in readings:
         if reading.rejected:
-            payloads[0].append(_frame("rejected", reading, 0, _rejected_table(reading.rejected)))
+            packed[0].append(_frame("rejected", reading, 0, _rejected_table(reading.rejected)))
         for bucket, (rows, count) in enumerate(_split(reading, plan)):
             ignored = {} if bucket else dict(reading.ignored)
             if rows.num_rows or count or ignored:
-                payloads[bucket].append(_frame("rows", reading, count, rows, ignored))
+                packed[bucket].append(_frame("rows", reading, count, rows, ignored))
         faults.crash_point("in-pack")
-    return [b"".join(parts) for parts in payloads]
+    return [b"".join(parts) for parts in packed]
 
 
-def unpack(payloads: Iterable[bytes]) -> list[Chunk]:
-    """Return the chunks of all payloads of an epoch, in the order of table, label and position: the same however they
-    arrived.
-    """
-    chunks = [chunk for payload in payloads for chunk in _frames(payload)]
-    return sorted(chunks, key=lambda chunk: (chunk.relation, chunk.source, chunk.first))
+def unpack(packed: Iterable[bytes]) -> list[Payload]:
+    """Return the payloads of an epoch in the order of table, label and position: the same however they arrived."""
+    payloads = [payload for frames in packed for payload in _frames(frames)]
+    return sorted(payloads, key=lambda payload: (payload.relation, payload.source, payload.first))
 
 
 def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
@@ -108,9 +106,9 @@ def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Map
     return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
 
 
-def _frames(payload: bytes) -> Iterator[Chunk]:
+def _frames(packed: bytes) -> Iterator[Payload]:
     at = 0
-    view = memoryview(payload)
+    view = memoryview(packed)
     while at < len(view):
         header_length, body_length = _LENGTHS.unpack_from(view, at)
         at += _LENGTHS.size
@@ -123,7 +121,7 @@ def _frames(payload: bytes) -> Iterator[Chunk]:
             rejected = tuple(Rejected(**row) for row in rows.to_pylist())
             rows = rows.slice(0, 0)
         ignored = header.get("ignored", {})
-        yield Chunk(header["relation"], header["source"], header["count"], rows, rejected, ignored)
+        yield Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored)
 
 
 def _rejected_table(rejected: Iterable[Rejected]) -> pa.Table:

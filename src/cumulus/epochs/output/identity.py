@@ -64,7 +64,10 @@ class Checkpoint:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = lock_file(self.path / ".lock")
         except OSError as problem:
-            raise StoreError(f"{self.path}: the checkpoint cannot be written: {problem.strerror}") from None
+            raise StoreError(
+                f"{self.path}: the checkpoint cannot be written: {problem.strerror}",
+                hint="Give the right to write there, or choose another --out or --checkpoint.",
+            ) from None
         if self._lock is None:
             raise LockedError(f"{self.path}: another run is using this checkpoint", hint="Wait for it, or stop it.")
 

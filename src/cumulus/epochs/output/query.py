@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.catalog.names import find_name
+from cumulus.durable.folders import refuse_remote
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
@@ -31,6 +32,7 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     InputError, UsageError
         If the folder is not an output, nothing is committed yet, or the epoch is gone.
     """
+    refuse_remote(out, "")
     if not (Path(out) / "cumulus.json").exists():
         raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
     epochs = committed(out)

@@ -3,8 +3,8 @@
 ::
 
     OUT/cumulus.json             which checkpoint and program the folder belongs to
-    OUT/epochs/N.json the manifest of epoch N: created once, never changed; the epoch is committed when it exists
-    exists OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
+    OUT/epochs/N.json            the manifest of epoch N: created once, never changed; it is the commit
+    OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
     OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
     OUT/data/quarantine/…        rows that were refused
     OUT/views/VIEW/N/…           links to the files of one epoch

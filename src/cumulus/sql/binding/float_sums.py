@@ -22,6 +22,8 @@ class FloatSumColumn:
 
     Parameters
     ----------
+    hint, type
+        A name for it, and its type.
     function
         What is added up of a float.
     is_rare

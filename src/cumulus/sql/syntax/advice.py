@@ -113,9 +113,7 @@ TYPES = {
     "UINTEGER": "BIGINT holds all its values.",
     "UBIGINT": "HUGEINT holds all its values.",
     "UHUGEINT": "DECIMAL(38,0) holds most of its values.",
-    **dict.fromkeys(
-        ("TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "TIMESTAMP has microseconds, and no time zone."
-    ),
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "TIMESTAMP has microseconds."),
     **dict.fromkeys(("ARRAY", "LIST", "STRUCT", "MAP", "UNION", "ROW", "OBJECT"), _NESTED),
     **dict.fromkeys(("DECIMAL", "NUMERIC"), "DECIMAL(p,s) has 1 to 38 digits, up to all of them after the point."),
     **dict.fromkeys(
@@ -126,9 +124,11 @@ TYPES = {
 """Types that are known elsewhere, with the way out."""
 _TYPES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT", "DECIMAL", "NUMERIC", "REAL", "FLOAT",
-    "DOUBLE", "VARCHAR", "TEXT", "STRING", "CHAR", "DATE", "TIMESTAMP", "DATETIME", "INTERVAL",
+    "DOUBLE", "VARCHAR", "TEXT", "STRING", "CHAR", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "DATETIME", "INTERVAL",
 )  # fmt: skip
-ALL_TYPES = "Use BOOLEAN, TINYINT … HUGEINT, DECIMAL(p,s), REAL, DOUBLE, VARCHAR, DATE, TIMESTAMP or INTERVAL."
+ALL_TYPES = (
+    "Use BOOLEAN, TINYINT … HUGEINT, DECIMAL(p,s), REAL, DOUBLE, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ or INTERVAL."
+)
 
 
 def type_advice(name: str, written: str) -> str:

@@ -64,7 +64,7 @@ def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
     told = " ".join(source.text[words[0].start : words[-1].end + 1].split()[:3])
     if first in STATEMENTS or words[0].token_type is TokenType.L_PAREN:
         raise _no_declaration(source, words, told, STATEMENTS.get(first, STATEMENTS["SELECT"]))
-    close = difflib.get_close_matches(first, [*STATEMENTS, "CREATE", "DROP"], n=1)
+    close = difflib.get_close_matches(first, [*STATEMENTS, "CREATE", "DROP"], n=1, cutoff=0.7)
     raise SqlSyntaxError(
         f"no statement begins with {words[0].text}",
         hint=f"Did you mean {close[0]}?" if close else "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",

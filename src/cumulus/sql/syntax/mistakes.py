@@ -62,9 +62,6 @@ def tree_of(source: SqlText, words: Sequence[Token]) -> exp.Expression:
 
 
 def _attempt(text: str, words: Sequence[Token]) -> Attempt:
-    # sqlglot warns on its own log about a statement that it gives up on; here that becomes an error instead.
-    warnings = sqlglot.parser.logger
-    silent, warnings.disabled = warnings.disabled, True
     try:
         (parsed,) = CumulusSql().parser().parse(list(words), text)
         tree = cast("exp.Expression | None", parsed)
@@ -74,8 +71,6 @@ def _attempt(text: str, words: Sequence[Token]) -> Attempt:
         stopped = next((word for word in words if (word.line, word.col) == (line, column)), None)
         at = words[-1].end + 1 if stopped is None else stopped.start
         return Attempt(None, at, str(first["description"]))
-    finally:
-        warnings.disabled = silent
     return _given_up(text, words) if tree is None or isinstance(tree, exp.Command) else Attempt(tree)
 
 

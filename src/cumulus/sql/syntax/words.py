@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
+from cumulus.catalog.utf8 import half_character
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.dialect import CumulusSql
@@ -38,14 +39,13 @@ def words_of(source: SqlText) -> list[Token]:
         If a quote or a comment does not end, or the text holds half a character.
     """
     text = source.text
-    try:
-        text.encode()
-    except UnicodeEncodeError as problem:
+    half = half_character(text)
+    if half >= 0:
         raise SqlSyntaxError(
-            f"{text[problem.start]!r} is half a character (a lone surrogate)",
+            f"{text[half]!r} is half a character (a lone surrogate)",
             hint="Decode the text as a whole: bytes.decode(), not piece by piece.",
-            **source.place(problem.start),
-        ) from None
+            **source.place(half),
+        )
     try:
         return list(sqlglot.tokenize(text, read=CumulusSql))
     except TokenError:

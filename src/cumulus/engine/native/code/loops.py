@@ -256,7 +256,7 @@ class Scanner(Evaluator):
                 elif isinstance(pattern, Var) and pattern.name not in env:
                     here = self.key_at(store, position, place)
                     if pattern.name in inner:
-                        holds = self.plain(inner).compare("=", inner[pattern.name], here)
+                        holds = self.plain(inner).comparisons.compare("=", inner[pattern.name], here)
                         tests.enter_context(self.body.when(holds))
                     else:
                         inner[pattern.name] = here
@@ -272,7 +272,7 @@ class Scanner(Evaluator):
         found: Expr | None = None
         for end, op in ((pattern.low, ">"), (pattern.high, "<")):
             if end is not None:
-                test = inside.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
+                test = inside.comparisons.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
                 found = test if found is None else found & test
         assert found is not None, "a range has an end"
         return found

@@ -95,9 +95,11 @@ class Evaluator(ABC):
         value = number.value
         if number.scale < lane.scale:
             factor = 10 ** (lane.scale - number.scale)
-            value = coder.whole("mul", value.to(I128), Literal(I128, factor), number.bits + factor.bit_length())
+            value = coder.arithmetic.whole(
+                "mul", value.to(I128), Literal(I128, factor), number.bits + factor.bit_length()
+            )
         if lane.held is ColumnStorage.COUNT and value.type is I128:
-            coder.fails(value.ne(value.to(I64).to(I128)))
+            coder.arithmetic.fails(value.ne(value.to(I64).to(I128)))
         return Number(self.body.let(value.to(lane.held.kernel), "delta"), lane.scale, min(number.bits, 127))
 
     def product(self, coder: ScalarEmitter, numbers: Sequence[Number]) -> Number:
@@ -118,7 +120,7 @@ class Evaluator(ABC):
                 found = number if found.value is ONE.value else found
                 continue
             bits = found.bits + number.bits
-            value = coder.whole("mul", found.value, number.value, bits)
+            value = coder.arithmetic.whole("mul", found.value, number.value, bits)
             found = Number(value, found.scale + number.scale, min(bits, 127))
         return found
 
@@ -144,7 +146,7 @@ class Evaluator(ABC):
     def evaluated(self, compute: Callable[[ScalarEmitter], Found]) -> Iterator[Found]:
         """Write an evaluation; what is written inside runs where it did not fail."""
         coder = self.plain({})
-        with coder.attempt() as outcome:
+        with coder.arithmetic.attempt() as outcome:
             found = compute(coder)
         failed = outcome()
         if failed is None:
@@ -169,7 +171,7 @@ class Evaluator(ABC):
 
         coder = ScalarEmitter(self.body, self.host, lookup, lambda term: self._leaf(term, env))
         if attempt is not None:
-            coder.flags = attempt.flags
+            coder.arithmetic.flags = attempt.arithmetic.flags
         return coder
 
     def scalar(self, term: Term, env: Env, attempt: ScalarEmitter) -> Scalar:
@@ -178,7 +180,7 @@ class Evaluator(ABC):
 
     def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Write the comparison of two scalars that are written already."""
-        return self.plain({}).compare(op, left, right)
+        return self.plain({}).comparisons.compare(op, left, right)
 
     def number_of(self, scalar: Scalar) -> Number:
         """Return the number that a scalar is in value context; NULL is 0."""
@@ -257,4 +259,4 @@ def as_float(coder: ScalarEmitter, number: Number) -> Number:
     if number.is_float:
         return number
     found = decimal(MAX_PRECISION, number.scale) if number.scale else HUGEINT
-    return Number(coder.as_float(Scalar(found, number.value, None, number.bits)).value)
+    return Number(coder.arithmetic.as_float(Scalar(found, number.value, None, number.bits)).value)

@@ -162,7 +162,7 @@ class Intervals:
     def _check_valued(self, term: Term) -> None:
         """Write the check that a scalar is not NULL."""
         scalars = self._coder.plain(self._env)
-        with scalars.attempt() as outcome:
+        with scalars.arithmetic.attempt() as outcome:
             found = scalars.code(term)
         failed = outcome()
         for reason in (failed, found.null):
@@ -287,7 +287,7 @@ class Intervals:
             number = self._running(lift.term, env)
             env[lift.variable] = coder.scalar_of(number, coder.host.typing.number(lift.term, coder.types))
         scalars = coder.plain(env)
-        with scalars.attempt() as outcome:
+        with scalars.arithmetic.attempt() as outcome:
             found = scalars.code(condition.compare)
         failed = outcome()
         if failed is not None:

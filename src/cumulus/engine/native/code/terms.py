@@ -227,7 +227,7 @@ class TermEmitter(Scanner):
 
         def bind(bound: Env, value: Scalar) -> None:
             if variable in bound:
-                with self.body.when(self.plain(bound).compare("=", bound[variable], value)):
+                with self.body.when(self.plain(bound).comparisons.compare("=", bound[variable], value)):
                     then(bound, [])
             else:
                 then(bound | {variable: self._canonical(value)}, [])

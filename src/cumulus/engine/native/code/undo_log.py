@@ -1,4 +1,4 @@
-"""The journal: every row as it was before it was changed, so that a firing can be taken back.
+"""Undo log: the old contents of every row that the open transaction changed; a rollback reads it backwards.
 
 A note is the map's number, the row's key words and value words, and for who reads backwards the number once more, with
 how many words the note has above its lower 32 bits.

@@ -19,7 +19,7 @@ from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.float_parts import Parts
 from cumulus.engine.native.scalars.patterns import Piece
 from cumulus.engine.native.scalars.python_functions import Callee
-from cumulus.engine.native.scalars.time_functions import TimeCoder
+from cumulus.engine.native.scalars.time_functions import TimeFunctions
 from cumulus.engine.native.values.codec import plain_word
 from cumulus.scalars.arithmetic import MINUS_UNIT, NAN_UNIT, PLUS_UNIT
 from cumulus.scalars.float_parts import PLACES
@@ -71,7 +71,7 @@ class Host(Protocol):
 
 
 class Arithmetic:
-    """Writes computations into one function.
+    """Writes arithmetic, casts and calls of Python into one function.
 
     Parameters
     ----------
@@ -80,31 +80,31 @@ class Arithmetic:
     """
 
     def __init__(self, body: Body, host: Host) -> None:
-        self._body = body
-        self._host = host
-        self._times = TimeCoder(body)
+        self.body = body
+        self.host = host
+        self.times = TimeFunctions(body)
         self.flags: list[Local | None] = [None]
         """For each open attempt the variable that says that it failed; coders may share them."""
 
     @contextmanager
     def attempt(self) -> Iterator[Callable[[], Local | None]]:
         """Catch failures of what is written inside; afterwards the function given says where, None if nowhere."""
-        with self._body.branch(TRUE) as place:
+        with self.body.branch(TRUE) as place:
             pass
         found: list[Local | None] = []
         self.flags.append(None)
         yield lambda: found[0]
         found.append(self.flags.pop())
         if found[0] is not None:
-            with self._body.inside(place):
-                self._body.set(found[0], FALSE)
+            with self.body.inside(place):
+                self.body.set(found[0], FALSE)
 
     def fails(self, condition: Expr) -> None:
         """Write that the attempt fails where a condition holds."""
         flag = self.flags[-1]
         if flag is None:
-            flag = self.flags[-1] = self._body.local(BOOL, "failed")
-        self._body.set(flag, flag | condition)
+            flag = self.flags[-1] = self.body.local(BOOL, "failed")
+        self.body.set(flag, flag | condition)
 
     def literal(self, value: Any, sql_type: SqlType) -> Scalar:
         """Return a literal."""
@@ -112,7 +112,7 @@ class Arithmetic:
         if value is None:
             return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
         if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
-            number = self._host.literal(self._body, value, sql_type)
+            number = self.host.literal(self.body, value, sql_type)
             return Scalar(sql_type, number, known=value)
         word = plain_word(value, sql_type)
         if kernel is F64:
@@ -120,51 +120,53 @@ class Arithmetic:
         bits = int(word).bit_length()
         return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, word), None, bits)
 
-    def _outside(
+    def outside(
         self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
     ) -> Scalar:
         """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `Host.call`."""
         if result.kind is Kind.NULL:
             raise NotNativeError(f"a value of type {result}")
-        body = self._body
+        body = self.body
         if not strict or all(code.null is None for code in codes):
-            found, failed = self._host.call(body, callee, codes, result, fixed)
+            found, failed = self.host.call(body, callee, codes, result, fixed)
             self.fails(failed)
             return found
         value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
         body.set(value, 0)
         body.set(null, TRUE)
-        with self._unless_null(codes):
-            found, failed = self._host.call(body, callee, [sure(code) for code in codes], result, fixed)
+        with self.unless_null(codes):
+            found, failed = self.host.call(body, callee, [sure(code) for code in codes], result, fixed)
             self.fails(failed)
             body.set(value, found.value)
             body.set(null, FALSE if found.null is None else found.null)
         return Scalar(result, value, null, bits_of(result))
 
     @contextmanager
-    def _unless_null(self, codes: Sequence[Scalar]) -> Iterator[None]:
+    def unless_null(self, codes: Sequence[Scalar]) -> Iterator[None]:
+        """Write what is inside so that it runs where none of some values is NULL."""
         null = any_null(codes)
         if null is None:
             yield
             return
-        with self._body.when(~null):
+        with self.body.when(~null):
             yield
 
-    def _arithmetic(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar:
-        codes = [self._as_integer(code) if code.value.type is BOOL else code for code in codes]
+    def exact_arithmetic(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar:
+        """Write add, sub, mul or neg of integers and decimals."""
+        codes = [self.as_integer(code) if code.value.type is BOOL else code for code in codes]
         null = any_null(codes)
         if function == "neg":
             return (
                 Scalar(result, -codes[0].value, null, codes[0].bits + 1)
                 if codes[0].bits < MOST_BITS
-                else (self._arithmetic("sub", [Scalar(codes[0].type, Literal(I128, 0), None, 0), *codes], result))
+                else (self.exact_arithmetic("sub", [Scalar(codes[0].type, Literal(I128, 0), None, 0), *codes], result))
             )
         if function == "mul":
             bits = codes[0].bits + codes[1].bits
             sides = codes[0].value, codes[1].value
             scale = codes[0].scale + codes[1].scale
         else:
-            sides = self._aligned(*codes)
+            sides = self.aligned(*codes)
             scale = max(code.scale for code in codes)
             bits = max(code.bits + digit_bits(scale - code.scale) for code in codes) + 1
         found = self.whole(function, *sides, bits, null)
@@ -178,17 +180,18 @@ class Arithmetic:
         if bits <= 63:
             if left.type is not right.type:  # a HUGEINT that is a small literal is held in 128 bits all the same
                 left, right = left.to(I64), right.to(I64)
-            return self._body.let(operated(function, left, right), "whole")
+            return self.body.let(operated(function, left, right), "whole")
         left, right = left.to(I128), right.to(I128)
         if bits <= MOST_BITS:
-            return self._body.let(operated(function, left, right), "whole")
-        found, overflow = self._body.checked(function, left, right, "whole")
+            return self.body.let(operated(function, left, right), "whole")
+        found, overflow = self.body.checked(function, left, right, "whole")
         self.fails(overflow if null is None else overflow & ~null)
         return found
 
-    def _float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
+    def float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
+        """Write add, sub or mul of floats."""
         left, right = (self.as_float(code) for code in codes)
-        return Scalar(DOUBLE, self._body.let(operated(function, left.value, right.value), "float"), any_null(codes))
+        return Scalar(DOUBLE, self.body.let(operated(function, left.value, right.value), "float"), any_null(codes))
 
     def summed_float(self, function: str, codes: list[Scalar]) -> Scalar | None:
         """Write what a sum of floats adds up (`finite`), counts beside it (`special`), and makes of both (`float_sum`).
@@ -204,14 +207,14 @@ class Arithmetic:
         value, null = self.as_float(codes[0]).value, any_null(codes)
         is_finite = (value - value).eq(0.0)
         if function == "finite":
-            return Scalar(DOUBLE, self._body.let(select(is_finite, value, Literal(F64, 0.0)), "finite"), null)
+            return Scalar(DOUBLE, self.body.let(select(is_finite, value, Literal(F64, 0.0)), "finite"), null)
         nan, plus, minus, none = (Literal(I128, unit) for unit in (NAN_UNIT, PLUS_UNIT, MINUS_UNIT, 0))
         infinite = select(value.ne(value), nan, select(value > 0.0, plus, minus))
-        found = self._body.let(select(is_finite, none, infinite), "special")
+        found = self.body.let(select(is_finite, none, infinite), "special")
         return Scalar(HUGEINT, found, null, MINUS_UNIT.bit_length())
 
     def _float_part(self, function: str, codes: list[Scalar]) -> Scalar:
-        parts, null = Parts(self._body, self.as_float(codes[0]).value), any_null(codes)
+        parts, null = Parts(self.body, self.as_float(codes[0]).value), any_null(codes)
         if function == "float_fits":
             return Scalar(BOOLEAN, parts.fits(), null)
         found = parts.whole() if function == "float_whole" else parts.fraction()
@@ -220,17 +223,15 @@ class Arithmetic:
     def _float_sum(self, codes: list[Scalar]) -> Scalar | None:
         total, odd = codes
         if total.type.is_float and is_exact(odd.type):
-            found = self._body.let(total.value, "total")
-            with self._body.when(odd.value.ne(0), likely=False), self._unless_null(codes):
-                called, failed = self._host.call(
-                    self._body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE
-                )
+            found = self.body.let(total.value, "total")
+            with self.body.when(odd.value.ne(0), likely=False), self.unless_null(codes):
+                called, failed = self.host.call(self.body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE)
                 self.fails(failed)
-                self._body.set(found, called.value)
+                self.body.set(found, called.value)
             return Scalar(DOUBLE, found, any_null(codes))
         return None
 
-    def _aligned(self, left: Scalar, right: Scalar) -> tuple[Expr, Expr]:
+    def aligned(self, left: Scalar, right: Scalar) -> tuple[Expr, Expr]:
         """Return two exact numbers as integers of one scale and type."""
         scale = max(left.scale, right.scale)
         sides = [self._scaled(side, scale) for side in (left, right)]
@@ -246,7 +247,8 @@ class Arithmetic:
         kind = I128 if bits > 63 or factor.bit_length() > 63 else I64
         return self.whole("mul", scalar.value.to(kind), Literal(kind, factor), bits, scalar.null)
 
-    def _as_integer(self, scalar: Scalar) -> Scalar:
+    def as_integer(self, scalar: Scalar) -> Scalar:
+        """Return a truth value as 0 or 1, and anything else as it is."""
         return Scalar(HUGEINT, scalar.value.to(I64), scalar.null, 1) if scalar.value.type is BOOL else scalar
 
     def as_float(self, scalar: Scalar) -> Scalar:
@@ -255,7 +257,7 @@ class Arithmetic:
             return scalar
         value = scalar.value.to(I64)
         unit = float(10 ** min(scalar.scale, 22))
-        found = self._body.let(value.to(F64) / unit if scalar.scale else value.to(F64), "float")
+        found = self.body.let(value.to(F64) / unit if scalar.scale else value.to(F64), "float")
         exact: list[Expr] = []
         if scalar.value.type is I128:
             exact.append(value.to(I128).eq(scalar.value))
@@ -268,9 +270,9 @@ class Arithmetic:
             inexact = ~exact[0]
             for test in exact[1:]:
                 inexact = inexact | ~test
-            with self._body.when(inexact, likely=False), self._unless_null([scalar]):
-                called, _ = self._host.call(self._body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
-                self._body.set(found, called.value)
+            with self.body.when(inexact, likely=False), self.unless_null([scalar]):
+                called, _ = self.host.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
+                self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 
     def cast(self, scalar: Scalar, target: SqlType) -> Scalar:
@@ -287,12 +289,12 @@ class Arithmetic:
             return Scalar(target, scalar.value, scalar.null)
         if target.kind is Kind.DOUBLE and is_exact(scalar.type):
             return self.as_float(scalar)
-        point = self._times.cast(scalar, target)
+        point = self.times.cast(scalar, target)
         if point is not None:
             return point
         if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
             raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
-        return self._outside(Callee("cast", target), [scalar], target, strict=True)
+        return self.outside(Callee("cast", target), [scalar], target, strict=True)
 
     def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
         """Cast an exact number to a type with at least as many digits behind the point."""
@@ -304,8 +306,8 @@ class Arithmetic:
             wide = value.to(I128) if kind is I128 else value
             least = -limit + 1 if target.kind is Kind.DECIMAL else -limit
             beyond = (wide > limit - 1) | (wide < least)
-            self.fails(self._body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
-        return Scalar(target, self._body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
+            self.fails(self.body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
+        return Scalar(target, self.body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
 
 
 def sure(scalar: Scalar) -> Scalar:

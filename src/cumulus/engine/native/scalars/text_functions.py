@@ -22,12 +22,22 @@ _AROUND: dict[str, Callable[[Piece], tuple[Piece, ...]]] = {
 _LONGEST = 1 << 40
 
 
-class Textual(Arithmetic):
-    """Writes what is done with texts into one function."""
+class TextFunctions:
+    """Writes what is done with texts into one function.
+
+    Parameters
+    ----------
+    arithmetic
+        What writes into the same function.
+    """
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        self._arithmetic = arithmetic
+        self._body, self._host = arithmetic.body, arithmetic.host
 
     # --- comparisons ------------------------------------------------------------------------------------------------
 
-    def texts_equal(self, left: Scalar, right: Scalar) -> Expr:
+    def equal(self, left: Scalar, right: Scalar) -> Expr:
         """Write whether two texts are equal; anything if one is NULL."""
         if left.length is None and right.length is None:
             return left.value.eq(right.value)
@@ -35,7 +45,7 @@ class Textual(Arithmetic):
             left, right = right, left
         body = self._body
         found = body.let(FALSE, "equal")
-        with self._unless_null([left, right]):
+        with self._arithmetic.unless_null([left, right]):
             address, length = self._host.bytes_of(body, left)
             if not isinstance(right.known, str):
                 other = self._host.bytes_of(body, right)
@@ -46,11 +56,11 @@ class Textual(Arithmetic):
                     body.set(found, equals(body, address, known))
         return found
 
-    def texts_ordered(self, op: str, left: Scalar, right: Scalar) -> Expr:
+    def ordered(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Write `<`, `<=`, `>` or `>=` of two texts; anything if one is NULL."""
         body = self._body
         found = body.let(FALSE, "holds")
-        with self._unless_null([left, right]):
+        with self._arithmetic.unless_null([left, right]):
             sides = (part for side in (left, right) for part in self._host.bytes_of(body, side))
             order = body.call(ORDER, *sides, hint="order")
             holds = {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
@@ -59,7 +69,7 @@ class Textual(Arithmetic):
 
     # --- functions --------------------------------------------------------------------------------------------------
 
-    def text_function(self, function: str, codes: Sequence[Scalar], result: SqlType) -> Scalar | None:
+    def call(self, function: str, codes: Sequence[Scalar], result: SqlType) -> Scalar | None:
         """Write a function of texts, if there is code for it with such arguments."""
         if not codes or codes[0].type.kind is not Kind.VARCHAR:
             return None
@@ -85,7 +95,7 @@ class Textual(Arithmetic):
             return None
         body = self._body
         found = body.let(FALSE, "matches")
-        with self._unless_null([text]):
+        with self._arithmetic.unless_null([text]):
             body.set(found, body.call(self._host.matcher(pieces), *self._host.bytes_of(body, text)).ne(0))
         return Scalar(BOOLEAN, found, text.null)
 
@@ -94,13 +104,13 @@ class Textual(Arithmetic):
         found = body.let(FALSE, "among")
         for other in others:
             with body.when(~found):
-                body.set(found, self.texts_equal(text, other))
+                body.set(found, self.equal(text, other))
         return Scalar(BOOLEAN, found, text.null)
 
     def _measured(self, text: Scalar, result: SqlType) -> Scalar:
         body = self._body
         found = body.let(i64(0), "characters")
-        with self._unless_null([text]):
+        with self._arithmetic.unless_null([text]):
             body.set(found, body.call(CHARACTERS, *self._host.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
@@ -112,7 +122,7 @@ class Textual(Arithmetic):
         body = self._body
         part, size = body.local(PTR, "part"), body.let(i64(0), "size")
         body.set(part, 0)
-        with self._unless_null([text]):
+        with self._arithmetic.unless_null([text]):
             address, length = self._host.bytes_of(body, text)
             before = body.call(BEHIND, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
             body.set(part, address.at(before))

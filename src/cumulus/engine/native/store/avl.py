@@ -49,8 +49,8 @@ def _sortable(word: Expr, kind: str) -> Expr:
     return word ^ ((i64(0) - (word >> 63)) & _LARGEST) if kind in ("f", "c") else word
 
 
-class Trees:
-    """Writes the functions of the trees of one order.
+class TreeNodes:
+    """Reads the nodes that the rows of a map are in the trees of one order.
 
     Parameters
     ----------
@@ -59,46 +59,65 @@ class Trees:
     """
 
     def __init__(self, shape: Shape, number: int) -> None:
-        self._shape = shape
-        self._number = number
-        self._order = shape.orders[number]
-        self._node = shape.node(number)
+        self.shape = shape
+        self.number = number
+        self.order = shape.orders[number]
+        self.offset = shape.node(number)
+        """Where the node stands in a row."""
+
+    def place(self, body: Body, row: Expr) -> Local:
+        """Write where a row of the map stands, which the function at hand has as its first parameter."""
+        return body.let(address(body, self.shape, body.function.parameters[0], row), "place")
+
+    def child(self, body: Body, place: Expr, side: int, hint: str = "child") -> Local:
+        """Write the reading of the row below a node on a side, 0 if there is none."""
+        return body.load(U32, place, self.offset + side, hint)
+
+    def marks(self, body: Body, place: Expr) -> Local:
+        """Write the reading of a node's height and flags; 0 if the row is in no tree."""
+        return body.load(U32, place, self.offset + MARKS, "marks")
+
+    def height(self, body: Body, row: Expr) -> Local:
+        """Write the reading of the height of the tree below a row."""
+        return body.let(self.marks(body, self.place(body, row)) & HEIGHT, "height")
+
+    def keys(self, body: Body, place: Expr) -> list[Expr]:
+        """Write the reading of the words that sort a row."""
+        return [
+            _own(body, place.at(8 * word), "f").bits() if kind == "c" else body.load(I64, place, 8 * word, "key")
+            for word, kind in self.order.words
+        ]
+
+
+class Trees:
+    """Writes the functions that change the trees of one order: `join`, `part` and `renew` from outside.
+
+    Each goes from the root to a row, notes the rows that lead to it (the path), changes what hangs there, and then
+    goes the path back up to rebalance.
+    """
+
+    def __init__(self, nodes: TreeNodes) -> None:
+        shape, number = nodes.shape, nodes.number
+        self._nodes, self._shape, self._order, self._offset = nodes, shape, nodes.order, nodes.offset
         self._gathering = shape.function(f"gather{number}", PTR, I64, result=None)
-        self._settling = shape.function(f"settle{number}", PTR, I64)
-        self._joining = shape.function(f"join{number}", PTR, I64, I64)
-        self._parting = shape.function(f"part{number}", PTR, I64, I64)
-        self._renewing = shape.function(f"renew{number}", PTR, I64, I64, result=None)
+        self._rebalancing = shape.function(f"settle{number}", PTR, I64)
+        self.join = shape.function(f"join{number}", PTR, I64, I64)
+        """`(map, root, row)` → the root, after a row was put into a tree."""
+        self.part = shape.function(f"part{number}", PTR, I64, I64)
+        """`(map, root, row)` → the root, after a row was taken out of a tree."""
+        self.renew = shape.function(f"renew{number}", PTR, I64, I64, result=None)
+        """`(map, root, row)`: the values of a row of a tree have changed."""
 
     def functions(self) -> Iterator[Function]:
         """Yield the functions."""
         yield self._gather()
-        yield self._lean(LEFT)
-        yield self._lean(RIGHT)
-        yield self._settle()
+        yield self._rotate(LEFT)
+        yield self._rotate(RIGHT)
+        yield self._rebalance()
         yield self._join()
         yield self._part()
         if self._order.sums:
             yield self._renew()
-
-    # --- pieces -----------------------------------------------------------------------------------------------------
-
-    def _at(self, body: Body, row: Expr) -> Local:
-        return body.let(address(body, self._shape, body.function.parameters[0], row), "place")
-
-    def _child(self, body: Body, place: Expr, side: int, hint: str = "child") -> Local:
-        return body.load(U32, place, self._node + side, hint)
-
-    def _marks(self, body: Body, place: Expr) -> Local:
-        return body.load(U32, place, self._node + MARKS, "marks")
-
-    def _height(self, body: Body, row: Expr) -> Local:
-        return body.let(self._marks(body, self._at(body, row)) & HEIGHT, "height")
-
-    def _keys(self, body: Body, place: Expr) -> list[Expr]:
-        return [
-            _own(body, place.at(8 * word), "f").bits() if kind == "c" else body.load(I64, place, 8 * word, "key")
-            for word, kind in self._order.words
-        ]
 
     def _push(self, body: Body, depth: Local, row: Expr) -> None:
         body.store(I64, body.function.parameters[0].at(depth << 3), self._shape.path, row)
@@ -109,39 +128,39 @@ class Trees:
 
         Return how many rows lead to it; these are the path now.
         """
-        keys = self._keys(body, place)
+        keys = self._nodes.keys(body, place)
         at, depth = body.let(root, "at"), body.let(i64(0), "depth")
         with body.loop():
             with body.when(at.eq(row)):
                 body.stop()
             self._push(body, depth, at)
-            here = self._at(body, at)
-            before = body.let(in_order(keys, self._keys(body, here), self._order.words), "before")
+            here = self._nodes.place(body, at)
+            before = body.let(in_order(keys, self._nodes.keys(body, here), self._order.words), "before")
             side = body.let(here.at(select(before, i64(LEFT), i64(RIGHT))), "side")
-            body.set(at, body.load(U32, side, self._node, "following"))
+            body.set(at, body.load(U32, side, self._offset, "following"))
             with body.when(at.eq(0)):
-                body.store(U32, side, self._node, row)
+                body.store(U32, side, self._offset, row)
                 body.stop()
         return depth
 
     def _replace(self, body: Body, parent: Expr, row: Expr, by: Expr) -> None:
-        place = self._at(body, parent)
-        side = select(self._child(body, place, LEFT).eq(row), i64(LEFT), i64(RIGHT))
-        body.store(U32, place.at(side), self._node, by)
+        place = self._nodes.place(body, parent)
+        side = select(self._nodes.child(body, place, LEFT).eq(row), i64(LEFT), i64(RIGHT))
+        body.store(U32, place.at(side), self._offset, by)
 
     # --- sums and heights -------------------------------------------------------------------------------------------
 
     def _gather(self) -> Function:
         """Add up what a row and the trees below it have."""
         with define(self._gathering.name, [("map", PTR), ("row", I64)]) as body:
-            place = self._at(body, body.function.parameters[1])
-            below = [self._at(body, self._child(body, place, side)) for side in (LEFT, RIGHT)]
-            marks = [self._marks(body, each) for each in below]
+            place = self._nodes.place(body, body.function.parameters[1])
+            below = [self._nodes.place(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT)]
+            marks = [self._nodes.marks(body, each) for each in below]
             heights = [each & HEIGHT for each in marks]
             height = select(heights[0] > heights[1], *heights) + 1
             flags = body.let((marks[0] | marks[1]) >> FLAGS, "flags")
             for number, (word, kind) in enumerate(self._order.sums):
-                at = self._node + self._order.sum(number)
+                at = self._offset + self._order.sum(number)
                 own = _own(body, place.at(self._shape.value(word)), kind)
                 body.set(flags, flags | ((own < (0.0 if kind == "f" else 0)).to(I64) << number))
                 if own.type is F64:
@@ -159,38 +178,48 @@ class Trees:
                     total, overflow = body.checked("add", total, more, "total")
                     body.set(flags, flags | select(overflow, i64(SPOILED), i64(0)))
                 body.store(own.type, place, at, total)
-            body.store(U32, place, self._node + MARKS, height | (flags << FLAGS))
+            body.store(U32, place, self._offset + MARKS, height | (flags << FLAGS))
         return body.function
 
-    def _leaning(self, side: int) -> Signature:
-        return self._shape.function(f"lean{self._number}_{side}", PTR, I64)
+    def _rotation(self, side: int) -> Signature:
+        return self._shape.function(f"lean{self._nodes.number}_{side}", PTR, I64)
 
-    def _lean(self, side: int) -> Function:
-        """Rotate a tree that is too high on one side; return its new root."""
+    def _rotate(self, side: int) -> Function:
+        """Rotate a tree that is higher by two on one side; return its new root.
+
+        `(left node right)` stands for a tree here, which leans to the left; the other side is the mirror image. If
+        `inner` is no higher than `outer`, one rotation makes ``((outer child inner) row c)`` into
+        ``(outer child (inner row c))``. Else `inner` is rotated above `child` first, which is a double rotation from
+        ``((outer child (b inner c)) row d)`` to ``((outer child b) inner (c row d))``.
+        """
         other = RIGHT - side
-        with define(self._leaning(side).name, [("map", PTR), ("row", I64)], I64) as body:
+        with define(self._rotation(side).name, [("map", PTR), ("row", I64)], I64) as body:
             map_, row = body.function.parameters
-            place = self._at(body, row)
-            child = self._child(body, place, side)
-            near = self._at(body, child)
-            inner, outer = self._child(body, near, other, "inner"), self._child(body, near, side, "outer")
-            with body.when(self._height(body, inner) > self._height(body, outer)):
-                top = self._at(body, inner)
-                body.store(U32, near, self._node + other, self._child(body, top, side))
-                body.store(U32, top, self._node + side, child)
+            place = self._nodes.place(body, row)
+            child = self._nodes.child(body, place, side)
+            near = self._nodes.place(body, child)
+            inner, outer = self._nodes.child(body, near, other, "inner"), self._nodes.child(body, near, side, "outer")
+            with body.when(self._nodes.height(body, inner) > self._nodes.height(body, outer)):
+                top = self._nodes.place(body, inner)
+                body.store(U32, near, self._offset + other, self._nodes.child(body, top, side))
+                body.store(U32, top, self._offset + side, child)
                 body.run(self._gathering, map_, child)
                 body.set(child, inner)
                 body.set(near, top)
-            body.store(U32, place, self._node + side, self._child(body, near, other))
-            body.store(U32, near, self._node + other, row)
+            body.store(U32, place, self._offset + side, self._nodes.child(body, near, other))
+            body.store(U32, near, self._offset + other, row)
             body.run(self._gathering, map_, row)
             body.run(self._gathering, map_, child)
             body.leave(child)
         return body.function
 
-    def _settle(self) -> Function:
-        """Bring the rows of the path in order again, from below; return the root."""
-        name = self._settling.name
+    def _rebalance(self) -> Function:
+        """Rebalance the trees of the rows of the path, from below; return the root.
+
+        Below the end of the path all is as it must be. Where a rotation has given a tree another root, its parent is
+        told; where a tree is as high as before, none above it changes, unless there are sums, which go up to the root.
+        """
+        name = self._rebalancing.name
         with define(name, [("map", PTR), ("depth", I64)], I64, inline=False) as body:
             map_, depth = body.function.parameters
             at, top = body.let(depth, "at"), body.let(i64(0), "top")
@@ -200,20 +229,20 @@ class Trees:
                 body.set(at, at - 1)
                 step = body.let(map_.at(at << 3), "step")
                 row = body.load(I64, step, self._shape.path, "row")
-                place = self._at(body, row)
-                before = body.let(self._marks(body, place) & HEIGHT, "before")
-                left, right = (self._height(body, self._child(body, place, side)) for side in (LEFT, RIGHT))
+                place = self._nodes.place(body, row)
+                before = body.let(self._nodes.marks(body, place) & HEIGHT, "before")
+                left, right = (self._nodes.height(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT))
                 body.set(top, row)
                 with body.when(left > right + 1, likely=False):
-                    body.set(top, body.call(self._leaning(LEFT), map_, row))
+                    body.set(top, body.call(self._rotation(LEFT), map_, row))
                 with body.when(right > left + 1, likely=False):
-                    body.set(top, body.call(self._leaning(RIGHT), map_, row))
+                    body.set(top, body.call(self._rotation(RIGHT), map_, row))
                 with body.when(top.eq(row), likely=True):
                     body.run(self._gathering, map_, row)
                 with body.otherwise(), body.when(at.ne(0)):
                     self._replace(body, body.load(I64, step, self._shape.path - 8, "parent"), row, top)
                 if not self._order.sums:  # what is above knows only how high it is
-                    with body.when(at.ne(0) & self._height(body, top).eq(before)):
+                    with body.when(at.ne(0) & self._nodes.height(body, top).eq(before)):
                         body.leave(body.load(I64, map_, self._shape.path, "first"))
         return body.function
 
@@ -221,65 +250,69 @@ class Trees:
 
     def _join(self) -> Function:
         """Put a row into a tree, which may be empty; return its new root."""
-        with define(self._joining.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
+        with define(self.join.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
             map_, root, row = body.function.parameters
-            place = self._at(body, row)
-            body.store(I64, place, self._node, 0)
+            place = self._nodes.place(body, row)
+            body.store(I64, place, self._offset, 0)
             if self._order.sums:
                 body.run(self._gathering, map_, row)
             else:
-                body.store(U32, place, self._node + MARKS, 1)
+                body.store(U32, place, self._offset + MARKS, 1)
             with body.when(root.eq(0)):
                 body.leave(row)
             depth = self._descend(body, place, root, row)
-            body.leave(body.call(self._settling, map_, depth))
+            body.leave(body.call(self._rebalancing, map_, depth))
         return body.function
 
     def _part(self) -> Function:
-        """Take a row out of a tree; return its new root, 0 if it was the only one."""
-        with define(self._parting.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
+        """Take a row out of a tree; return its new root, 0 if it was the only one.
+
+        A row with one child at most is replaced by that. One with two is replaced by the next in order, which has no
+        left child: so what must be rebalanced begins at that one's old parent, and the path goes down to there.
+        """
+        with define(self.part.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
             map_, root, row = body.function.parameters
-            place = self._at(body, row)
+            place = self._nodes.place(body, row)
             depth = self._descend(body, place, root, row)
-            left, right = (self._child(body, place, side) for side in (LEFT, RIGHT))
+            left, right = (self._nodes.child(body, place, side) for side in (LEFT, RIGHT))
             above = body.let(depth, "above")
             by = body.let(left | right, "by")
             with body.when(left.ne(0) & right.ne(0)):
                 self._push(body, depth, row)
                 body.set(by, self._successor(body, place, right, depth))
-                body.store(U32, self._at(body, by), self._node + MARKS, self._marks(body, place))
+                body.store(U32, self._nodes.place(body, by), self._offset + MARKS, self._nodes.marks(body, place))
                 body.store(I64, map_.at(above << 3), self._shape.path, by)
             with body.when(above.ne(0)):
                 self._replace(body, body.load(I64, map_.at(above << 3), self._shape.path - 8, "parent"), row, by)
             with body.when(depth.eq(0)):
                 body.leave(by)
-            body.leave(body.call(self._settling, map_, depth))
+            body.leave(body.call(self._rebalancing, map_, depth))
         return body.function
 
     def _successor(self, body: Body, place: Expr, right: Expr, depth: Local) -> Local:
         """Write the taking of the row that follows one with two children, and give it these; return it."""
         found = body.let(right, "next")
         with body.loop():
-            lower = self._child(body, self._at(body, found), LEFT, "lower")
+            lower = self._nodes.child(body, self._nodes.place(body, found), LEFT, "lower")
             with body.when(lower.eq(0)):
                 body.stop()
             self._push(body, depth, found)
             body.set(found, lower)
-        here = self._at(body, found)
+        here = self._nodes.place(body, found)
         with body.when(found.ne(right)):
             parent = body.load(I64, body.function.parameters[0].at(depth << 3), self._shape.path - 8, "parent")
-            body.store(U32, self._at(body, parent), self._node + LEFT, self._child(body, here, RIGHT))
-            body.store(U32, here, self._node + RIGHT, right)
-        body.store(U32, here, self._node + LEFT, self._child(body, place, LEFT))
+            body.store(U32, self._nodes.place(body, parent), self._offset + LEFT, self._nodes.child(body, here, RIGHT))
+            body.store(U32, here, self._offset + RIGHT, right)
+        body.store(U32, here, self._offset + LEFT, self._nodes.child(body, place, LEFT))
         return found
 
     def _renew(self) -> Function:
         """Add up anew what the values of a row of a tree are part of."""
-        with define(self._renewing.name, [("map", PTR), ("root", I64), ("row", I64)], inline=False) as body:
+        with define(self.renew.name, [("map", PTR), ("root", I64), ("row", I64)], inline=False) as body:
             map_, root, row = body.function.parameters
-            depth = self._descend(body, self._at(body, row), root, row)
+            depth = self._descend(body, self._nodes.place(body, row), root, row)
             self._push(body, depth, row)
-            body.call(self._settling, map_, depth)
+            body.call(self._rebalancing, map_, depth)
         return body.function
 
 

@@ -1,4 +1,4 @@
-"""Rows in order: groups that are chains while they are small, and trees when they are large.
+"""Ordered indexes: a group of rows is a linked list while it is small, then an AVL tree with subtree sums.
 
 An order divides the rows of a map into groups by some key words, and sorts those of a group by the others. The rows of
 a group are a chain, that of the index on the same key words, and at first they are nothing else: who writes has nothing
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.store.avl import Trees, in_order
+from cumulus.engine.native.store.avl import TreeNodes, Trees, in_order
 from cumulus.engine.native.store.row_layout import (
     COMING,
     GROUP,
@@ -40,7 +40,7 @@ from cumulus.engine.native.store.row_layout import (
 def order_functions(shape: Shape) -> Iterator[Function]:
     """Yield the functions of all orders of a shape."""
     for number in range(len(shape.orders)):
-        yield from _Orders(shape, number).functions()
+        yield from _OrderedIndex(shape, number).functions()
     if shape.is_told:
         yield _changed(shape)
     if shape.has_moving:
@@ -113,17 +113,20 @@ def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Lo
     return root
 
 
-class _Orders(Trees):
+class _OrderedIndex:
     """Writes the functions of one order."""
 
     def __init__(self, shape: Shape, number: int) -> None:
-        super().__init__(shape, number)
+        self._shape, self._number, self._order = shape, number, shape.orders[number]
+        self._nodes = TreeNodes(shape, number)
+        self._offset = self._nodes.offset
+        self._trees = Trees(self._nodes)
         chain = shape.chain(number)
         self._link = 0 if chain is None else shape.link(chain)
 
     def functions(self) -> Iterator[Function]:
         """Yield the functions."""
-        yield from super().functions()
+        yield from self._trees.functions()
         yield self._edge()
         yield self._beside()
         if self._order.group:
@@ -133,9 +136,7 @@ class _Orders(Trees):
         if self._order.sums:
             yield self._take()
         if self._order.most:
-            yield self._going()
-            yield self._coming()
-            yield self._refill()
+            yield from _TopRows(self._nodes).functions()
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
@@ -149,24 +150,24 @@ class _Orders(Trees):
     def _root(self, body: Body, place: Expr) -> Local:
         """Write the finding of the root of the tree that a row is in."""
         if self._order.group:
-            return body.load(U32, self._at(body, self._first(body, place)), self._node + GROUP, "root")
+            return body.load(U32, self._nodes.place(body, self._first(body, place)), self._offset + GROUP, "root")
         return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), ROOT, "root")
 
     def _link_row(self) -> Function:
         with define(self._shape.link_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
             map_, row = body.function.parameters
-            place = self._at(body, row)
+            place = self._nodes.place(body, row)
             if not self._order.group:
                 self._come_into(body, place, row)
                 return body.function
-            body.store(U32, place, self._node + MARKS, 0)
-            second = self._at(body, body.load(U32, place, self._link, "second"))
-            group = body.load(U32, second, self._node + GROUP, "group")  # 0 of row 0
-            with body.when(self._marks(body, second).ne(0)):
-                body.store(U32, place, self._node + GROUP, group)
+            body.store(U32, place, self._offset + MARKS, 0)
+            second = self._nodes.place(body, body.load(U32, place, self._link, "second"))
+            group = body.load(U32, second, self._offset + GROUP, "group")  # 0 of row 0
+            with body.when(self._nodes.marks(body, second).ne(0)):
+                body.store(U32, place, self._offset + GROUP, group)
                 self._come_into(body, place, row)
             with body.otherwise():
-                body.store(U32, place, self._node + GROUP, group + 1)
+                body.store(U32, place, self._offset + GROUP, group + 1)
                 with body.when(group >= MOST_CHAINED, likely=False):
                     body.run(self._shape.plant(self._number), map_, row, MOST_CHAINED // 2)
         return body.function
@@ -174,7 +175,7 @@ class _Orders(Trees):
     def _come_into(self, body: Body, place: Expr, row: Expr) -> None:
         """Write the putting of a new row, the first of its chain, into a tree; where sums are kept that waits."""
         if self._order.sums:
-            body.store(U32, place, self._node + MARKS, COMING)
+            body.store(U32, place, self._offset + MARKS, COMING)
         else:
             self._enter(body, place, row)
 
@@ -182,11 +183,11 @@ class _Orders(Trees):
         """Write the putting of a row, the first of its chain, into the tree of its group."""
         map_ = body.function.parameters[0]
         if self._order.group:
-            root = body.load(U32, place, self._node + GROUP, "root")
-            body.store(U32, place, self._node + GROUP, body.call(self._joining, map_, root, row))
+            root = body.load(U32, place, self._offset + GROUP, "root")
+            body.store(U32, place, self._offset + GROUP, body.call(self._trees.join, map_, root, row))
         else:
             to = map_.at(self._shape.tree(self._number))
-            body.store(I64, to, ROOT, body.call(self._joining, map_, self._root(body, place), row))
+            body.store(I64, to, ROOT, body.call(self._trees.join, map_, self._root(body, place), row))
 
     def _plant(self) -> Function:
         """Count the rows of a chain, and make them a tree if they are more than a number."""
@@ -196,28 +197,28 @@ class _Orders(Trees):
             at, count = body.let(first, "at"), body.let(i64(0), "count")
             with body.loop_while(at.ne(0)):
                 body.set(count, count + 1)
-                body.set(at, self._next(body, self._at(body, at)))
+                body.set(at, self._next(body, self._nodes.place(body, at)))
             with body.when(count <= most):
-                body.store(U32, self._at(body, first), self._node + GROUP, count)
+                body.store(U32, self._nodes.place(body, first), self._offset + GROUP, count)
                 body.leave()
             root = body.let(i64(0), "root")
             body.set(at, first)
             with body.loop_while(at.ne(0)):
-                body.set(root, body.call(self._joining, map_, root, at))
-                body.set(at, self._next(body, self._at(body, at)))
-            body.store(U32, self._at(body, first), self._node + GROUP, root)
+                body.set(root, body.call(self._trees.join, map_, root, at))
+                body.set(at, self._next(body, self._nodes.place(body, at)))
+            body.store(U32, self._nodes.place(body, first), self._offset + GROUP, root)
         return body.function
 
     def _unlink_row(self) -> Function:
         with define(self._shape.unlink_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
             map_, row = body.function.parameters
-            place = self._at(body, row)
-            marks = self._marks(body, place)
+            place = self._nodes.place(body, row)
+            marks = self._nodes.marks(body, place)
             is_in = body.let(marks.ne(0) & marks.ne(COMING), "is_in")
             if not self._order.group:
                 with body.when(is_in):
                     to = map_.at(self._shape.tree(self._number))
-                    body.store(I64, to, ROOT, body.call(self._parting, map_, self._root(body, place), row))
+                    body.store(I64, to, ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
                 return body.function
             following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
             with body.when(~is_in & before.ne(0)):
@@ -225,27 +226,27 @@ class _Orders(Trees):
             first = body.let(row, "first")
             with body.when(before.ne(0)):
                 body.set(first, self._first(body, place))
-            group = body.load(U32, self._at(body, first), self._node + GROUP, "group")
+            group = body.load(U32, self._nodes.place(body, first), self._offset + GROUP, "group")
             with body.when(is_in):
-                body.set(group, body.call(self._parting, map_, group, row))
+                body.set(group, body.call(self._trees.part, map_, group, row))
             with body.when(marks.eq(0)):
                 body.set(group, group - 1)
             with body.when(before.eq(0)):
                 body.set(first, following)
             with body.when(first.ne(0)):
-                body.store(U32, self._at(body, first), self._node + GROUP, group)
+                body.store(U32, self._nodes.place(body, first), self._offset + GROUP, group)
         return body.function
 
     def _take(self) -> Function:
         """Take the values of a row, which are others now, into the sums of its tree, if it is in one."""
         with define(_take(self._shape, self._number).name, [("map", PTR), ("row", I64)]) as body:
             map_, row = body.function.parameters
-            place = self._at(body, row)
-            marks = self._marks(body, place)
+            place = self._nodes.place(body, row)
+            marks = self._nodes.marks(body, place)
             with body.when(marks.eq(COMING)):
                 self._enter(body, place, row)
             with body.otherwise(), body.when(marks.ne(0)):
-                body.run(self._renewing, map_, self._root(body, place), row)
+                body.run(self._trees.renew, map_, self._root(body, place), row)
         return body.function
 
     # --- walking ----------------------------------------------------------------------------------------------------
@@ -264,10 +265,10 @@ class _Orders(Trees):
             _, start, side = body.function.parameters
             at = body.let(start, "at")
             if self._order.group:
-                with body.when(self._marks(body, self._at(body, start)).eq(0)):
+                with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
                     self._edge_of_chain(body, at, side)
             with body.loop():
-                following = body.load(U32, self._at(body, at).at(side), self._node, "following")
+                following = body.load(U32, self._nodes.place(body, at).at(side), self._offset, "following")
                 with body.when(following.eq(0)):
                     body.leave(at)
                 body.set(at, following)
@@ -276,8 +277,10 @@ class _Orders(Trees):
     def _edge_of_chain(self, body: Body, first: Expr, side: Expr) -> None:
         best, at = body.let(first, "best"), body.let(first, "at")
         with body.loop_while(at.ne(0)):
-            here = self._at(body, at)
-            with body.when(self._lies(side, self._keys(body, self._at(body, best)), self._keys(body, here))):
+            here = self._nodes.place(body, at)
+            with body.when(
+                self._lies(side, self._nodes.keys(body, self._nodes.place(body, best)), self._nodes.keys(body, here))
+            ):
                 body.set(best, at)
             body.set(at, self._next(body, here))
         body.leave(best)
@@ -286,34 +289,46 @@ class _Orders(Trees):
         name = self._shape.beside(self._number).name
         with define(name, [("map", PTR), ("start", I64), ("row", I64), ("side", I64)], I64, inline=False) as body:
             _, start, row, side = body.function.parameters
-            keys = self._keys(body, self._at(body, row))
+            keys = self._nodes.keys(body, self._nodes.place(body, row))
             found, at = body.let(i64(0), "found"), body.let(start, "at")
             if self._order.group:
-                with body.when(self._marks(body, self._at(body, start)).eq(0)):
+                with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
                     self._beside_in_chain(body, at, side, keys, found)
             with body.loop_while(at.ne(0)):
-                here = self._at(body, at)
-                beyond = body.let(self._lies(side, keys, self._keys(body, here)), "beyond")
+                here = self._nodes.place(body, at)
+                beyond = body.let(self._lies(side, keys, self._nodes.keys(body, here)), "beyond")
                 with body.when(beyond):
                     body.set(found, at)
                 inward = body.let(select(beyond, i64(RIGHT) - side, side), "inward")
-                body.set(at, body.load(U32, here.at(inward), self._node, "following"))
+                body.set(at, body.load(U32, here.at(inward), self._offset, "following"))
             body.leave(found)
         return body.function
 
     def _beside_in_chain(self, body: Body, at: Local, side: Expr, keys: Sequence[Expr], found: Local) -> None:
         with body.loop_while(at.ne(0)):
-            here = self._at(body, at)
-            theirs = self._keys(body, here)
+            here = self._nodes.place(body, at)
+            theirs = self._nodes.keys(body, here)
             nearer = body.let(self._lies(side, keys, theirs), "nearer")
             with body.when(nearer & found.ne(0)):
-                body.set(nearer, self._lies(side, theirs, self._keys(body, self._at(body, found))))
+                body.set(nearer, self._lies(side, theirs, self._nodes.keys(body, self._nodes.place(body, found))))
             with body.when(nearer):
                 body.set(found, at)
             body.set(at, self._next(body, here))
         body.leave(found)
 
-    # --- the best rows ----------------------------------------------------------------------------------------------
+
+class _TopRows:
+    """Writes the functions of an order that holds only the best rows."""
+
+    def __init__(self, nodes: TreeNodes) -> None:
+        self._shape, self._number, self._order = nodes.shape, nodes.number, nodes.order
+        self._nodes = nodes
+
+    def functions(self) -> Iterator[Function]:
+        """Yield the functions."""
+        yield self._going()
+        yield self._coming()
+        yield self._refill()
 
     def _going(self) -> Function:
         """Take a row out of an order that holds only the best."""
@@ -321,7 +336,7 @@ class _Orders(Trees):
             map_, row = body.function.parameters
             at = self._shape.tree(self._number)
             body.run(self._shape.unlink_row(self._number), map_, row)
-            body.store(U32, self._at(body, row), self._node + MARKS, 0)
+            body.store(U32, self._nodes.place(body, row), self._nodes.offset + MARKS, 0)
             body.store(I64, map_, at + HELD, body.load(I64, map_, at + HELD) - 1)
         return body.function
 
@@ -330,13 +345,15 @@ class _Orders(Trees):
         with define(_come(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
             map_, row = body.function.parameters
             at = self._shape.tree(self._number)
-            place = self._at(body, row)
-            body.store(U32, place, self._node + MARKS, 0)
+            place = self._nodes.place(body, row)
+            body.store(U32, place, self._nodes.offset + MARKS, 0)
             with body.when(body.load(I64, map_, at + IS_PARTIAL).ne(0), likely=True):
                 root = body.load(I64, map_, at + ROOT, "root")
                 with body.when(root.eq(0)):
                     body.leave()
-                mine, worst = (self._keys(body, each) for each in (place, self._at(body, self._worst(body, root))))
+                mine, worst = (
+                    self._nodes.keys(body, each) for each in (place, self._nodes.place(body, self._worst(body, root)))
+                )
                 if self._order.best == LEFT:
                     mine, worst = worst, mine
                 with body.when(in_order(mine, worst, self._order.words), likely=True):
@@ -359,7 +376,7 @@ class _Orders(Trees):
             for offset in (ROOT, HELD, IS_PARTIAL):
                 body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
             with body.counting(1, body.load(I64, map_, LAST, "last") + 1, "row") as row:
-                place = self._at(body, row)
+                place = self._nodes.place(body, row)
                 some: Expr = i64(0)
                 for word in range(self._shape.values):
                     some = some | body.load(I64, place, self._shape.value(word))

@@ -1,4 +1,4 @@
-"""Numbers for what no word can hold: texts and intervals, and numbers of any length."""
+"""Dictionary encoding: texts and intervals are stored once, and 64-bit numbers refer to them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""Comparisons in the kernel, and IN with a list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from cumulus.catalog.types import BOOLEAN, Kind
+from cumulus.engine.native.kernel.lanes import Scalar, any_null
+from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, Expr, Local
+from cumulus.engine.native.scalars.arithmetic import Arithmetic, sure
+from cumulus.engine.native.scalars.python_functions import Callee
+from cumulus.engine.native.scalars.text_functions import TextFunctions
+
+OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
+"""What Python compares."""
+_FEW = 4
+"""As many literals of a list are compared one after the other."""
+
+
+class Comparisons:
+    """Writes comparisons into one function.
+
+    Parameters
+    ----------
+    arithmetic, texts
+        What writes into the same function.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, texts: TextFunctions) -> None:
+        self._arithmetic, self._texts = arithmetic, texts
+        self._body, self._host = arithmetic.body, arithmetic.host
+
+    def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
+        if op in ("=", "<>"):
+            same = self._same(left, right)
+            return same if op == "=" else ~same
+        found = self.ordered(op, left, right)
+        for side in (left, right):
+            if side.null is not None:
+                found = found & ~side.null
+        return self._body.let(found, "holds")
+
+    def _same(self, left: Scalar, right: Scalar) -> Expr:
+        equal = self.equal(left, right)
+        if left.null is None and right.null is None:
+            return equal
+        nulls = [FALSE if side.null is None else side.null for side in (left, right)]
+        return self._body.let((nulls[0] & nulls[1]) | (~(nulls[0] | nulls[1]) & equal), "same")
+
+    def equal(self, left: Scalar, right: Scalar) -> Expr:
+        """Return whether two values are equal; anything if one is NULL."""
+        if Kind.NULL in (left.type.kind, right.type.kind):
+            return FALSE
+        if left.type.kind is right.type.kind is Kind.VARCHAR:
+            return self._texts.equal(left, right)
+        if left.type.kind is right.type.kind is Kind.BOOLEAN:
+            return ~(left.value ^ right.value)
+        return self.ordered("=", left, right)
+
+    def ordered(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        """Return a comparison of values that are not NULL."""
+        kinds = {left.type.kind, right.type.kind}
+        if Kind.NULL in kinds:
+            return FALSE
+        if kinds == {Kind.VARCHAR}:
+            return self._texts.ordered(op, left, right)
+        times = self._arithmetic.times.comparable(left, right)
+        if times is not None:
+            return _integer_order(op, *times)
+        if kinds & OUTSIDE:
+            return self._compared_outside(op, left, right)
+        if left.value.type is BOOL or right.value.type is BOOL:
+            left, right = (self._arithmetic.as_integer(side) for side in (left, right))
+        if F64 in (left.value.type, right.value.type):
+            return self._float_order(op, self._arithmetic.as_float(left).value, self._arithmetic.as_float(right).value)
+        one, other = self._arithmetic.aligned(left, right)
+        return _integer_order(op, one, other)
+
+    def _float_order(self, op: str, left: Expr, right: Expr) -> Expr:
+        """Compare floats; NaN is equal to itself and greater than every other number."""
+        not_left, not_right = left.ne(left), right.ne(right)
+        match op:
+            case "=":
+                return left.eq(right) | (not_left & not_right)
+            case "<":
+                return (left < right) | (not_right & ~not_left)
+            case "<=":
+                return (left <= right) | not_right
+            case ">":
+                return (left > right) | (not_left & ~not_right)
+            case _:
+                return (left >= right) | not_left
+
+    def _compared_outside(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        if op in (">", ">="):
+            op, left, right = {">": "<", ">=": "<="}[op], right, left
+        present = self._body.local(BOOL, "compared")
+        self._body.set(present, FALSE)
+        with self._arithmetic.unless_null([left, right]):
+            found, failed = self._host.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
+            self._body.set(present, found.value & ~failed)
+        return present
+
+    def holds(self, op: str, left: Scalar, right: Scalar) -> Expr:
+        """Return a comparison; anything if a side is NULL."""
+        if op in ("=", "<>"):
+            equal = self.equal(left, right)
+            return equal if op == "=" else ~equal
+        return self.ordered(op, left, right)
+
+    def in_list(self, codes: Sequence[Scalar], literals: Sequence[Any]) -> Scalar:
+        """Write IN with a list: literals are searched, all else is compared in turn."""
+        body = self._body
+        wanted, *others = codes
+        fixed: list[tuple[Scalar, Any]] = []
+        loose: list[tuple[Scalar, Any]] = []
+        for code, value in itertools.zip_longest(others, literals[1:]):
+            (fixed if value is not None and value == value else loose).append((code, value))
+        found = body.let(FALSE, "among")
+        self._search(found, wanted, [code for code, _ in sorted(fixed, key=lambda each: each[1])])
+        for code, _ in loose:
+            equal = self.equal(wanted, code)
+            body.set(found, found | (equal if code.null is None else equal & ~code.null))
+        unknown = any_null([code for code, _ in loose])
+        null = wanted.null if unknown is None else unknown & ~found
+        if unknown is not None and wanted.null is not None:
+            null = wanted.null | (unknown & ~found)
+        return Scalar(BOOLEAN, found, null)
+
+    def _search(self, found: Local, wanted: Scalar, literals: Sequence[Scalar]) -> None:
+        """Write whether a value is among literals in ascending order: halves, and the last few one after the other."""
+        body = self._body
+        if len(literals) <= _FEW:
+            for literal in literals:
+                body.set(found, found | self.equal(wanted, literal))
+            return
+        middle = len(literals) // 2
+        with body.when(self.ordered("<", wanted, literals[middle])):
+            self._search(found, wanted, literals[:middle])
+        with body.otherwise():
+            self._search(found, wanted, literals[middle:])
+
+
+def _integer_order(op: str, left: Expr, right: Expr) -> Expr:
+    match op:
+        case "=":
+            return left.eq(right)
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case _:
+            return left >= right

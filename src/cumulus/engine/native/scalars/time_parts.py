@@ -1,0 +1,135 @@
+"""Parts of dates and timestamps in the kernel, and how many of them lie between two."""
+
+from __future__ import annotations
+
+from cumulus.catalog.date_parts import PARTS
+from cumulus.engine.native.kernel.calendar import DAY, civil, first_of, floored, iso_week, month_length, weekday
+from cumulus.engine.native.kernel.lanes import Scalar
+from cumulus.engine.native.kernel.language import F64, Expr, i64
+from cumulus.engine.native.scalars.time_points import TimePoints
+from cumulus.scalars.calendar import CLOCK_UNITS
+
+DAY_PARTS = ("day", "dayofweek", "isodow", "dayofyear", "julian")
+"""Parts that are as long as a day."""
+YEARS = {"millennium": 1000, "century": 100, "decade": 10, "year": 1}
+"""Parts of so many years."""
+
+
+def part_of(scalar: Scalar) -> str:
+    """Return the part that a literal names, nothing if it is none."""
+    word = scalar.known if isinstance(scalar.known, str) else ""
+    return PARTS.get(word) or PARTS.get(word.lower(), "")
+
+
+def clock_part(part: str, time: Expr) -> Expr | None:
+    """Return a part of a time since midnight, None if it is no part of the clock."""
+    match part:
+        case "hour":
+            return time // CLOCK_UNITS["hour"]
+        case "minute":
+            return time // CLOCK_UNITS["minute"] % 60
+        case "second":
+            return time // CLOCK_UNITS["second"] % 60
+        case "millisecond" | "microsecond":
+            return time % CLOCK_UNITS["minute"] // CLOCK_UNITS[part]
+        case _:
+            return None
+
+
+class TimeParts:
+    """Writes the parts of points in time into one function."""
+
+    def __init__(self, points: TimePoints) -> None:
+        self._points, self._body = points, points.body
+
+    def extract(self, part: str, point: Scalar) -> Expr | None:
+        """Write `date_part`; None if there is no code for a part."""
+        if part == "era":
+            return i64(1)
+        if part in CLOCK_UNITS:
+            return clock_part(part, self._points.time(point))
+        days = self._points.days(point)
+        match part:
+            case "dayofweek":
+                return (weekday(self._body, days) + 1) % 7
+            case "isodow":
+                return weekday(self._body, days) + 1
+            case "week":
+                return iso_week(self._body, days)[1]
+            case "isoyear":
+                return iso_week(self._body, days)[0]
+            case "yearweek":
+                year, week = iso_week(self._body, days)
+                return year * 100 + week
+        year, month, day = civil(self._body, days)
+        match part:
+            case "dayofyear":
+                return days - first_of(self._body, year) + 1
+            case "day":
+                return day
+            case "month":
+                return month
+            case "quarter":
+                return (month + 2) // 3
+            case "year" | "decade":
+                return year // YEARS[part]
+            case "century" | "millennium":
+                return (year - 1) // YEARS[part] + 1
+            case _:
+                return None
+
+    def last_day(self, point: Scalar) -> Expr:
+        """Write the last day of a month."""
+        days = self._points.days(point)
+        year, month, day = civil(self._body, days)
+        return days - day + month_length(self._body, year, month)
+
+    def epoch(self, name: str, point: Scalar) -> Expr | None:
+        """Write how many units have passed since 1970; None if there is no code for a function."""
+        micros = self._points.micros(point)
+        match name:
+            case "epoch_us":
+                return micros
+            case "epoch_ms":
+                return floored(self._body, self._body.let(micros + 500, "rounded"), 1000)
+            case "epoch_ns":
+                found, overflow = self._body.checked("mul", micros, 1000, "nanoseconds")
+                self._points.beyond.append(overflow)
+                return found
+            case _:
+                return None
+
+    def as_float(self, name: str, point: Scalar) -> Expr:
+        """Return the seconds from 1970, or the Julian day."""
+        if name == "epoch":
+            return self._points.micros(point).to(F64) / 1e6
+        days, time = self._points.days(point), self._points.time(point)
+        return (days + 2_440_588).to(F64) + time.to(F64) / float(DAY)
+
+    def boundaries(self, part: str, start: Scalar, end: Scalar) -> Expr | None:
+        """Write `date_diff`."""
+        body = self._body
+        sides = (end, start)
+        if part in CLOCK_UNITS:
+            late, early = (floored(body, self._points.micros(side), CLOCK_UNITS[part]) for side in sides)
+            return late - early
+        days = [self._points.days(side) for side in sides]
+        if part in DAY_PARTS:
+            return days[0] - days[1]
+        if part in ("week", "yearweek"):
+            return (days[0] - days[1]) // 7
+        if part == "isoyear":
+            return iso_week(body, days[0])[0] - iso_week(body, days[1])[0]
+        late_date, early_date = (civil(body, each) for each in days)
+        if part in YEARS:
+            return late_date.year // YEARS[part] - early_date.year // YEARS[part]
+        if part in ("month", "quarter"):
+            size = 3 if part == "quarter" else 1
+            late, early = ((date.year * 12 + date.month - 1) // size for date in (late_date, early_date))
+            return late - early
+        return None
+
+    def units_between(self, part: str, start: Scalar, end: Scalar) -> Expr | None:
+        """Write `date_sub` of parts that have a length."""
+        unit = 7 * DAY if part in ("week", "yearweek") else DAY if part in DAY_PARTS else CLOCK_UNITS.get(part)
+        return None if unit is None else (self._points.micros(end) - self._points.micros(start)) // unit
