@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from cumulus.views.vectors import NotColumnarError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 
 class Consistency(StrEnum):
@@ -146,33 +148,18 @@ class MapViewReader(Shown):
 
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as Arrow, without making the others."""
-        made = self._columnar()
-        if made is None:
-            return self.arrow().slice(0, count)
-        try:
-            return made.table(limit=count)
-        except NotColumnarError:
-            return self.arrow().slice(0, count)
+        made = self._by_columns(lambda columns: columns.table(limit=count))
+        return self.arrow().slice(0, count) if made is None else made
 
     def count(self) -> int:
         """Return how many rows the view has."""
-        made = self._columnar()
-        if made is None:
-            return len(self.rows())
-        try:
-            return made.count()
-        except NotColumnarError:
-            return len(self.rows())
+        found = self._by_columns(Columnar.count)
+        return len(self.rows()) if found is None else found
 
     def columns_of(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows as Arrow."""
-        made = self._columnar()
-        if made is None:
-            return self.arrow().select(names)
-        try:
-            return made.table(self._places(names))
-        except NotColumnarError:
-            return self.arrow().select(names)
+        made = self._by_columns(lambda columns: columns.table(self._places(names)))
+        return self.arrow().select(names) if made is None else made
 
     def columns_where(self, names: Sequence[str], needed: Sequence[str], keep: Callable[[pa.Table], Any]) -> pa.Table:
         """Return some columns of the rows that a condition keeps.
@@ -184,12 +171,9 @@ class MapViewReader(Shown):
         needed, keep
             The columns that the condition needs, and the function from these to the numbers of the rows that it keeps.
         """
-        made = self._columnar()
+        made = self._by_columns(lambda columns: columns.filtered(self._places(names), self._places(needed), keep))
         if made is not None:
-            try:
-                return made.filtered(self._places(names), self._places(needed), keep)
-            except NotColumnarError:
-                pass
+            return made
         table = self.arrow()
         return table.take(pa.array(keep(table.select(needed)))).select(names)
 
@@ -206,12 +190,12 @@ class MapViewReader(Shown):
         known = {column.name: place for place, column in enumerate(self.columns)}
         return [known[name] for name in names]
 
-    def _columnar(self) -> Columnar | None:
-        """Return what makes rows by columns; None where rows are made one by one, or only the first ones are."""
+    def _by_columns(self, make: Callable[[Columnar], T]) -> T | None:
+        """Return what is made by columns; None where rows are made one by one, or only the first ones are."""
         if self._finisher.is_kept_in_order(self._source):
             return None
         try:
-            return Columnar(self._finisher, self._source)
+            return make(Columnar(self._finisher, self._source))
         except NotColumnarError:
             return None
 
