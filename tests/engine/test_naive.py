@@ -19,6 +19,7 @@ from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Apply,
+    Atom,
     Cast,
     Compare,
     Const,
@@ -39,7 +40,6 @@ from cumulus.algebra.terms import (
     rebuild,
     sum_of,
 )
-from cumulus.algebra.terms import Relation as Atom
 from cumulus.calculus.evaluate import compare
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT, EXACT, HUGEINT, INTEGER

@@ -23,6 +23,7 @@ from cumulus.scalars.registry import FUNCTIONS, result_type
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.views import kernels
 from cumulus.views.entries import LARGE
+from cumulus.views.vector_values import python_values
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, joined
 
 _SAMPLE = 64
@@ -435,7 +436,7 @@ class EntryColumns:
         there = np.flatnonzero(columns.there(slice(0, min(columns.size, _SAMPLE)), positive=False))[:1]
         if not len(there):
             return False
-        group = [columns.key(place, there).values(_type_of(read.map.keys[place]))[0] for place in others]
+        group = [python_values(columns.key(place, there), _type_of(read.map.keys[place]))[0] for place in others]
         return self.tables.source.along(read.map.name, read.end, read.axis, tuple(group), read.column) is not None
 
 

@@ -24,6 +24,7 @@ from cumulus.views import kernels
 from cumulus.views.batches import EntryColumns, Places, Tables
 from cumulus.views.entries import MapSource, Whole
 from cumulus.views.finishing import Finisher
+from cumulus.views.vector_values import arrow_values, python_values
 from cumulus.views.vectors import Mask, NotColumnarError, Vector
 
 _AT_ONCE = 4096
@@ -76,7 +77,7 @@ class Columnar:
         for scalar, column in zip(self._view.select, self._view.columns, strict=True):
             vector = self._vector(batch, scalar)
             if isinstance(vector, Vector) and column.type is not None:
-                found.append(vector.values(column.type))
+                found.append(python_values(vector, column.type))
             else:
                 found.append(self._one_by_one(batch, scalar, column))
         return list(zip(*found, strict=True))
@@ -220,7 +221,7 @@ class Columnar:
         if column.type is None:
             raise NotColumnarError
         try:
-            return batch.value(scalar).arrow(column.type)
+            return arrow_values(batch.value(scalar), column.type)
         except NotColumnarError:
             values = self._one_by_one(batch, scalar, column)
         try:
@@ -244,7 +245,7 @@ class Columnar:
     def _plain(self, batch: EntryColumns, name: str) -> list[Any]:
         """Return what a name stands for, for each entry, as the `Finisher` sees it."""
         vector = batch.named(name).full(batch.count)
-        return vector.values(vector.type)
+        return python_values(vector, vector.type)
 
 
 def _lines(columns: Sequence[list[Any]], count: int) -> Iterator[tuple[Any, ...]]:

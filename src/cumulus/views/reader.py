@@ -24,7 +24,7 @@ from cumulus.views.vectors import NotColumnarError
 if TYPE_CHECKING:
     import pandas as pd
 
-Read = TypeVar("Read")
+T = TypeVar("T")
 
 
 class Consistency(StrEnum):
@@ -148,15 +148,18 @@ class MapViewReader(Shown):
 
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as Arrow, without making the others."""
-        return self._by_columns(lambda made: made.table(limit=count), lambda: self.arrow().slice(0, count))
+        made = self._by_columns(lambda columns: columns.table(limit=count))
+        return self.arrow().slice(0, count) if made is None else made
 
     def count(self) -> int:
         """Return how many rows the view has."""
-        return self._by_columns(lambda made: made.count(), lambda: len(self.rows()))
+        found = self._by_columns(Columnar.count)
+        return len(self.rows()) if found is None else found
 
     def columns_of(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of all rows as Arrow."""
-        return self._by_columns(lambda made: made.table(self._places(names)), lambda: self.arrow().select(names))
+        made = self._by_columns(lambda columns: columns.table(self._places(names)))
+        return self.arrow().select(names) if made is None else made
 
     def columns_where(self, names: Sequence[str], needed: Sequence[str], keep: Callable[[pa.Table], Any]) -> pa.Table:
         """Return some columns of the rows that a condition keeps.
@@ -168,12 +171,11 @@ class MapViewReader(Shown):
         needed, keep
             The columns that the condition needs, and the function from these to the numbers of the rows that it keeps.
         """
-
-        def from_all() -> pa.Table:
-            table = self.arrow()
-            return table.take(pa.array(keep(table.select(needed)))).select(names)
-
-        return self._by_columns(lambda made: made.filtered(self._places(names), self._places(needed), keep), from_all)
+        made = self._by_columns(lambda columns: columns.filtered(self._places(names), self._places(needed), keep))
+        if made is not None:
+            return made
+        table = self.arrow()
+        return table.take(pa.array(keep(table.select(needed)))).select(names)
 
     def rows_at(self, values: Mapping[str, Any]) -> pa.Table | None:
         """Return the rows that have some values in some columns by one look-up; None if it takes more than that."""
@@ -188,14 +190,14 @@ class MapViewReader(Shown):
         known = {column.name: place for place, column in enumerate(self.columns)}
         return [known[name] for name in names]
 
-    def _by_columns(self, read: Callable[[Columnar], Read], otherwise: Callable[[], Read]) -> Read:
-        """Read by columns; otherwise where rows are made one by one, or only the first ones are."""
+    def _by_columns(self, make: Callable[[Columnar], T]) -> T | None:
+        """Return what is made by columns; None where rows are made one by one, or only the first ones are."""
         if self._finisher.is_kept_in_order(self._source):
-            return otherwise()
+            return None
         try:
-            return read(Columnar(self._finisher, self._source))
+            return make(Columnar(self._finisher, self._source))
         except NotColumnarError:
-            return otherwise()
+            return None
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.catalog.arrow import array_of
-from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
-from cumulus.scalars.python_code import NAN
+from cumulus.catalog.types import DOUBLE, EXACT, Kind, SqlType
 
 Array: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -157,12 +155,12 @@ class Vector:
         return ranks[places]
 
     def text_array(self, numbers: Array) -> Any:
-        """Return the texts of some numbers as an Arrow array."""
+        """Return the texts with some numbers as Arrow's large_string; NotColumnarError if one has no UTF-8."""
         assert self.numbered is not None, "texts have numbers"
         found = self.numbered.array(numbers)
         try:
             found.validate(full=True)
-        except pa.ArrowInvalid:  # what has no UTF-8
+        except pa.ArrowInvalid:
             raise NotColumnarError from None
         return found
 
@@ -180,186 +178,12 @@ class Vector:
             return whole
         return [Decimal(number).scaleb(-self.scale, EXACT) for number in whole]
 
-    # --- out ---------------------------------------------------------------------------------------------------------
-
-    def arrow(self, target: SqlType) -> Any:
-        """Return the values as an Arrow array of a type.
-
-        Raises
-        ------
-        NotColumnarError
-            If a value does not fit, or the types differ by more than a width.
-        """
-        kind = target.kind
-        if self.type.kind is Kind.NULL:
-            return pa.nulls(len(self.data), arrow_type(target))
-        if kind is Kind.HUGEINT or kind is Kind.DECIMAL:
-            return self._decimals(target)
-        if kind in INTEGER_BITS:
-            return self._integers(target)
-        if self.type.is_float and target.is_float:
-            return pa.array(self._of_width(target), arrow_type(target), mask=self.null)
-        if kind is not self.type.kind:
-            raise NotColumnarError
-        match kind:
-            case Kind.VARCHAR:
-                return _texts(self)
-            case Kind.INTERVAL:
-                return array_of(self._intervals(), target)
-            case Kind.DATE:
-                days = self.data.astype(np.int32)
-                self._check_span(dt.date.min.toordinal() - _DAY_ZERO, dt.date.max.toordinal() - _DAY_ZERO)
-                return pa.array(days, pa.int32(), mask=self.null).view(pa.date32())
-            case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-                first, last = dt.date.min.toordinal() - _DAY_ZERO, dt.date.max.toordinal() - _DAY_ZERO + 1
-                self._check_span(first * _DAY, last * _DAY - 1)
-                return pa.array(self.data, pa.int64(), mask=self.null).view(arrow_type(target))
-            case Kind.BOOLEAN:
-                return pa.array(self.data.astype(np.bool_), mask=self.null)
-            case _:
-                raise NotColumnarError
-
-    def values(self, target: SqlType) -> list[Any]:
-        """Return the values as the plain Python objects of a type; refused as by `arrow`."""
-        kind = target.kind
-        if self.type.kind is Kind.NULL:
-            return [None] * len(self.data)
-        if kind is Kind.DECIMAL or (kind is Kind.HUGEINT and self.is_wide):
-            return self._python_decimals(target)
-        if kind in INTEGER_BITS:
-            return self._with_null(self._whole(target).tolist())
-        if self.type.is_float and target.is_float:
-            floats = self.data if self.type == target else self._of_width(target)
-            found = floats.tolist()
-            for place in np.flatnonzero(floats != floats):  # one NaN, so that equal rows are equal
-                found[place] = NAN
-            return self._with_null(found)
-        if kind is not self.type.kind:
-            raise NotColumnarError
-        match kind:
-            case Kind.VARCHAR:
-                return list(_texts(self).to_pylist())
-            case Kind.INTERVAL:
-                return self._intervals()
-            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-                self.arrow(target)  # its range
-                unit = "D" if kind is Kind.DATE else "us"
-                data = self.data if self.null is None else np.where(self.null, 0, self.data)
-                times = data.astype(f"datetime64[{unit}]").tolist()
-                if kind is Kind.TIMESTAMPTZ:
-                    times = [each.replace(tzinfo=dt.UTC) for each in times]
-                return self._with_null(times)
-            case Kind.BOOLEAN:
-                return self._with_null(self.data.astype(np.bool_).tolist())
-            case _:
-                raise NotColumnarError
-
-    def _with_null(self, values: list[Any]) -> list[Any]:
-        if self.null is not None:
-            for place in np.flatnonzero(self.null):
-                values[place] = None
-        return values
-
-    def _present(self) -> Array:
-        """Return the numbers that are not NULL."""
-        return self.data if self.null is None else self.data[~self.null]
-
-    def _check_span(self, first: int, last: int) -> None:
-        there = self._present()
-        if len(there) and not (first <= there.min() and there.max() <= last):
-            raise NotColumnarError
-
-    def _whole(self, target: SqlType) -> Array:
-        """Return whole numbers that fit a type of integers."""
-        if not self.type.is_integer:
-            raise NotColumnarError
-        found = self.narrow()
-        bits = INTEGER_BITS[target.kind]
-        if bits < min(64, INTEGER_BITS[self.type.kind]):
-            limit = 1 << (bits - 1)
-            replace(self, data=found)._check_span(-limit, limit - 1)
-        return found
-
-    def _integers(self, target: SqlType) -> Any:
-        found = self._whole(target)
-        width = arrow_type(target)
-        return pa.array(found.astype(width.to_pandas_dtype(), copy=False), width, mask=self.null)
-
-    def _of_width(self, target: SqlType) -> Array:
-        if target.kind is Kind.DOUBLE:
-            return self.data
-        with np.errstate(over="ignore"):
-            found: Array = self.data.astype(np.float32)
-        if (np.isinf(found) & ~np.isinf(self.data)).any():
-            raise NotColumnarError
-        return found
-
-    def _pairs(self, target: SqlType) -> Array:
-        """Return numbers in two words, all within a type."""
-        if not self.type.is_exact or self.scale != (target.scale if target.kind is Kind.DECIMAL else 0):
-            raise NotColumnarError
-        precision = target.precision if target.kind is Kind.DECIMAL else 38
-        if self.is_wide:
-            limit = 10**precision >> 64
-            high = self.data[:, 1] if self.null is None else self.data[~self.null, 1]
-            if len(high) and not (-limit < high.min() and high.max() < limit):
-                self._check_precision(precision)
-            return np.ascontiguousarray(self.data)
-        if precision < 19:
-            self._check_span(1 - 10**precision, 10**precision - 1)
-        pairs = np.empty((len(self.data), 2), np.int64)
-        pairs[:, 0] = self.data
-        np.right_shift(self.data, 63, out=pairs[:, 1])
-        return pairs
-
-    def _check_precision(self, precision: int) -> None:
-        limit = 10**precision
-        places = np.arange(len(self.data)) if self.null is None else np.flatnonzero(~self.null)
-        high = self.data[places, 1]
-        near = places[(high >= limit >> 64) | (high <= -(limit >> 64))]
-        if any(abs(number) >= limit for number in replace(self, type=_WHOLE).exact_numbers(near)):
-            raise NotColumnarError
-
-    def _decimals(self, target: SqlType) -> Any:
-        pairs = self._pairs(target)
-        valid = None
-        if self.null is not None and self.null.any():
-            valid = pa.py_buffer(np.packbits(~self.null, bitorder="little"))
-        return pa.Array.from_buffers(arrow_type(target), len(pairs), [valid, pa.py_buffer(pairs)])
-
-    def _python_decimals(self, target: SqlType) -> list[Any]:
-        if target.kind is Kind.DECIMAL or not self.type.is_integer:
-            self._pairs(target)
-        data = self.data
-        if self.null is not None:
-            data = data.copy()
-            data[self.null] = 0
-        return self._with_null(replace(self, data=data).exact_numbers(slice(None)))
-
-    def _intervals(self) -> list[Any]:
-        assert self.numbered is not None, "intervals have numbers"
-        values_of = self.numbered.values_of
-        known = {number: values_of[number] for number in np.unique(self._present()).tolist()}
-        return self._with_null([known.get(number) for number in self.data.tolist()])
-
-
-def _texts(vector: Vector) -> Any:
-    """Return a vector of texts as an Arrow array."""
-    numbers = vector.data
-    if vector.null is not None:
-        numbers = np.where(vector.null, np.int64(-(1 << 63)), numbers)
-    try:
-        return vector.text_array(numbers).cast(arrow_type(VARCHAR))
-    except pa.ArrowInvalid:  # too many bytes
-        raise NotColumnarError from None
-
 
 _MANTISSA = 1 << 53
 _EXACT_POWER = 22
 """The greatest power of ten that is a float."""
-_DAY_ZERO = dt.date(1970, 1, 1).toordinal()
-_DAY = 86_400_000_000
-_WHOLE = SqlType(Kind.HUGEINT)
+DAY_ZERO = dt.date(1970, 1, 1).toordinal()
+"""1970-01-01, as Python counts days."""
 
 
 def joined(parts: Sequence[tuple[Vector, Mask]], sql_type: SqlType, count: int) -> Vector:
@@ -400,7 +224,7 @@ def constant(value: Any, sql_type: SqlType) -> Vector:
     if sql_type.kind is Kind.BOOLEAN and kind is bool:
         return Vector(sql_type, np.array(value, np.bool_))
     if sql_type.kind is Kind.DATE and kind is dt.date:
-        return Vector(sql_type, np.array(value.toordinal() - _DAY_ZERO, np.int64))
+        return Vector(sql_type, np.array(value.toordinal() - DAY_ZERO, np.int64))
     if sql_type.kind is Kind.TIMESTAMP and kind is dt.datetime:
         return Vector(sql_type, np.array((value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1), np.int64))
     raise NotColumnarError

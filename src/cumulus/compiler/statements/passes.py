@@ -7,8 +7,7 @@ sum inside one, in the order in which `apply_passes` takes them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import (
@@ -34,8 +33,7 @@ from cumulus.calculus.simplify import fold
 from cumulus.compiler.statements.factors import Names
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedProduct:
+class OrderedProduct(NamedTuple):
     """Factors, each of which finds its variables bound.
 
     Parameters
@@ -72,7 +70,7 @@ def inline_names(product: OrderedProduct) -> OrderedProduct:
                 if f is not ONE and not (isinstance(f, (Compare, Exists)) and f in rest[:place])
             ]
             keys = tuple(names.get(key, key) for key in product.keys)
-            return inline_names(replace(product, factors=rest, keys=keys))
+            return inline_names(product._replace(factors=rest, keys=keys))
     return product
 
 
@@ -92,7 +90,7 @@ def drop_known_conditions(product: OrderedProduct) -> OrderedProduct:
         elif isinstance(factor, Compare):
             tests.add(factor)
         result.append(factor)
-    return replace(product, factors=result)
+    return product._replace(factors=result)
 
 
 def read_ranges(product: OrderedProduct) -> OrderedProduct:
@@ -120,7 +118,7 @@ def read_ranges(product: OrderedProduct) -> OrderedProduct:
                 keys = (*read.keys[:place], found, *read.keys[place + 1 :])
                 new = MapRead(read.map, read.column, keys, read.state)
                 rest = [new if f is read else f for f in factors if f not in others]
-                return read_ranges(replace(product, factors=rest))
+                return read_ranges(product._replace(factors=rest))
     return product
 
 
@@ -164,7 +162,7 @@ def pre_aggregate_batch(product: OrderedProduct) -> OrderedProduct:
         for name in outputs(factor)
         if name in product.keys or any(name in variables_of(f) for f in rest)
     )
-    return replace(product, factors=[aggregate(needed, product_of(inner)), *rest])
+    return product._replace(factors=[aggregate(needed, product_of(inner)), *rest])
 
 
 STATEMENT_PASSES: tuple[Pass, ...] = (inline_names, drop_known_conditions, pre_aggregate_batch)
