@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import _signal  # what `signal` calls, without the enums that it makes, which take twenty times as long
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import SIGINT
-from threading import current_thread, main_thread
+from threading import current_thread, get_ident, main_thread
 from types import FrameType
 from typing import Any, ClassVar
 
 Handler = Callable[[int, FrameType | None], Any]
+
+
+_main = [main_thread().ident]
+"""The main thread: after a fork the one that has forked."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _main.__setitem__(0, get_ident()))
 
 
 class Deferring:
@@ -27,7 +34,7 @@ class Deferring:
     _is_over = False
 
     def __enter__(self) -> None:
-        if Deferring._outermost is not None or current_thread() is not main_thread():
+        if Deferring._outermost is not None or get_ident() != _main[0]:
             return
         before = _signal.getsignal(SIGINT)
         if callable(before):  # else it is ignored, or ends the process
@@ -40,7 +47,8 @@ class Deferring:
         if Deferring._outermost is self:
             Deferring._outermost = None
             _signal.signal(SIGINT, self._before)
-            self._deliver()
+            if self._told is not None:
+                self._deliver()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         waiting, self._told = self._told, (number, frame)

@@ -36,9 +36,10 @@ class EventChecks:
         """Tables whose events are checked here, one by one."""
         self.concerned = frozenset(each.name for each in tables) if self.static else self._covered
         """Tables whose events are to be checked, if they come one by one."""
-        self._closed = set(self.static | self._stepped)
+        self.closed = set(self.static | self._stepped)
+        """Tables whose events must come one by one."""
         if fast is not None:
-            for name in self._closed:
+            for name in self.closed:
                 fast.open(name, False)
 
     def check(self, sign: int, relation: str, row: Row, duties: list[Duty], started_by: str) -> str:
@@ -67,13 +68,9 @@ class EventChecks:
                 raise problem
         return started_by
 
-    def close(self, relation: str) -> bool:
-        """Whether events of a table must come one by one."""
-        return relation in self._closed
-
     def close_bulk(self, bulk: Bulk) -> bool:
         """Whether a bulk has events that must come one by one."""
-        return not self._closed.isdisjoint(bulk.names)
+        return not self.closed.isdisjoint(bulk.names)
 
     @contextmanager
     def static_opened(self, bulk: Bulk, started_by: str) -> Iterator[None]:
@@ -84,12 +81,12 @@ class EventChecks:
             yield
             return
         assert self._fast is not None
-        self._closed.discard(name)
+        self.closed.discard(name)
         self._fast.open(name, True)
         try:
             yield
         finally:
-            self._closed.add(name)
+            self.closed.add(name)
             self._fast.open(name, False)
 
 

@@ -292,8 +292,14 @@ class FastPath(Protocol):
         """
         ...
 
-    def rest(self, value: bool) -> None:
-        """Say whether builtins may take events: nobody else is at work. At first they may not."""
+    def rest(self, value: bool) -> bool:
+        """Say whether builtins may take events: nobody else is at work. At first they may not.
+
+        Returns
+        -------
+        bool
+            Whether they do now: where somebody wants to be told of changes they never do.
+        """
         ...
 
     def visitor(self) -> int:

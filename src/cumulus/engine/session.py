@@ -10,12 +10,12 @@ so may a node of a cluster.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
-from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.engine.analysis.assignments import sources
@@ -31,7 +31,7 @@ from cumulus.engine.protocol import Changes, Engine
 from cumulus.engine.rows_in import Checker, checker
 from cumulus.engine.single_rows import SingleRows
 from cumulus.engine.snapshot import dump_errors, load_errors
-from cumulus.engine.transaction import Applying, Transaction, UnsettledError
+from cumulus.engine.transaction import EXACT_CONTEXT, Applying, Transaction, UnsettledError
 from cumulus.errors import UsageError
 from cumulus.interrupts import deliver
 from cumulus.m3.program import Program
@@ -176,39 +176,37 @@ class Session:
                 yield bulk.event(reached)
             at = reached + 1
 
-    def fire(self, sign: int, relation: str, row: Row) -> Changes | None:
+    def fire(self, sign: int, relation: str, row: Any) -> Changes | None:
         """Apply an event as a transaction by code, as `commit` does; None, and nothing is done, if code leaves it.
 
         The row need not have been checked.
         """
-        changes = None if self.fast is None else self._fire(sign, relation, row)
-        if changes is not None:
-            self.counters.stepped += 1
-            self.counters.fired += 1
-        return changes
-
-    def _fire(self, sign: int, relation: str, row: Any) -> Changes | None:
-        assert self.fast is not None
-        with self._applying:
+        if self.fast is None:
+            return None
+        before = decimal.getcontext()  # as `Applying`, which would be two calls more
+        decimal.setcontext(EXACT_CONTEXT)
+        self._applying.is_on = True
+        try:
             changes = self.fast.fire(sign, relation, row)
+        finally:
+            self._applying.is_on = False
+            decimal.setcontext(before)
         if changes is not None:
             self.counters.add({(sign, relation): 1}, 1)
         return changes
 
-    def take_row(self, sign: int, relation: str, row: Any) -> Changes | None:
-        """Apply a row, as it was given, as a transaction by code; None, and nothing is done, if code leaves it.
+    def fire_checked(self, sign: int, relation: str, row: Any) -> Changes | None:
+        """Check a row that code has left, such as one with an int for a DECIMAL, and `fire` it once more.
 
         Raises
         ------
         DataError
             If the row is wrong.
         """
-        if self.fast is None or self._checks.close(relation):
+        if self.fast is None or relation in self._checks.closed:
             return None
-        changes = self._fire(sign, relation, row)
-        if changes is None:  # a value may be of another type, as an int for a DECIMAL
-            changes = self._fire(sign, relation, self.checkers[relation](row))
-            self.counters.stepped += changes is not None
+        changes = self.fire(sign, relation, self.checkers[relation](row))
+        self.counters.stepped += changes is not None
         return changes
 
     # --- what is there from the start -------------------------------------------------------------------------------
@@ -278,12 +276,14 @@ class Session:
         """Return the fast way into a relation: `slow`, or a builtin that takes what is ordinary while at rest."""
         return slow if self.fast is None else self.fast.builtin(relation, slow)
 
-    def rest(self, value: bool) -> None:
-        """Say whether builtins may take events; what they took is counted when they may not any more."""
-        if self.fast is not None:
-            self.fast.rest(value)
-            if not value:
-                self.count_fired()
+    def rest(self, value: bool) -> bool:
+        """Say whether builtins may take events, and return whether they do; if not, what they took is counted."""
+        if self.fast is None:
+            return False
+        is_resting = self.fast.rest(value)
+        if not value:
+            self.count_fired()
+        return is_resting
 
     def count_fired(self) -> None:
         """Count what builtins took while they might."""

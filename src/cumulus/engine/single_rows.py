@@ -24,14 +24,14 @@ class SingleRows:
 
     def __init__(self, relations: Mapping[str, Relation], fast: FastPath | None) -> None:
         self._relations, self._fast = relations, fast
-        self._builtins: dict[str, Callable[..., Any]] = {}
+        self.builtins: dict[str, Callable[..., Any]] = {}
         self._count = 0
 
     def take(self, sign: int, name: str, rows: Any) -> bool:
         """Apply the only row of a list as a transaction, by a builtin; False if that cannot be, and nothing is done."""
         if type(rows) is not list or len(rows) != 1 or type(name) is not str:
             return False
-        take = self._builtins.get(name)
+        take = self.builtins.get(name)
         row = rows[0]
         if take is None:
             return False
@@ -45,8 +45,8 @@ class SingleRows:
 
     def open(self, name: str) -> None:
         """Take rows of a table from now on."""
-        if self._fast is not None and name not in self._builtins:
-            self._builtins[name] = self._fast.builtin(name, _leave)
+        if self._fast is not None and name not in self.builtins:
+            self.builtins[name] = self._fast.builtin(name, _leave)
 
 
 def single_row(relation: Relation, rows: Any) -> Any:

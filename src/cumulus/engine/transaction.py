@@ -16,7 +16,7 @@ from cumulus.engine.keyed_events import KeyedEvents, Operation
 from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.interrupts import deliver
 
-_EXACT = EXACT.copy()
+EXACT_CONTEXT = EXACT.copy()
 
 
 class UnsettledError(Exception):
@@ -37,7 +37,7 @@ class Applying:
 
     def __enter__(self) -> None:
         self._before = decimal.getcontext()
-        decimal.setcontext(_EXACT)
+        decimal.setcontext(EXACT_CONTEXT)
         self.is_on = True
 
     def __exit__(self, *_: object) -> None:

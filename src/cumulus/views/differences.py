@@ -57,11 +57,13 @@ class BagDifferences:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._names = [each.name for each in finisher.maps]
+        self._is_own = finisher.touched.is_own
+        self._has_keys = bool(finisher.maps[0].keys)
 
     def of(self, changes: MapChanges) -> list[Change]:
         """Return how the rows changed; see `Differences.of`."""
         with decimal.localcontext(EXACT):
-            if self._finisher.touched.is_own:
+            if self._is_own:
                 return self._own(changes)
             keys = self._touched(changes)
             return list(self._all(changes) if keys is None else self._at(changes, keys, _Remembering(self._source)))
@@ -73,7 +75,8 @@ class BagDifferences:
         entries = self._entries(changes)
         try:
             for key, old, new in entries:
-                _tell(found, raw(key, old, source), raw(key, new, source))
+                before = None if self._has_keys and old[0] is None else raw(key, old, source)
+                _tell(found, before, raw(key, new, source))
         except Exception:  # a user's function may raise anything; this names it
             for key, old, new in self._entries(changes):
                 self._finisher.entry(key, old, source)
@@ -81,12 +84,13 @@ class BagDifferences:
             raise
         return found
 
-    def _entries(self, changes: MapChanges) -> Iterator[tuple[Key, list[Values | None], list[Values | None]]]:
-        """Iterate over changed keys, with the values of each map before and now."""
+    def _entries(self, changes: MapChanges) -> list[tuple[Key, list[Values | None], list[Values | None]]]:
+        """Return the changed keys, with the values of each map before and now."""
+        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
         if len(self._names) == 1:
             for key, (old, new) in changes.get(self._names[0], {}).items():
-                yield key, [old], [new]
-            return
+                found.append((key, [old], [new]))
+            return found
         own = [changes.get(name, {}) for name in self._names]
         read = self._source.read
         for key in {key: None for each in own for key in each}:
@@ -96,7 +100,8 @@ class BagDifferences:
                 if entry is None:
                     entry = (read(name, key),) * 2
                 both.append(entry)
-            yield key, [old for old, _ in both], [new for _, new in both]
+            found.append((key, [old for old, _ in both], [new for _, new in both]))
+        return found
 
     def _touched(self, changes: MapChanges) -> Iterable[Key] | None:
         """Return the keys of rows that may have changed; None if all may have."""

@@ -52,32 +52,32 @@ class EventIntake:
         Where an expression of a view cannot be computed for a row, that is an error of the view (`errors`): the row
         counts as nothing there, and everything else goes on.
         """
-        return self._rows(+1, table, rows)
+        return self.rows(+1, table, rows)
 
-    def _rows(self, sign: int, table: str, rows: Any) -> int:
+    def rows(self, sign: int, table: str, rows: Any) -> int:
+        """Insert or delete rows of a table; return how many."""
         state = self._state
         with state.turn:
             session = state.session
-            relation = session.relation(table)
-            row = single_row(relation, rows)
-            if row is not None:
-                session.singles.open(relation.name)
-                if self._take_row(sign, relation.name, row):
+            relation = session.relations.get(table) if type(table) is str else None
+            if relation is None:
+                relation = session.relation(table)
+            row = rows[0] if type(rows) is list and len(rows) == 1 else None
+            if row is not None and type(row) is not tuple:
+                row = single_row(relation, rows)
+            if row is not None and state.buffer is None:
+                if relation.name not in session.singles.builtins:
+                    session.singles.open(relation.name)
+                state.check_quiet()
+                changes = session.fire(sign, relation.name, row)
+                if changes is None:
+                    changes = session.fire_checked(sign, relation.name, row)
+                if changes is not None:
+                    state.subscriptions.tell(changes, session.counters.transactions)
                     return 1
             bulk = rows_of(sign, relation, rows, session.checkers[relation.name])
             self._submit(bulk)
             return len(bulk)
-
-    def _take_row(self, sign: int, name: str, row: Any) -> bool:
-        """Apply a row as a transaction by code; False, and nothing is done, where code leaves it."""
-        state = self._state
-        if state.buffer is not None:
-            return False
-        state.check_quiet()
-        changes = state.session.take_row(sign, name, row)
-        if changes is not None:
-            state.tell(changes)
-        return changes is not None
 
     def delete(self, table: str, rows: Any) -> int:
         """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
@@ -85,7 +85,7 @@ class EventIntake:
         if session.singles.take(-1, table, rows):
             return 1
         with whole_rows(session.relation(table), rows):
-            return self._rows(-1, table, rows)
+            return self.rows(-1, table, rows)
 
     def delete_by_key(self, table: str, keys: Any) -> int:
         """Delete the rows with some primary keys, in one transaction; return how many.
@@ -246,8 +246,11 @@ class EventIntake:
         if self._state.buffer is not None:
             return False
         self._state.check_quiet()
-        changes = self._state.session.fire(*event)
+        session = self._state.session
+        changes = session.fire(*event)
         if changes is not None:
+            session.counters.stepped += 1
+            session.counters.fired += 1
             self._state.tell(changes)
         return changes is not None
 

@@ -106,7 +106,7 @@ class WarehouseState:
         """
         if self.subscriptions.is_telling:
             raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
-        if self.turn.is_reading:
+        if self.turn.readers:
             raise UsageError(
                 "a function that a query or a view calls must not change the warehouse",
                 hint="Note what to do, and do it afterwards.",
@@ -226,7 +226,7 @@ class WarehouseState:
         if self.turn.is_closed:
             return
         with suppress(ClosedError), self.turn:  # another thread may have closed it meanwhile
-            if self.buffer is not None or self.turn.is_reading or self.subscriptions.is_telling:
+            if self.buffer is not None or self.turn.readers or self.subscriptions.is_telling:
                 raise UsageError(
                     "a warehouse is not closed while it is used", hint="Do it after the transaction or the callback."
                 )

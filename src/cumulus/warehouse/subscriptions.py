@@ -145,8 +145,11 @@ class Subscriptions:
         BaseException
             The first one that was raised for a subscription, after all have been told.
         """
-        self.prune()
-        if not changes:
+        for receiver in self._receivers:
+            if receiver.is_over:
+                self.prune()
+                break
+        if not changes or not self._receivers:
             return
         first: Exception | None = None
         rows: dict[str, list[Change] | Exception] = {}
@@ -154,8 +157,20 @@ class Subscriptions:
         receivers = tuple(self._receivers)
         try:
             for receiver in receivers:
+                if receiver.is_over:
+                    continue
+                found = rows.get(receiver.view)
+                if found is None:
+                    try:
+                        found = self._differences[receiver.view].of(changes)
+                    except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
+                        found = problem
+                    rows[receiver.view] = found
                 try:
-                    self._tell(receiver, changes, number, rows)
+                    if isinstance(found, Exception):
+                        receiver.fail(number, found)
+                    elif found:
+                        receiver.take(number, found)
                 except Exception as problem:  # noqa: BLE001  # a callback may raise anything
                     first = first or problem
         except BaseException as problem:  # a second Ctrl-C
@@ -168,20 +183,3 @@ class Subscriptions:
         if first is not None:
             first.add_note("raised for a subscription; the transaction was committed")
             raise first
-
-    def _tell(
-        self, receiver: Receiver, changes: Changes, number: int, rows: dict[str, list[Change] | Exception]
-    ) -> None:
-        if receiver.is_over:
-            return
-        found = rows.get(receiver.view)
-        if found is None:
-            try:
-                found = self._differences[receiver.view].of(changes)
-            except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
-                found = problem
-            rows[receiver.view] = found
-        if isinstance(found, Exception):
-            receiver.fail(number, found)
-        elif found:
-            receiver.take(number, found)

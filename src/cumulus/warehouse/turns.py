@@ -52,18 +52,19 @@ class Turn:
         self._is_overdue = False
         """Whether the first of those who wait goes before who comes anew."""
         self._owner = 0
-        self._depth = self._readers = 0
+        self._depth = 0
+        self.readers = 0
+        """How often this turn is used to read maps, which must not change meanwhile."""
         self._deferrings: list[Deferring] = []
         self._session: Session | None = None
+        self._is_resting = False
+        """Whether builtins may be at work, or have been since the turn was given back."""
         self._is_lost = self._is_closed = False
         Turn._all.add(self)
 
     def use(self, session: Session) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
-        self._session = session
-        fast = session.engine.fast
-        if fast is not None:
-            fast.rest(not self._depth)
+        self._session, self._is_resting = session, session.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
@@ -79,19 +80,14 @@ class Turn:
         """Whether this thread has the turn."""
         return self._owner == get_ident()
 
-    @property
-    def is_reading(self) -> bool:
-        """Whether this turn is used to read maps, which must not change meanwhile."""
-        return self._readers > 0
-
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read in here; who has the turn says so."""
-        self._readers += 1
+        self.readers += 1
         try:
             yield
         finally:
-            self._readers -= 1
+            self.readers -= 1
 
     @contextmanager
     def waiting(self, wait: bool | float) -> Iterator[None]:
@@ -128,10 +124,9 @@ class Turn:
         deferring = self._deferrings.pop()
         self._depth -= 1
         try:
-            if not self._depth and self._session is not None:
-                fast = self._session.engine.fast
-                if fast is not None:
-                    fast.rest(True)
+            session = self._session
+            if not self._depth and session is not None and session.fast is not None:
+                self._is_resting = session.fast.rest(True)
         finally:
             if not self._depth:
                 self._owner = 0
@@ -148,30 +143,30 @@ class Turn:
             self._lock.acquire()
             self._depth += 1
             return
-        fast = None if session is None else session.engine.fast
-        if fast is not None and fast.visitor() == me:
+        if self._is_resting and session is not None and session.fast is not None and session.fast.visitor() == me:
             raise _inside()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
         self._owner, self._depth = me, 1
         try:
-            self._enter(me)
+            if self._is_resting:
+                self._wake(me)
+            if self._session is None:
+                raise closed()
         except BaseException:
             self._owner = self._depth = 0
             self._lock.release()
             raise
 
-    def _enter(self, me: int) -> None:
-        """Have builtins rest, now that the turn is ours."""
+    def _wake(self, me: int) -> None:
+        """Have builtins rest no more, now that the turn is ours."""
         session = self._session
-        if session is None:
-            raise closed()
-        fast = session.engine.fast
-        if fast is None:
+        if session is None or session.fast is None:
             return
-        fast.rest(False)  # first: from here on no builtin begins
-        if fast.visitor():
-            self._wait_for_visitor(me, fast)
+        session.fast.rest(False)  # first: from here on no builtin begins
+        if session.fast.visitor():
+            self._wait_for_visitor(me, session.fast)
+        self._is_resting = False
         session.count_fired()
 
     def _queue_up(self, me: int) -> None:
@@ -237,7 +232,7 @@ class Turn:
 
     def _visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is."""
-        fast = None if self._session is None else self._session.engine.fast
+        fast = None if self._session is None else self._session.fast
         return 0 if fast is None else fast.visitor()
 
     def _check_cycle(self, me: int) -> None:

@@ -104,7 +104,7 @@ class Warehouse:
     def insert(self, table: str, rows: Any) -> int:
         """Insert rows in one transaction; return how many."""
         is_taken = self._state.session.singles.take(+1, table, rows)
-        return 1 if is_taken else self._intake.insert(table, rows)
+        return 1 if is_taken else self._intake.rows(+1, table, rows)
 
     @described_by(EventIntake.delete)
     def delete(self, table: str, rows: Any) -> int:

@@ -66,7 +66,7 @@ class Callbacks:
         self.batch: StoredMap | None = None
         """The rows of the batch that a trigger is fired with."""
         self._raised: Exception | None = None
-        self._stopped: BaseException | None = None
+        self.stopped: BaseException | None = None
 
     def call(self, number: int, frame: int) -> int:
         """Call a function of Python; return 0 with a value, 1 with NULL, 2 if it raised."""
@@ -85,20 +85,20 @@ class Callbacks:
             for place, word in enumerate(encode(value)):
                 words[place] = word
         except MemoryError as problem:  # not the view's
-            self._stopped = problem
+            self.stopped = problem
             return 2
         except Exception as problem:  # noqa: BLE001 - whatever a user's function raises is the view's error
             self._raised = problem
             return 2
         except BaseException as problem:  # noqa: BLE001 - Ctrl-C: nothing may be raised through machine code
-            self._stopped = problem
+            self.stopped = problem
             return 2
         return 0
 
     def raise_stopped(self) -> None:
         """Raise what came while machine code ran."""
-        if self._stopped is not None:
-            problem, self._stopped = self._stopped, None
+        if self.stopped is not None:
+            problem, self.stopped = self.stopped, None
             raise problem
 
     def report(self, site: int, reason: int, row: int) -> int:

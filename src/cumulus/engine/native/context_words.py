@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
-from cumulus.engine.native.intake.python_rows import fired_word, rows_word
+from cumulus.engine.native.intake.python_rows import QUIET, READY, fired_word, rows_word
 from cumulus.engine.native.store.memory_layout import ContextLayout
 
 _I64 = ctypes.c_int64
@@ -25,36 +25,44 @@ class ContextWords:
         self.buffer = ctypes.create_string_buffer(layout.size + 8)
         """The memory; whoever uses the address keeps it."""
         self.at = (ctypes.addressof(self.buffer) + 7) // 8 * 8
-        self._cells = (_I64 * (layout.size // 8)).from_address(self.at)
+        self.cells = (_I64 * (layout.size // 8)).from_address(self.at)
         self._places = {key: layout.word(key) // 8 for key in layout.words}
+        self.quiet = self._places.get(QUIET, -1)
+        """The place of `QUIET` in `cells`."""
+        self.ready = self._places.get(READY, -1)
+        """That of `READY`."""
+        self._counts: dict[str, tuple[int | None, int | None]] = {}
+        """Relation → the places of what builtins count."""
 
     def set(self, offset: int, value: int) -> None:
         """Set a word of the context."""
-        self._cells[offset >> 3] = value
+        self.cells[offset >> 3] = value
 
     def get(self, offset: int) -> int:
         """Return a word of the context."""
-        return self._cells[offset >> 3]
+        return self.cells[offset >> 3]
 
     def set_word(self, key: Any, value: int) -> None:
         """Set a word that code asked for, if it did."""
         place = self._places.get(key)
         if place is not None:
-            self._cells[place] = value
+            self.cells[place] = value
 
     def get_word(self, key: Any) -> int:
         """Return a word that code asked for; 0 if it did not."""
         place = self._places.get(key)
-        return 0 if place is None else self._cells[place]
+        return 0 if place is None else self.cells[place]
 
     def take_fired(self, relations: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return how many events of relations builtins have fired since the last call, and how many rows that adds."""
-        found = {}
+        found, cells = {}, self.cells
         for relation in relations:
-            words = (fired_word(relation), rows_word(relation))
-            fired, rows = map(self.get_word, words)
-            if fired:
-                found[relation] = (fired, rows)
-                for word in words:
-                    self.set_word(word, 0)
+            if relation not in self._counts:
+                self._counts[relation] = self._places.get(fired_word(relation)), self._places.get(rows_word(relation))
+            fired, rows = self._counts[relation]
+            if fired is not None and cells[fired]:
+                found[relation] = cells[fired], 0 if rows is None else cells[rows]
+                cells[fired] = 0
+                if rows is not None:
+                    cells[rows] = 0
         return found

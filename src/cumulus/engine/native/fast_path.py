@@ -12,7 +12,7 @@ from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.builtin import Entry
 from cumulus.engine.native.intake.key_checks import WAITS
-from cumulus.engine.native.intake.python_rows import QUIET, READY, SINGLE, open_word
+from cumulus.engine.native.intake.python_rows import QUIET, SINGLE, open_word
 from cumulus.engine.native.intake.streams import MOST_RELATIONS
 from cumulus.engine.native.intake.upserts import upserted_word
 from cumulus.engine.native.memory_grants import MemoryGrants
@@ -95,22 +95,26 @@ class NativeFastPath:
         assert self._transactions.is_open, "no transaction is open"
         return bool(self._code.entry_points.settled(self._code.image.at))
 
-    def rest(self, value: bool) -> None:
+    def rest(self, value: bool) -> bool:
         """Say whether builtins may fire triggers: no transaction is open, nobody else is at work, or wants to know."""
         code, transactions = self._code, self._transactions
-        free = not (transactions.watched or code.entry_points.assigns or transactions.is_checked)
-        code.image.words.set_word(READY, int(value and free))
+        value = value and not (transactions.watched or code.entry_points.assigns or transactions.is_checked)
+        words = code.image.words
+        words.cells[words.ready] = int(value)
+        return value
 
     def visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is; see `FastPath.visitor`."""
-        found = self._code.image.words.get_word(QUIET)
-        return 0 if found == 1 else found
+        words = self._code.image.words
+        thread = words.cells[words.quiet]
+        return 0 if thread == 1 else thread
 
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have fired since the last call, and how many more rows there are."""
         code = self._code
         fired = code.image.words.take_fired(self._entered)
-        code.fired += sum(events for events, _ in fired.values())
+        for events, _ in fired.values():
+            code.fired += events
         code.go_on()
         return fired
 
@@ -162,14 +166,16 @@ class NativeFastPath:
         if take is None:
             take = self._rows[relation] = rows_of(image, relation)
         try:
-            words.set_word(QUIET, 1)
+            words.cells[words.quiet] = 1
             try:
                 done = take(image.at, [row], 0, 1, sign, False)
             finally:
-                words.set_word(QUIET, 0)
-                image.callbacks.raise_stopped()
-            notes, maps = code.entry_points.notes, code.maps
-            changes = notes.changes(map(maps.__getitem__, transactions.watched)) if done else None
+                words.cells[words.quiet] = 0
+                if image.callbacks.stopped is not None:
+                    image.callbacks.raise_stopped()
+            changes: Changes | None = {} if done else None
+            if done and transactions.watched:
+                changes = code.entry_points.notes.changes(map(code.maps.__getitem__, transactions.watched))
         except BaseException:
             transactions.take_back(0)
             transactions.close()

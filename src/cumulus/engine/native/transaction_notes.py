@@ -12,8 +12,7 @@ from cumulus.engine.native.code.undo_log import NOTES, NUMBER
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.store.memory_layout import JOURNAL, JOURNAL_USED
 from cumulus.engine.native.values.map_access import I64, PTR, StoredMap
-from cumulus.engine.protocol import Changes, Key, Stored, Values
-from cumulus.errors import EvaluationError
+from cumulus.engine.protocol import Changes, Key, Values
 
 FEW = 1 << 10
 """So many bytes of notes are looked at one by one; more as columns."""
@@ -35,24 +34,25 @@ class Notes:
 
     def changes(self, stores: Iterable[StoredMap]) -> Changes:
         """Return what the open transaction has changed in some maps, in the order in which it came to each key."""
-        used = self._image.words.get(JOURNAL_USED)
+        used = self._image.words.cells[JOURNAL_USED >> 3]
         if not used:
             return {}
-        found = self._few(used, stores) if used <= FEW else self._many(used, stores)
-        return {name: changes for name, changes in found.items() if changes}
+        return self._few(used, stores) if used <= FEW else self._many(used, stores)
 
     def _few(self, used: int, stores: Iterable[StoredMap]) -> Changes:
-        numbered = {store.store.number: store for store in stores}
-        words = (I64 * (used // 8)).from_address(self._image.words.get(JOURNAL))[:]
+        numbered: dict[int, StoredMap] = {}
+        for store in stores:
+            numbered[store.store.number] = store
+        words = (I64 * (used // 8)).from_address(self._image.words.cells[JOURNAL >> 3])[:]
         oldest: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         at = len(words)
         while at:
             last = words[at - 1]
             first = at - (last >> 32)
-            store = numbered.get(last & NUMBER)
-            if store is not None:
-                behind = first + 1 + store.store.shape.keys
-                which = store.store.number, tuple(words[first + 1 : behind])
+            noted = numbered.get(last & NUMBER)
+            if noted is not None:
+                behind = first + 1 + noted.key_words
+                which = noted.store.number, tuple(words[first + 1 : behind])
                 oldest.pop(which, None)  # so that what is told last is what changed first
                 oldest[which] = words[behind : at - 1]
             at = first
@@ -62,9 +62,8 @@ class Notes:
             after = store.value_words(key)
             if before == after:
                 continue
-            old, new = _shown(store, store.codec.stored_of(before)), None
-            if after is not None:
-                new = _shown(store, store.codec.stored_of(after))
+            shown_of = store.codec.shown_of
+            old, new = shown_of(before), None if after is None else shown_of(after)
             if old != new:
                 found.setdefault(store.store.name, {})[store.codec.key_of(key)] = old, new
         return found
@@ -75,7 +74,9 @@ class Notes:
         for store in stores:
             count = self._copy(self._image.at, store.store.number, ctypes.c_void_p(words.ctypes.data))
             notes = words[:count].reshape(-1, store.store.shape.keys + store.store.shape.values)[::-1]
-            found[store.store.name] = dict(_changed(store, notes)) if count else {}
+            changes = dict(_changed(store, notes)) if count else {}
+            if changes:
+                found[store.store.name] = changes
         return found
 
 
@@ -88,14 +89,6 @@ def _changed(store: StoredMap, notes: npt.NDArray[np.int64]) -> Iterable[tuple[K
     before, after = first[:, width : width + store.store.value_words], store.values_at(first[:, :width])
     differs = (before != after).any(axis=1)
     first, before, after = first[differs], before[differs], after[differs]
-    olds = [_shown(store, stored) for stored in store.codec.all_stored(before)]
-    news = [_shown(store, stored) for stored in store.codec.all_stored(after)]
+    olds, news = (map(store.codec.shown, store.codec.all_stored(words)) for words in (before, after))
     changes = zip(store.codec.keys_of(first), zip(olds, news, strict=True), strict=True)
     return [(key, change) for key, change in changes if change[0] != change[1]]
-
-
-def _shown(store: StoredMap, stored: Stored) -> Values | None:
-    try:
-        return store.codec.values_of(stored)
-    except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
-        return None

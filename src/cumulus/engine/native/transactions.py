@@ -111,10 +111,10 @@ class Transactions:
         code = self._code
         words = code.image.words
         self._computed.clear()
-        code.dictionary.boxes.sweep(lambda: (box for each in code.maps.values() for box in each.boxes()))
-        words.set(JOURNAL_USED, 0)
-        words.set(STATUS, 0)
-        if words.get(JOURNAL_SIZE) > _LARGE_JOURNAL:
+        if code.dictionary.boxes.are_many:
+            code.dictionary.boxes.sweep(lambda: (box for each in code.maps.values() for box in each.boxes()))
+        words.cells[JOURNAL_USED >> 3] = words.cells[STATUS >> 3] = 0
+        if words.cells[JOURNAL_SIZE >> 3] > _LARGE_JOURNAL:
             code.image.free_journal()
         self.is_open = False
 

@@ -43,6 +43,8 @@ class StoredMap:
         self.view = MapView(store.shape, record)
         self._record = record
         self._values = I64 * store.value_words
+        self.key_words = store.shape.keys
+        """How many words a key has."""
         self._values_at, self._row_size = 8 * store.shape.keys, store.shape.row_size
         self.use(code)
 
@@ -84,7 +86,10 @@ class StoredMap:
     def value_words(self, words: Sequence[int]) -> list[int] | None:
         """Return the value words under key words, None if there are none."""
         row = self._find(self._record, *words)
-        return self._values.from_address(self.row_address(row) + self._values_at)[:] if row else None
+        if not row:
+            return None
+        at = I64.from_address(self._record + ROWS).value + row * self._row_size  # as `row_address`, which is a call
+        return self._values.from_address(at + self._values_at)[:]
 
     def values_at(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the value words under key words, a row each; 0 where there are none."""

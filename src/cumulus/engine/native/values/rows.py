@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.analysis.float_sums import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
-from cumulus.engine.native.kernel.lanes import Words, joined, split
+from cumulus.engine.native.kernel.lanes import Words, split
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.values.codec import NumberedValues, column_decoder, decoder, encoder, numbers_of
 from cumulus.engine.protocol import Key, Stored, Values
@@ -42,15 +42,18 @@ class RowReader:
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
         self._kept = [self._value_decoder(lane) for lane in store.values]
-        self._read = [self._reader(lane, kept) for lane, kept in zip(store.values, self._kept, strict=True)]
-        self._are_plain = all(lane.held is ColumnStorage.COUNT for lane in store.values)
+        self._read = self._reader()
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
+        slices = [slice(places[0], places[-1] + 1) for places in self._places]
+        self._key_readers = [*zip(self._decode, slices, strict=True)]
 
     def key_of(self, words: Sequence[int]) -> Key:
         """Return the key with these words."""
-        decoders = zip(self._decode, self._places, strict=True)
-        return tuple([decode([words[word] for word in places]) for decode, places in decoders])
+        values = []
+        for decode, places in self._key_readers:
+            values.append(decode(words[places]))
+        return tuple(values)
 
     def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
         """Iterate over the keys of rows and what is stored under each.
@@ -91,16 +94,24 @@ class RowReader:
 
     def stored_of(self, words: Sequence[int]) -> Stored:
         """Return value words as they are kept: numbers, and cells of floats."""
-        return tuple(words) if self._are_plain else tuple([read(words) for read in self._read])
+        return self._read(words)
 
-    def _reader(self, lane: ValueLane, kept: Callable[[int], Any]) -> Callable[[Sequence[int]], Any]:
-        """Return the function from the value words of a row to what a lane has."""
-        first = lane.word
-        if lane.held is ColumnStorage.CELL:
-            return lambda words: _CELL.unpack(_WORDS.pack(*words[first : first + 3]))
-        if lane.held is ColumnStorage.WIDE:
-            return lambda words: kept(joined(words[first], words[first + 1]))
-        return lambda words: kept(words[first])
+    def _reader(self) -> Callable[[Sequence[int]], Stored]:
+        """Return the function from the value words of a row to what is kept, written in one piece."""
+        names: dict[str, Any] = {"cell": _CELL.unpack, "pack": _WORDS.pack}
+        parts = []
+        for lane, kept in zip(self.store.values, self._kept, strict=True):
+            first = lane.word
+            if lane.held is ColumnStorage.CELL:
+                parts.append(f"cell(pack(*w[{first}:{first + 3}]))")
+                continue
+            number = f"w[{first}]"
+            if lane.held is ColumnStorage.WIDE:
+                number = f"(w[{first + 1}] << 64 | w[{first}] & {(1 << 64) - 1})"
+            names[f"kept{first}"] = kept
+            parts.append(number if kept is int else f"kept{first}({number})")
+        made: Callable[[Sequence[int]], Stored] = eval(f"lambda w: ({''.join(f'{part}, ' for part in parts)})", names)
+        return made
 
 
 _CELL, _WORDS = struct.Struct("<ddd"), struct.Struct("<qqq")
@@ -162,6 +173,20 @@ class RowCodec(RowReader):
             read_cell(number) if lane.held is ColumnStorage.CELL else number
             for lane, number in zip(self.store.values, stored, strict=True)
         )
+
+    def shown(self, stored: Stored) -> Values | None:
+        """Return what `values_of` does; None also for a DOUBLE beyond its range, which was told then."""
+        try:
+            return self.values_of(stored)
+        except EvaluationError:
+            return None
+
+    def shown_of(self, words: Sequence[int]) -> Values | None:
+        """Return the values that readers see of value words; None as `shown` does."""
+        stored, count = self._read(words), self.store.count
+        if self._has_cells:
+            return self.shown(stored)
+        return stored if (any(stored) if count is None else stored[count]) else None
 
     def row_values(self, words: Sequence[int]) -> Values | None:
         """Return the values that readers see of a row, of its key words and value words; None as `values_of` does."""
