@@ -144,7 +144,7 @@ def test_a_save_that_is_killed_leaves_the_old_one(saved, monkeypatch, moment) ->
     elif moment == "rename":
         monkeypatch.setattr(saved_folder.os, "replace", dies)
     else:
-        monkeypatch.setattr(saved_folder, "_sync", dies)
+        monkeypatch.setattr(saved_folder, "sync_folder", dies)
     with pytest.raises(Killed):
         warehouse.save(path, format="portable")
     monkeypatch.undo()

@@ -85,7 +85,7 @@ def test_a_text_that_is_a_path_is_read(tmp_path, monkeypatch) -> None:
     (tmp_path / "only.sql").write_text("CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
     assert cumulus.Warehouse.from_frames({"r": {"a": [1, 2]}}, "only.sql").view("v").rows() == [(2,)]
     for source in ("nowhere.sql", "nowhere.m3"):
-        with pytest.raises(errors.InputError, match=f"cannot read {source}"):
+        with pytest.raises(errors.InputError, match=f"there is no file {source}"):
             cumulus.Warehouse(source)
 
 

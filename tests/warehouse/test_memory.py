@@ -114,7 +114,7 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
                     limited.commit_bulk(bulk)
                 except MemoryLimitError:
                     refused += 1
-                    assert limited.event_count == before
+                    assert limited.counters.events == before
                     assert all(not limited.engine.code.store(each.name).view.problems() for each in program.maps[:2])
                     limit += 40_000
                     limited.engine.limit(Budget(limit))

@@ -113,12 +113,13 @@ def test_some_go_the_long_way_where_better_code_is_looked_for(wh, sign, monkeypa
     wh.insert("orders", [(1000, 1, 1)])
     if sign < 0:
         wh.insert("orders", rows)
-    bulks = []
-    submit = wh._submit_bulk
-    monkeypatch.setattr(wh, "_submit_bulk", lambda bulk: (bulks.append(bulk), submit(bulk)))
+    events = []
+    session = wh._state.session
+    fire = session.fire
+    monkeypatch.setattr(session, "fire", lambda *event: (events.append(event), fire(*event))[1])
     for row in rows:
         (wh.insert if sign > 0 else wh.delete)("orders", [row])
-    assert 2 <= len(bulks) <= 3
+    assert 2 <= len(events) <= 3
 
 
 def test_after_a_view_was_created(wh) -> None:
