@@ -211,7 +211,7 @@ class Materializer:
         """Return what makes a definition equal to another: (identity, skeleton, keys in its order), and its body."""
         if len(body) == 1:
             factors = list(body[0].factors)
-            if self.options.lookups and self.options.rely:
+            if self.options.lookups:
                 factors = without_lookups(keys, factors, self.tables)
             form = self._canonical(keys, tuple(factors))
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
@@ -311,7 +311,7 @@ class Materializer:
         started = delta(body, change)
         trace = traced(self.options, about or body, change, started)
         for monomial in monomials(simplify(started, keys, bound, trace)):
-            if self.options.rely and is_zero(monomial.factors, change, self.tables):
+            if is_zero(monomial.factors, change, self.tables):
                 continue
             # Static tables are loaded before the first event: what needs a row of another table is empty by then.
             if self.tables[change.relation].static and any(

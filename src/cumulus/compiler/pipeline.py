@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
+from cumulus.compiler.maps.trusted_keys import mark_enforced, trusting
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict_views import check_strict
@@ -41,6 +43,7 @@ def compile_sql(
     name: str = "",
     keep: str = "auto",
     rely: bool = True,
+    enforced: bool = True,
     form: str = "",
     batches: bool = True,
     functions: Functions | None = None,
@@ -60,6 +63,8 @@ def compile_sql(
         Which tables' rows are kept: "auto", "all" or "none"; a table's own `keep` wins.
     rely
         Whether the promises of `FOREIGN KEY … RELY` are used.
+    enforced
+        Whether keys and references are used that the host checks.
     form
         "paper" leaves out what the programs printed in the papers do not have.
     batches
@@ -91,8 +96,8 @@ def compile_sql(
             text = text.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
-    options = replace(PAPER, rely=rely) if form == "paper" else CompilerOptions(rely=rely, keep=keep, batches=batches)
-    options = replace(options, order=order, trace=trace, size=size)
+    options = PAPER if form == "paper" else CompilerOptions(keep=keep, batches=batches, enforced=enforced)
+    options = replace(options, rely=rely, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
         return declare_functions(compile_script(parse_script(text, name, own), options), own)
@@ -234,7 +239,9 @@ def compile_views(
     orders: Mapping[str, int | None],
 ) -> Program:
     """Compile bound views, all together; `orders` says how each is kept."""
-    materializer = Materializer(tables, options, derived)
+    if options.enforced:
+        tables = mark_enforced(tables, options.rely, partial(keeps, options=options))
+    materializer = Materializer(trusting(tables, options.rely), options, derived)
     planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
     kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
     materializer.run()

@@ -1,9 +1,9 @@
-"""Upserts and changes by primary key as events: each on the state that the events before it have left."""
+"""Operations as changes of rows: each on the state that those before it have left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.events import DELETE_BY_KEY, UPSERT, Row
 from cumulus.catalog.schema import Relation
@@ -14,8 +14,16 @@ Operation: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)`, or another operation of `cumulus.catalog.events` in place of the sign."""
 
 
+class RowChange(NamedTuple):
+    """A row of a table before and after; None if there is none."""
+
+    relation: str
+    old: Row | None
+    new: Row | None
+
+
 class KeyedEvents:
-    """Turns operations on rows named by their keys into events.
+    """Turns operations into changes of rows, also those on rows named by their keys.
 
     Parameters
     ----------
@@ -29,8 +37,8 @@ class KeyedEvents:
         self._relations = relations
         self._integrity = integrity
 
-    def events(self, operations: Iterable[Operation]) -> Iterator[Operation]:
-        """Yield the events of operations; who takes one must apply it before he takes the next.
+    def changes(self, operations: Iterable[Operation]) -> Iterator[RowChange]:
+        """Yield the changes that operations make; who takes one must apply it before he takes the next.
 
         Raises
         ------
@@ -40,7 +48,7 @@ class KeyedEvents:
         for operation in operations:
             sign, name, row = operation
             if sign in (1, -1):
-                yield operation
+                yield RowChange(name, None, row) if sign > 0 else RowChange(name, row, None)
                 continue
             relation = self._relations[name]
             if sign == UPSERT:
@@ -52,13 +60,11 @@ class KeyedEvents:
                 if old is None:
                     raise _absent(relation, key)
                 if sign == DELETE_BY_KEY:
-                    yield -1, name, old
+                    yield RowChange(name, old, None)
                     continue
                 new = _changed(old, row[1], row[2])
             if old != new:
-                if old is not None:
-                    yield -1, name, old
-                yield 1, name, new
+                yield RowChange(name, old, new)
 
 
 def _changed(row: Row, places: tuple[int, ...], values: Row) -> Row:

@@ -28,6 +28,7 @@ from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Integrity, wanted_indexes
 from cumulus.engine.keyed_events import KeyedEvents, Operation
 from cumulus.engine.protocol import Changes, Engine
+from cumulus.engine.referring_rows import ReferringRows
 from cumulus.engine.rows_in import Checker, checker
 from cumulus.engine.single_rows import SingleRows
 from cumulus.engine.snapshot import dump_errors, load_errors
@@ -74,6 +75,7 @@ class Session:
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._checks = EventChecks(program, self.integrity, self.fast, is_trusting=is_trusting)
         self._keyed = KeyedEvents(self.relations, self.integrity)
+        self.referring = ReferringRows(program, self.integrity)
         self._applying = Applying()
         self.counters = Counters(self.relations, self._checks.static)
         self.singles = SingleRows(self.relations, self.fast)
@@ -108,7 +110,7 @@ class Session:
         UnsettledError
             If only who takes the events one by one can tell which does not.
         """
-        opened = Transaction(self.engine, self._checks, self._keyed, self.counters.started_by)
+        opened = Transaction(self.engine, self._checks, self._keyed, self.referring, self.counters.started_by)
         with self._applying:
             self.engine.begin()
             try:
@@ -233,7 +235,7 @@ class Session:
         There is nothing to go back to, so nothing is kept for that.
         """
         assert not self.counters.events, "maps with rows are not filled"
-        filled = Transaction(self.engine, self._checks, self._keyed, "")
+        filled = Transaction(self.engine, self._checks, self._keyed, self.referring, "")
         with self._applying:
             try:
                 yield filled

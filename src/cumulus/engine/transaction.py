@@ -14,6 +14,7 @@ from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty
 from cumulus.engine.keyed_events import KeyedEvents, Operation
 from cumulus.engine.protocol import Changes, Engine, Run
+from cumulus.engine.referring_rows import ReferringRows, Rows
 from cumulus.interrupts import deliver
 
 EXACT_CONTEXT = EXACT.copy()
@@ -55,14 +56,18 @@ class Transaction:
     checks
         What events must pass.
     keyed
-        Turns operations by key into events.
+        Turns operations into changes of rows.
+    referring
+        Finds the rows that refer to one that changes.
     started_by
         The first table that is not static and had an event.
     """
 
-    def __init__(self, engine: Engine, checks: EventChecks, keyed: KeyedEvents, started_by: str) -> None:
+    def __init__(
+        self, engine: Engine, checks: EventChecks, keyed: KeyedEvents, referring: ReferringRows, started_by: str
+    ) -> None:
         self._engine, self._fast = engine, engine.fast
-        self._checks, self._keyed = checks, keyed
+        self._checks, self._keyed, self._referring = checks, keyed, referring
         self.started_by = started_by
         self.counts: Counts = Counter()
         self.stepped = 0
@@ -79,26 +84,38 @@ class Transaction:
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def apply(self, event: Operation) -> None:
-        """Apply one event after all checks.
+    def apply_all(self, operations: Iterable[Operation]) -> None:
+        """Apply operations one by one, after all checks.
 
         Raises
         ------
         DataError
-            If it must not be applied; the transaction must be rolled back then.
+            If one must not be applied; the transaction must be rolled back then.
         """
-        deliver()
-        sign, relation, row = event
-        if relation in self._checks.concerned:
-            self.started_by = self._checks.check(sign, relation, row, self.duties, self.started_by)
-        self._engine.on_event(sign, relation, row)
-        self.counts[sign, relation] += 1
-        self.stepped += 1
+        for relation, old, new in self._keyed.changes(operations):
+            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else {}
+            self._move(-1, moved)
+            self._apply(relation, old, new)
+            self._move(1, moved)
 
-    def apply_all(self, operations: Iterable[Operation]) -> None:
-        """Apply operations one by one; DataError as `apply`."""
-        for event in self._keyed.events(operations):
-            self.apply(event)
+    def _apply(self, relation: str, old: Row | None, new: Row | None) -> None:
+        """Apply the events of a change."""
+        for sign, row in ((-1, old), (1, new)):
+            if row is None:
+                continue
+            deliver()
+            if relation in self._checks.concerned:
+                self.started_by = self._checks.check(sign, relation, row, self.duties, self.started_by)
+            self._engine.on_event(sign, relation, row)
+            self.counts[sign, relation] += 1
+            self.stepped += 1
+
+    def _move(self, sign: int, moved: Rows) -> None:
+        """Take rows that refer to another away, or put them back; that is no event to anybody else."""
+        for name, rows in moved.items() if sign > 0 else reversed(moved.items()):
+            for row, count in rows.items():
+                for _ in range(count):
+                    self._engine.on_event(sign, name, row)
 
     def apply_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire a batch of net multiplicities, which nobody checks."""

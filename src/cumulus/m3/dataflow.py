@@ -358,11 +358,13 @@ def to_json(program: Program) -> dict[str, Any]:
                         "parent": key.parent,
                         "parent_columns": list(key.parent_columns),
                         "rely": key.rely,
+                        "enforced": key.enforced,
                     }
                     for key in relation.foreign_keys
                 ],
                 "static": relation.static,
                 "keep": relation.keep,
+                "changes": relation.changes,
                 "kept": dict(program.kept).get(relation.name),
             }
             for relation in program.relations
