@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
+from typing import TypeAlias
 
 from cumulus.algebra.terms import AggSum, Atom, Lift, Range, Term, Var
 from cumulus.catalog.events import Row
@@ -20,7 +21,7 @@ from cumulus.engine.integrity import Integrity, Reference, references
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
-Rows = dict[str, dict[Row, int]]
+MovedRows: TypeAlias = dict[str, dict[Row, int]]
 """Table → row → how often it is there; parents stand before their children."""
 
 
@@ -46,8 +47,8 @@ class ReferringRows:
     def __init__(self, program: Program, integrity: Integrity) -> None:
         self._integrity = integrity
         kept = dict(program.kept)
-        found = references({each.name: each for each in program.relations if each.name in kept})
-        enforced = [each for each in found if each.key.enforced]
+        self.relations = {each.name: each for each in program.relations if each.name in kept}
+        enforced = [each for each in references(self.relations) if each.key.enforced]
         self._order = _places_by_parents(enforced)
         self._references = sorted(enforced, key=lambda each: self._order[each.parent.name])
         self._uses: dict[str, list[_Use]] = {each.parent.name: [] for each in self._references}
@@ -74,7 +75,7 @@ class ReferringRows:
                 read = (place for place, name in enumerate(atom.variables) if name in keys or counts[name] > 1)
                 self._uses[atom.name].append(_Use(frozenset(read), frozenset(along)))
 
-    def around(self, relation: str, old: Row | None, new: Row | None) -> Rows:
+    def around(self, relation: str, old: Row | None, new: Row | None) -> MovedRows:
         """Return the rows to take away before a row changes, children first, and to put back then, parents first.
 
         Parameters
@@ -87,11 +88,11 @@ class ReferringRows:
         places = None
         if old is not None and new is not None:
             places = frozenset(place for place, value in enumerate(old) if value != new[place])
-        found: Rows = {relation: dict.fromkeys((row for row in (old, new) if row is not None), 1)}
+        found: MovedRows = {relation: dict.fromkeys((row for row in (old, new) if row is not None), 1)}
         for each in self._moving(relation, places):
             for row in list(found.get(each.parent.name, ())):
-                for child in self._integrity.rows(each.child, each.child_places, each.of_parent(row)):
-                    found.setdefault(each.child.name, {})[child] = self._integrity.multiplicity(each.child.name, child)
+                children = self._integrity.rows(each.child, each.child_places, each.of_parent(row))
+                found.setdefault(each.child.name, {}).update(children)
         del found[relation]
         return {name: found[name] for name in sorted(found, key=self._order.__getitem__)}
 

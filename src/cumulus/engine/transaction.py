@@ -8,16 +8,18 @@ from collections.abc import Iterable, Mapping
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.engine.batches import Bulk, Counts, Upserts
+from cumulus.engine.batches import Bulk, Counts, Rows, Upserts
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty
 from cumulus.engine.keyed_events import KeyedEvents, Operation
 from cumulus.engine.protocol import Changes, Engine, Run
-from cumulus.engine.referring_rows import ReferringRows, Rows
+from cumulus.engine.referring_rows import MovedRows, ReferringRows
 from cumulus.interrupts import deliver
 
 EXACT_CONTEXT = EXACT.copy()
+_FEW = 8
+"""Rows that are moved one by one: a run of code costs more to begin."""
 
 
 class UnsettledError(Exception):
@@ -110,12 +112,19 @@ class Transaction:
             self.counts[sign, relation] += 1
             self.stepped += 1
 
-    def _move(self, sign: int, moved: Rows) -> None:
+    def _move(self, sign: int, moved: MovedRows) -> None:
         """Take rows that refer to another away, or put them back; that is no event to anybody else."""
         for name, rows in moved.items() if sign > 0 else reversed(moved.items()):
-            for row, count in rows.items():
-                for _ in range(count):
-                    self._engine.on_event(sign, name, row)
+            listed = [row for row, count in rows.items() for _ in range(count)]
+            bulk = Rows(sign, self._referring.relations[name], listed, tuple)
+            run = self._runner(bulk) if len(listed) > _FEW else None
+            self.is_by_code |= run is not None
+            at = 0
+            while at < len(listed):
+                at = at if run is None else run(at)
+                if at < len(listed):
+                    self._engine.on_event(sign, name, listed[at])
+                at += 1
 
     def apply_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire a batch of net multiplicities, which nobody checks."""

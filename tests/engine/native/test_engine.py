@@ -200,8 +200,8 @@ def test_find_and_index() -> None:
     native = NativeEngine(parse(PROGRAM))
     native.load("m", [((1, 2), (1, 0, 0.0)), ((1, None), (2, 3, 1.5)), ((2, 2), (3, 0, 0.0))])
     native.add_index("m", (1,))
-    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (2, 2)]
-    assert list(native.find("m", (1,), (None,))) == [(1, None)]
+    assert sorted(key for key, _ in native.find("m", (1,), (2,))) == [(1, 2), (2, 2)]
+    assert [key for key, _ in native.find("m", (1,), (None,))] == [(1, None)]
     assert native.read("m", (1, None)) == (2, 3, 1.5)
     assert native.end("m", "MAX", 0, (2,), None) == 2
     assert native.size("m") == 3
@@ -230,7 +230,7 @@ def test_an_index_that_comes_later_reaches_whoever_holds_the_code() -> None:
     with Applying():
         assert native.fast.fire(1, "r", (3, 2)) == {"m": {(3, 2): (None, (1,))}}
         assert native.fast.fire(1, "s", (5,)) is None
-    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
+    assert sorted(key for key, _ in native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
     native.unwatch("m")
     native.fast.rest(True)
     on_r(1, 1, 2)

@@ -320,8 +320,8 @@ class Interpreter:
         store.add_index(positions)
         self._module.generate()
 
-    def find(self, map: str, positions: Positions, values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
+    def find(self, map: str, positions: Positions, values: Key) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries that have `values` at `positions`."""
         return self.store(map).find(positions, values)
 
 
