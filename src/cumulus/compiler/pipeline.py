@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,11 +21,12 @@ from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns, ordering
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
+from cumulus.compiler.maps.join_parts import count_join_parts
 from cumulus.compiler.maps.trusted_keys import mark_enforced, trusting
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import InputError, SqlError, UnsupportedError
+from cumulus.errors import InputError, LowerOrderWarning, SqlError, UnsupportedError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -33,6 +35,8 @@ from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.words import too_deep
 
+MAX_JOIN_PARTS = 128
+"""How many parts of joins a view may need maps for in full order, before a lower one is chosen for it."""
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""
 
@@ -186,12 +190,46 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     if declared.errors:
         raise SqlError.together(declared.errors)
     views = list(declared.views.values())
-    orders = {"": options.order, "full": None, "0": 0, "1": 1}
-    spelled = {table.name: table for table in declared.tables.values()}
-    wanted = {str(view.name): orders[view.order] for view in views}
-    program = compile_views(spelled, bound, options, derived, wanted)
+    tables = {table.name: table for table in declared.tables.values()}
+    if options.enforced:
+        tables = mark_enforced(tables, options.rely, partial(keeps, options=options))
+    trusted = trusting(tables, options.rely)
+    given = {"": options.order, "full": None, "0": 0, "1": 1}
+    orders = {str(view.name): given[view.order] for view in views}
+    for view, mine in zip(views, bound, strict=True):
+        if not view.order and options.order is None and _is_wide(mine, derived, trusted, options.size):
+            orders[mine.name] = _lowered(view, script.source)
+    program = compile_views(tables, bound, options, derived, orders)
     check_strict(program, views, script.source)
     return program
+
+
+def _is_wide(view: BoundView, derived: Registry, tables: Mapping[str, Table], size: int) -> bool:
+    """Whether a view joins so many tables in such a way that full order would need too many maps."""
+    limit = MAX_JOIN_PARTS * size
+    terms = [*(each.term for each in view.sums), *(each.term for each in view.ends)]
+    return count_join_parts(terms, derived, tables, limit) > limit
+
+
+def _lowered(view: CreateView, source: SqlText) -> int:
+    """Return the order of a view that joins too many tables for full order, and say so; refuse it if it is STRICT."""
+    what = f"view {view.name} joins so many tables that may change at any time that it would need more than"
+    what += f" {MAX_JOIN_PARTS} maps"
+    way_out = "Declare the keys of its tables and the references between them, or which tables are static"
+    if view.strict:
+        raise UnsupportedError(
+            f"{what}, and is STRICT",
+            feature="a wide join without keys",
+            hint=f"{way_out}; or leave out STRICT, or say WITH (order = 1).",
+            **source.place(view.at),
+        )
+    warnings.warn(
+        f"{what}. Its rows are joined at each event instead, as WITH (order = 1) does. {way_out}; "
+        "WITH (order = full) keeps the maps.",
+        LowerOrderWarning,
+        stacklevel=2,
+    )
+    return 1
 
 
 def _bound(declared: Declarations) -> tuple[list[BoundView], Registry]:
@@ -238,9 +276,7 @@ def compile_views(
     derived: Registry,
     orders: Mapping[str, int | None],
 ) -> Program:
-    """Compile bound views, all together; `orders` says how each is kept."""
-    if options.enforced:
-        tables = mark_enforced(tables, options.rely, partial(keeps, options=options))
+    """Compile bound views, all together; `orders` says how each is kept, the tables which references are enforced."""
     materializer = Materializer(trusting(tables, options.rely), options, derived)
     planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
     kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}

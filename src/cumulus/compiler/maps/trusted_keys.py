@@ -128,13 +128,13 @@ def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[st
         others = [factor for factor in kept if factor is not atom]
         if not table.key or own & wanted or any(own & variables_of(factor) for factor in others):
             continue
-        guard = _child_guard(atom, others, tables)
+        guard = child_guard(atom, others, tables)
         if guard is not None:
             kept = others + [test for test in guard if test not in others]
     return kept
 
 
-def _child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
+def child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
     """Return the guards under which a child among `others` stands for `atom`; None if there is no such child."""
     parent = tables[atom.name]
     at = {column: atom.variables[parent.position(column)] for column in parent.key}
