@@ -1,8 +1,8 @@
 """Terms as text: the term part of the M3 language.
 
 `print_term` writes a term in value context, `print_scalar` in scalar context (see `cumulus.algebra.terms`);
-`cumulus.algebra.parser` reads both back. Each spelling means one term only, so that ``parse_term(print_term(t)) is t``
-for every term built by the smart constructors, provided that no name is both a relation and a function.
+`cumulus.algebra.parser` reads both back: each spelling means one term only, of those built by the smart constructors,
+provided that no name is both a relation and a function.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def _closed(term: Term) -> str:
 
 
 def _column(column: str) -> str:
-    """A column behind a dot: a dot of its own is quoted."""
-    return print_name(column) if "." not in column else f'"{column.replace(chr(34), chr(34) * 2)}"'
+    """Return a column as it stands behind a dot: a dot of its own is quoted."""
+    return print_name(column) if "." not in column else quoted(column)
 
 
 def print_names(names: tuple[str, ...]) -> str:
