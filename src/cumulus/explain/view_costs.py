@@ -106,10 +106,9 @@ def _explained(
             worst = max(cost.cost for cost in statements)
             events.append(EventCost(trigger.on, trigger.relation, worst, statements))
     readers: dict[str, dict[str, None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for name in sorted(maps_of(statement.term)):
-                readers.setdefault(name, {})[statement.map] = None
+    for _, statement in program.statements():
+        for name in sorted(maps_of(statement.term)):
+            readers.setdefault(name, {})[statement.map] = None
     uses = tuple(
         MapUse(
             each,
@@ -134,11 +133,10 @@ def _sizes(program: Program, costs: Costs, statistics: Statistics) -> dict[str, 
     """Return the size of every map, with the indexes that statements ask for."""
     tables = {relation.name: relation for relation in program.relations}
     indexes: dict[str, dict[tuple[str, ...], None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for read in costs.statement(trigger, statement).reads:
-                if read.free and read.bound:
-                    indexes.setdefault(read.map, {})[read.bound] = None
+    for trigger, statement in program.statements():
+        for read in costs.statement(trigger, statement).reads:
+            if read.free and read.bound:
+                indexes.setdefault(read.map, {})[read.bound] = None
     return {each.name: size_of(each, tables, statistics, tuple(indexes.get(each.name, ()))) for each in program.maps}
 
 

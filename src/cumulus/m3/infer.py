@@ -139,9 +139,7 @@ def nodes(node: Term | Range) -> Iterator[Term | Range]:
 def _terms(program: Program) -> Iterator[Term]:
     for definition in program.maps:
         yield from definition.definitions
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            yield statement.term
+    yield from (statement.term for _, statement in program.statements())
     for view in program.views:
         yield from view.expressions
 
@@ -158,14 +156,11 @@ def _undeclared(program: Program) -> list[MapDef]:
             if column:
                 columns[name][column] = None
 
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            seen(statement.map, len(statement.keys), statement.column)
-            for node in nodes(statement.term):
-                if isinstance(node, MapRead):
-                    seen(node.map, len(node.keys), node.column)
-                elif isinstance(node, MapEnd):
-                    seen(node.map, len(node.keys), "")
+    for _, statement in program.statements():
+        seen(statement.map, len(statement.keys), statement.column)
+        for node in nodes(statement.term):
+            if isinstance(node, (MapRead, MapEnd)):
+                seen(node.map, len(node.keys), node.column if isinstance(node, MapRead) else "")
     return [
         MapDef(name, _columns(keys), tuple(Column(value) for value in columns[name] or ["v"]), declared=False)
         for name, keys in arity.items()

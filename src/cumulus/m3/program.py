@@ -6,7 +6,7 @@ checks it; hosts take it as it is. docs/m3.md is the reference of the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from html import escape
@@ -209,10 +209,11 @@ class Program:
 
     def trigger(self, on: On, relation: str) -> Trigger | None:
         """Return the trigger for a kind of event, or None."""
-        for trigger in self.triggers:
-            if trigger.on is on and trigger.relation == relation:
-                return trigger
-        return None
+        return next((each for each in self.triggers if each.on is on and each.relation == relation), None)
+
+    def statements(self) -> Iterator[tuple[Trigger, Statement]]:
+        """Yield all statements with their triggers, in order."""
+        return ((trigger, statement) for trigger in self.triggers for statement in trigger.statements)
 
 
 Named = TypeVar("Named", Relation, MapDef, ViewDef)

@@ -8,6 +8,7 @@ is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 
 from cumulus.algebra.scope import ahead_of
 from cumulus.m3.program import Statement
@@ -33,11 +34,13 @@ def stages(statements: Iterable[Statement]) -> tuple[tuple[Statement, ...], ...]
     waits: dict[str, set[str]] = {name: set() for name in targets}
     for statement in added:
         waits[statement.map] |= ahead_of(statement.term) & targets
+    sorter = TopologicalSorter(waits)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
     found: list[tuple[Statement, ...]] = []
-    while waits:
-        ready = {name for name, others in waits.items() if not others}
-        if not ready:
-            return None
+    while ready := sorter.get_ready():
         found.append(tuple(statement for statement in added if statement.map in ready))
-        waits = {name: others - ready for name, others in waits.items() if name not in ready}
+        sorter.done(*ready)
     return tuple(found)
