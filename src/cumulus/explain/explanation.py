@@ -52,7 +52,7 @@ class EventCost:
     statements: tuple[StatementCost, ...]
 
     def __str__(self) -> str:
-        return f"{self.on.value}{'' if self.on is not On.BATCH else ' '}{self.relation}"
+        return self.on.event(self.relation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,50 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for `--json`."""
-        return _data(self)
+        return {
+            "view": self.view,
+            "cost": str(self.cost),
+            "bytes": self.bytes,
+            "maps": [
+                {
+                    "name": use.definition.name,
+                    "keys": [key.name for key in use.definition.keys],
+                    "values": [value.name for value in use.definition.values],
+                    "sql": use.definition.sql,
+                    "shared_with": list(use.views),
+                    "read_by": list(use.readers),
+                    "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
+                }
+                for use in self.maps
+            ],
+            "events": [
+                {
+                    "event": str(event),
+                    "relation": event.relation,
+                    "cost": str(event.cost),
+                    "statements": [
+                        {
+                            "statement": statement_text(cost),
+                            "cost": str(cost.cost),
+                            "lookups": cost.lookups,
+                            "loops": [str(read) for read in cost.loops],
+                        }
+                        for cost in event.statements
+                    ],
+                }
+                for event in self.events
+            ],
+            "reasons": list(self.reasons),
+            "python": list(self.python),
+            "subscribing": {each.relation: each.rows for each in self.subscribed},
+        }
 
 
 def title_of(found: Explanation) -> str:
@@ -215,47 +250,6 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _data(found: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain data."""
-    return {
-        "view": found.view,
-        "cost": str(found.cost),
-        "bytes": found.bytes,
-        "maps": [
-            {
-                "name": use.definition.name,
-                "keys": [key.name for key in use.definition.keys],
-                "values": [value.name for value in use.definition.values],
-                "sql": use.definition.sql,
-                "shared_with": list(use.views),
-                "read_by": list(use.readers),
-                "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
-            }
-            for use in found.maps
-        ],
-        "events": [
-            {
-                "event": str(event),
-                "relation": event.relation,
-                "cost": str(event.cost),
-                "statements": [
-                    {
-                        "statement": statement_text(cost),
-                        "cost": str(cost.cost),
-                        "lookups": cost.lookups,
-                        "loops": [str(read) for read in cost.loops],
-                    }
-                    for cost in event.statements
-                ],
-            }
-            for event in found.events
-        ],
-        "reasons": list(found.reasons),
-        "python": list(found.python),
-        "subscribing": {each.relation: each.rows for each in found.subscribed},
-    }
 
 
 def shown_events(events: Iterable[EventCost]) -> list[EventCost]:

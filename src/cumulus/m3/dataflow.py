@@ -236,10 +236,8 @@ def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
     """Return the edges of the picture, with the events that they stand for; a relation feeds what reads no map."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for trigger, statement in program.statements():
-        if trigger.on is On.BATCH and (
-            program.trigger(On.INSERT, trigger.relation) or program.trigger(On.DELETE, trigger.relation)
-        ):
-            continue  # the batch form of the same edges
+        if program.is_batch_form(trigger):
+            continue  # it has the same edges
         sources = [f"map {name}" for name in sorted(maps_of(statement.term))] or [f"relation {trigger.relation}"]
         for source in sources:
             found.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None

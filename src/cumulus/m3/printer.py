@@ -196,11 +196,8 @@ def _order_item(item: OrderItem, short: _Short) -> str:
 
 
 def _trigger(trigger: Trigger, short: _Short) -> str:
-    relation = print_call_name(trigger.relation)
-    if trigger.on is On.BATCH:
-        head = f"ON BATCH {relation} {{"
-    else:
-        head = f"ON {trigger.on.value}{relation}({print_names(trigger.variables)}) {{"
+    variables = "" if trigger.on is On.BATCH else f"({print_names(trigger.variables)})"
+    head = f"ON {trigger.on.event(print_call_name(trigger.relation))}{variables} {{"
     targets = [short.target(statement) for statement in trigger.statements]
     wide = max((len(target) for target in targets if len(target) <= _ALIGNED), default=0)
     lines = []

@@ -29,6 +29,10 @@ class On(StrEnum):
     DELETE = "-"
     BATCH = "BATCH"
 
+    def event(self, relation: str) -> str:
+        """Return the event as M3 writes it, such as ``+r`` or ``BATCH r``."""
+        return f"{self.value}{' ' if self is On.BATCH else ''}{relation}"
+
 
 @dataclass(frozen=True, slots=True)
 class MapDef:
@@ -210,6 +214,11 @@ class Program:
     def trigger(self, on: On, relation: str) -> Trigger | None:
         """Return the trigger for a kind of event, or None."""
         return next((each for each in self.triggers if each.on is on and each.relation == relation), None)
+
+    def is_batch_form(self, trigger: Trigger) -> bool:
+        """Whether a trigger does for a batch what others do for its events one by one."""
+        single = (self.trigger(on, trigger.relation) for on in (On.INSERT, On.DELETE))
+        return trigger.on is On.BATCH and any(each is not None for each in single)
 
     def statements(self) -> Iterator[tuple[Trigger, Statement]]:
         """Yield all statements with their triggers, in order."""

@@ -15,7 +15,7 @@ from cumulus.m3.declarations import declaration_problems
 from cumulus.m3.parser import parse_with_places
 from cumulus.m3.printer import print_statement
 from cumulus.m3.problems import Problem
-from cumulus.m3.program import On, Program
+from cumulus.m3.program import Program
 from cumulus.m3.source_map import Places
 from cumulus.m3.statements import statement_problems
 
@@ -123,8 +123,7 @@ def _part_text(program: Program, part: tuple[str | int, ...]) -> str:
             return f"{_part_text(program, ('trigger', index))}, statement {place + 1} ({statement})"
         case ("trigger", int(index)):
             trigger = program.triggers[index]
-            sign = "BATCH " if trigger.on is On.BATCH else trigger.on.value
-            return f"ON {sign}{trigger.relation}"
+            return f"ON {trigger.on.event(trigger.relation)}"
         case (kind, name):
             return f"{kind} {name}"
         case _:
