@@ -100,8 +100,8 @@ def typed(array: Any, sql_type: SqlType) -> Any:
         except pa.ArrowInvalid:
             return None
     if sql_type.kind is Kind.REAL and array.type != pa.float32():
-        array = _reals(array)
-        if array is None:
+        array = array.cast(pa.float32())
+        if pc.any(pc.is_inf(array)).as_py():  # one is beyond 32 bits, or infinite
             return None
     if sql_type.kind in _SPANS and not _is_within(array, sql_type):
         return None
@@ -164,12 +164,6 @@ def decoded(array: Any) -> Any:
         # Not every type of values has a `take`, nor a cast to itself; texts that are views have neither.
         array = pa.chunked_array([piece.dictionary.cast(kind).take(piece.indices) for piece in pieces], kind)
     return array
-
-
-def _reals(array: Any) -> Any:
-    """Return floats, rounded to 32 bits; None if each must be looked at, because one is beyond them or infinite."""
-    rounded = array.cast(pa.float32())
-    return None if pc.any(pc.is_inf(rounded)).as_py() else rounded
 
 
 _CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
