@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -49,6 +49,19 @@ class Checked:
         rows = f"{self.rows} row{'' if self.rows == 1 else 's'}"
         state = "equal" if self.is_equal else f"{self.different} differ{'s' if self.different == 1 else ''}"
         return f"{self.name}: {rows}, {state}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, for `--json`."""
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "equal": self.is_equal,
+            "different": self.different,
+            "by": self.by,
+            "problem": self.problem or None,
+            "columns": list(self.columns),
+            "witnesses": [{field: _plain(row) for field, row in asdict(each).items()} for each in self.witnesses],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +111,10 @@ class Report:
         return {
             "equal": self.is_equal,
             "epoch": self.epoch or None,
-            "views": [_data(each) for each in self.views],
-            "maps": [_data(each) for each in self.maps],
+            "views": [each.as_dict() for each in self.views],
+            "maps": [each.as_dict() for each in self.maps],
             "notes": list(self.notes),
         }
-
-
-def _data(each: Checked) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "rows": each.rows,
-        "equal": each.is_equal,
-        "different": each.different,
-        "by": each.by,
-        "problem": each.problem or None,
-        "columns": list(each.columns),
-        "witnesses": [
-            {"key": _plain(w.key), "stored": _plain(w.stored), "recomputed": _plain(w.recomputed)}
-            for w in each.witnesses
-        ],
-    }
 
 
 def _plain(row: tuple[Any, ...] | None) -> list[Any] | None:
