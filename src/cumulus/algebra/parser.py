@@ -64,14 +64,9 @@ _OPERATORS = {
 
 
 class TermReader:
-    """Reads terms from `tokens`.
+    """Reads terms from `tokens`, shared with whoever reads what stands around them.
 
-    Parameters
-    ----------
-    tokens
-        Shared with whoever reads what stands around the terms.
-    is_relation
-        Whether a name is a relation: in value context a call of it on variables is an `Atom`.
+    In value context a call of a name that `is_relation`, on variables, is an `Atom`.
 
     Examples
     --------

@@ -76,19 +76,9 @@ def after(atom: Atom) -> Atom:
 
 
 def delta(term: Term, change: RelationChange) -> Term:
-    """Return the change in `term` caused by `change`.
+    """Return the change in a term without map reads that `change` causes.
 
-    Parameters
-    ----------
-    term
-        Any calculus term; map references must already be expanded.
-    change
-        An insertion, a deletion or a batch.
-
-    Returns
-    -------
-    Term
-        Free of the relation whenever `term` mentions it once.
+    It is free of the relation whenever `term` mentions it once.
 
     Raises
     ------
@@ -153,18 +143,10 @@ def _of_lift(variable: str, inner: Term, change: RelationChange) -> Term:
 
 
 def domain(names: tuple[str, ...], changed: Term) -> tuple[Term, Term]:
-    """Split a delta into where it is not zero, and the delta itself.
+    """Split a delta that binds `names` into where it is not zero, and the delta itself.
 
-    Parameters
-    ----------
-    names
-        The variables that the delta binds.
-
-    Returns
-    -------
-    where, what
-        `where` binds `names` and is 1 or 0; `where * what` is the delta. A correlated term, which binds nothing, is
-        not everywhere changed either: there `where` is a condition.
+    The first binds `names`, too, and is 1 or 0; the product is the delta. A correlated term, which binds nothing, is
+    not everywhere changed either: there the first is a condition.
     """
     if changed is ZERO:
         return ZERO, ZERO

@@ -65,10 +65,6 @@ def evaluate(
 
     Parameters
     ----------
-    term
-        A calculus term without map reads.
-    database
-        The base tables.
     bound
         Values of the input variables.
     batch

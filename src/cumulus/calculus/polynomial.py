@@ -74,10 +74,7 @@ def monomials(term: Term) -> list[Monomial]:
 def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
     """Distribute over scalar sums whose variables do not all come from one atom.
 
-    Parameters
-    ----------
-    bound
-        Variables with a value already: a sum over one of them and something else is split too.
+    `bound` have a value already: a sum over one of them and something else is split too.
 
     Examples
     --------

@@ -19,14 +19,7 @@ ZSTD = pa.Codec("zstd", compression_level=1)
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
-    """Return rows of plain values as an Arrow table.
-
-    Parameters
-    ----------
-    columns
-        Names, types and order of the result. A column without a type gets the type that Arrow infers.
-    rows
-        Values of the columns' types.
+    """Return rows of plain values as an Arrow table; a column without a type gets the one that Arrow infers.
 
     Raises
     ------
@@ -63,12 +56,7 @@ def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
 def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> list[Any] | None:
     """Return the plain values of an Arrow array, or None if it is not of the type and each value must be looked at.
 
-    Parameters
-    ----------
-    array
-        Any Arrow array.
-    sql_type
-        The type of the column that the values are for; None takes them as they are.
+    Without a type the values are taken as they are.
     """
     if sql_type is None:
         return plain_list(decoded(array))

@@ -44,14 +44,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bucket_of(value: Any, buckets: int) -> int:
-    """Return the bucket of `value`, from 0 to ``buckets - 1``.
-
-    Parameters
-    ----------
-    value
-        A value of any SQL type, None for NULL.
-    buckets
-        How many there are, at least 1.
+    """Return the bucket, from 0 to ``buckets - 1``, of a value of any SQL type, None for NULL.
 
     Examples
     --------
@@ -66,12 +59,7 @@ def bucket_of(value: Any, buckets: int) -> int:
 def buckets_of(values: pa.Array | pa.ChunkedArray, buckets: int) -> pa.Array:
     """Return the buckets of all `values`, as 32-bit integers without NULLs: `bucket_of`, column-wise.
 
-    Parameters
-    ----------
-    values
-        An Arrow array whose type is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values.
-    buckets
-        How many there are, at least 1.
+    The type of the values is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values.
 
     Examples
     --------

@@ -245,12 +245,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     Floats are rounded to the nearest: to 32 bits for REAL, and whole numbers and decimals to 64 for DOUBLE. Times with
     a time zone, and texts with an offset or `Z`, become UTC for TIMESTAMP; what has none is UTC for TIMESTAMPTZ.
 
-    Parameters
-    ----------
-    value
-        What a user handed in: Python, numpy or pandas scalars.
-    sql_type
-        The type of the column.
+    Users hand in scalars of Python, numpy and pandas.
 
     Raises
     ------

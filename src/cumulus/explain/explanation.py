@@ -20,17 +20,7 @@ KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
 
 @dataclass(frozen=True, slots=True)
 class MapUse:
-    """A map that a view depends on.
-
-    Parameters
-    ----------
-    views
-        The other views that depend on it.
-    readers
-        The maps whose statements read it.
-    size
-        How large it may become.
-    """
+    """A map that a view depends on, the other `views` that do, and the maps whose statements read it."""
 
     definition: MapDef
     views: tuple[str, ...]

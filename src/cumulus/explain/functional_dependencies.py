@@ -116,14 +116,7 @@ def closure(known: Iterable[str], found: Iterable[Dependency]) -> frozenset[str]
 def is_determined(definition: MapDef, bound: Iterable[str], tables: Mapping[str, Table]) -> bool:
     """Whether few entries of a map can agree on the keys `bound`: one for each join that its definition adds up.
 
-    Parameters
-    ----------
-    definition
-        A map; without a definition nothing is known.
-    bound
-        Names of its keys.
-    tables
-        The base tables, whose primary keys count.
+    It follows from the primary keys of the base tables; without a definition nothing is known.
     """
     if not definition.definitions:
         return False

@@ -335,21 +335,16 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
 def choose_layout(
     program: Program, sizes: Mapping[str, float] | None = None, hint: Mapping[str, str] | None = None
 ) -> Layout:
-    """Return the legal layout that partitions the most, or one bucket with the reasons.
+    """Return the legal layout that partitions the most, with the reasons why the other streams are not partitioned.
+
+    A cyclic program gets one bucket.
 
     Parameters
     ----------
-    program
-        A program; a cyclic one gets one bucket.
     sizes
         Relation → expected rows (any unit). Without it a relation counts the more, the more others it refers to.
     hint
         Relation → column: partition these, and what else is possible.
-
-    Returns
-    -------
-    Layout
-        With `reasons` for every stream that is not partitioned.
 
     Raises
     ------

@@ -13,13 +13,10 @@ ColumnOf = tuple[str, str]
 
 
 def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
-    """Return sets of columns by which relations could be partitioned together, at most one per relation.
+    """Return columns by which relations could be partitioned together: dicts from relation to column.
 
-    Returns
-    -------
-    tuple of dict
-        Relation → column. One for every class of joined columns, and one more for each further column of a relation
-        that joins with itself. Only relations with triggers take part.
+    One for every class of joined columns, and one more for each further column of a relation that joins with itself.
+    Only relations with triggers take part.
 
     Examples
     --------

@@ -56,13 +56,9 @@ def reached(graph: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) 
 
 
 def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
-    """Return the cycles of the map graph, one for each knot of maps that feed each other.
+    """Return the cycles of the map graph, one for each knot of maps that feed each other; none if it is acyclic.
 
-    Returns
-    -------
-    tuple of tuple of str
-        Each a closed walk without its last, repeated, name: every map feeds the next, the last feeds the first. Empty
-        if the program is acyclic.
+    Every map of a cycle feeds the next, the last feeds the first.
 
     Examples
     --------

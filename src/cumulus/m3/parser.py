@@ -34,12 +34,7 @@ def parse(text: str, name: str = "") -> Program:
     Undeclared relations and maps are inferred, bare map names are resolved, and every read and statement names its
     value column (`cumulus.m3.infer.canonical`), so that ``parse(str(program)) == program`` for canonical programs.
 
-    Parameters
-    ----------
-    text
-        The program.
-    name
-        What to call the text in errors, usually its file name.
+    In errors the text is called `name`, usually that of its file.
 
     Raises
     ------

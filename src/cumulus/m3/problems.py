@@ -93,17 +93,7 @@ def family(sql_type: SqlType) -> str:
 
 
 class TypeChecker:
-    """Types of scalars where they are known, and what is wrong with them.
-
-    Parameters
-    ----------
-    program
-        Gives the types of map columns and of functions.
-    part
-        Where problems are.
-    types
-        Of the variables.
-    """
+    """Types of scalars where they are known, given those of variables, and what is wrong with them in a part."""
 
     def __init__(self, program: Program, part: Part, types: Types) -> None:
         self._maps = {definition.name: definition for definition in program.maps}

@@ -72,19 +72,7 @@ class Rule:
 def make_triggers(
     rules: list[Rule], relations: Sequence[RelationDef], maps: Sequence[MapDef], tokens: TokenStream, places: Places
 ) -> tuple[tuple[RelationDef, ...], tuple[MapDef, ...], tuple[Trigger, ...]]:
-    """Return the program's relations, declared maps and triggers.
-
-    Parameters
-    ----------
-    rules
-        In the order of the text.
-    relations, maps
-        What the text declares.
-    tokens
-        Raises the errors.
-    places
-        Gets the places of triggers and statements.
-    """
+    """Return the program's relations, declared maps and triggers; `places` gets where triggers and statements stand."""
     known = {relation.name: relation for relation in relations}
     declared = frozenset(known)
     for rule in rules:

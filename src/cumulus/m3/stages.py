@@ -17,10 +17,7 @@ from cumulus.m3.program import Statement
 def stages(statements: Iterable[Statement]) -> tuple[tuple[Statement, ...], ...] | None:
     """Return the `+=` statements of a trigger in stages: those of a stage read ahead only of maps of earlier ones.
 
-    Returns
-    -------
-    tuple of tuple of Statement, or None
-        In the order of the trigger within a stage; None if maps wait for each other in a circle.
+    Within a stage they have the order of the trigger. None if maps wait for each other in a circle.
 
     Examples
     --------

@@ -22,17 +22,10 @@ from cumulus.m3.statements import statement_problems
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a valid program is like.
+    """What a valid program is like: how each of its statements reads maps, and what they cost.
 
-    Parameters
-    ----------
-    restricted
-        Whether it is restricted M3 (Cumulus consistency paper, §2.1): then every value written costs a constant number
-        of operations.
-    reason
-        The statement that is not, and why; "" if `restricted`.
-    accesses
-        For every statement, how it reads maps.
+    If it is `restricted` M3 (Cumulus consistency paper, §2.1), every value written costs a constant number of
+    operations; else `reason` has the statement that is not, and why.
     """
 
     restricted: bool
@@ -45,8 +38,6 @@ def validate(program: Program, places: Places | None = None, functions: Collecti
 
     Parameters
     ----------
-    program
-        Parsed, compiled or built by hand.
     places
         Where its parts stand in the text, from `parse_with_places`.
     functions

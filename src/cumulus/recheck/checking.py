@@ -67,16 +67,9 @@ def check_views(
     limit: int = WITNESSES,
     functions: Functions | None = None,
 ) -> tuple[Checked, ...]:
-    """Compare views with what they should be.
+    """Compare views, given their rows as they are kept, with what they should be; at most `limit` witnesses each.
 
-    Parameters
-    ----------
-    stored
-        View → its rows as they are kept.
-    limit
-        Witnesses per view, at most.
-    functions
-        A user's scalar functions, where views of M3 programs call them.
+    `functions` are a user's scalar functions, which views of M3 programs may call.
     """
     return tuple(
         _ViewCheck(program, program.view(name), oracle, functions).checked(rows, limit) for name, rows in stored.items()
@@ -207,13 +200,7 @@ def check_maps(
     *,
     limit: int = WITNESSES,
 ) -> tuple[Checked, ...]:
-    """Compare every map that has a definition with what it should be.
-
-    Parameters
-    ----------
-    stored
-        From the name of a map to its existing entries.
-    """
+    """Compare every map that has a definition, given its existing entries by its name, with what it should be."""
     result = []
     for each in program.maps:
         if not each.definitions:

@@ -66,15 +66,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a recheck has found.
-
-    Parameters
-    ----------
-    epoch
-        Which one was checked; 0 for a warehouse.
-    notes
-        What the reader should know about the base rows.
-    """
+    """What a recheck has found: `epoch` is 0 for a warehouse, `notes` say what to know about the base rows."""
 
     views: tuple[Checked, ...]
     maps: tuple[Checked, ...] = ()
