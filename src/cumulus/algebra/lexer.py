@@ -110,8 +110,8 @@ def tokenize(text: str, name: str = "") -> list[Token]:
     tokens: list[Token] = []
     at, line, line_start = 0, 1, 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             what = "a string or quoted name that never ends" if text[at] in "'\"" else f"the character {text[at]!r}"
             raise M3SyntaxError(
                 f"{what} cannot stand here",
@@ -121,13 +121,13 @@ def tokenize(text: str, name: str = "") -> list[Token]:
                 name=name,
                 hint="A quote inside quotes is doubled." if text[at] in "'\"" else "Put odd names in double quotes.",
             )
-        kind, raw = found.lastgroup, found.group()
+        kind, raw = token.lastgroup, token.group()
         if kind in _KINDS:
             tokens.append(Token(_KINDS[kind], _content(kind, raw), line, at - line_start + 1))
         if "\n" in raw:
             line += raw.count("\n")
             line_start = at + raw.rindex("\n") + 1
-        at = found.end()
+        at = token.end()
     tokens.append(Token(TokenKind.END, "", line, at - line_start + 1))
     return tokens
 

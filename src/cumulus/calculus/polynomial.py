@@ -84,13 +84,13 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
     >>> [str(m.term()) for m in split_scalars(both, ())]
     ['r(x) * s(y) * x', 'r(x) * s(y) * y']
     """
-    known = frozenset(bound)
-    places = [frozenset(outputs(factor)) - known for factor in monomial.factors if is_atom(factor)]
+    fixed = frozenset(bound)
+    places = [frozenset(outputs(factor)) - fixed for factor in monomial.factors if is_atom(factor)]
     for index, factor in enumerate(monomial.factors):
         if not isinstance(factor, Sum):
             continue
-        free = variables_of(factor) - known
-        together = any(free <= place for place in places) and not variables_of(factor) & known
+        free = variables_of(factor) - fixed
+        together = any(free <= place for place in places) and not variables_of(factor) & fixed
         if free and not together:
             result: list[Monomial] = []
             for part in factor.parts:
@@ -100,7 +100,7 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
                     multiply(monomial.coefficient, coefficient),
                     monomial.factors[:index] + middle + monomial.factors[index + 1 :],
                 )
-                result += split_scalars(one, known)
+                result += split_scalars(one, fixed)
             return result
     return [monomial]
 

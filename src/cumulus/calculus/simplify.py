@@ -80,17 +80,17 @@ def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
 
 def _unify_hidden(parts: tuple[Term, ...], keys: Names, bound: Names) -> tuple[Term, ...]:
     """Unify the lifts of bound variables to variables that are no keys: an event has one for each of its columns."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     others: list[Term] = []
     for part in parts:
         match part:
             case Lift(variable, Var(value)) if value in bound and not (
-                variable in keys or variable in bound or variable in found
+                variable in keys or variable in bound or variable in values
             ):
-                found[variable] = value
+                values[variable] = value
             case _:
                 others.append(part)
-    return factors_of(product_of(rename(other, found) for other in others)) if found else parts
+    return factors_of(product_of(rename(other, values) for other in others)) if values else parts
 
 
 def _unify_one(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term | None:

@@ -104,7 +104,7 @@ MOST_DIGITS = 36
 """So many characters and the digits of any scale are less than the 76 digits of Arrow's widest decimals."""
 
 
-def wide(scale: int) -> pa.DataType:
+def widest_decimal(scale: int) -> pa.DataType:
     """Return the type as which decimals are read.
 
     Arrow multiplies what it reads of a decimal by a power of ten, and does not look how far that goes: it says 0.242
@@ -131,7 +131,7 @@ def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
         longest = pc.max(pc.binary_length(texts)).as_py() or 0
         if longest > MOST_DIGITS or _has_letter(texts, "eE"):
             return None
-        texts = texts.cast(wide(sql_type.scale))
+        texts = texts.cast(widest_decimal(sql_type.scale))
     elif sql_type.is_integer and _has_letter(texts, "xX"):  # it takes 0xFFFFFFFF for -1
         return None
     found = texts.cast(arrow_type(sql_type.computed))
@@ -198,33 +198,35 @@ def plain_list(array: Any) -> list[Any]:
 
 def _is_of(array: Any, sql_type: SqlType) -> bool:
     """Whether every value of `array` is a value of `sql_type`, or becomes one without loss by a cast."""
-    given = array.type
+    source = array.type
     kind = sql_type.kind
     if kind is Kind.HUGEINT:
-        return bool(pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0))
+        return bool(pa.types.is_integer(source) or (pa.types.is_decimal(source) and source.scale == 0))
     if kind in INTEGER_BITS:
-        if not pa.types.is_integer(given):
+        if not pa.types.is_integer(source):
             return False
-        if given == arrow_type(sql_type):
+        if source == arrow_type(sql_type):
             return True
         bounds = pc.min_max(array).as_py()
         limit = 1 << (INTEGER_BITS[kind] - 1)
         return bounds["min"] is None or (-limit <= bounds["min"] and bounds["max"] < limit)
     match kind:
         case Kind.DECIMAL:
-            return bool(pa.types.is_decimal(given) or pa.types.is_integer(given))
+            return bool(pa.types.is_decimal(source) or pa.types.is_integer(source))
         case Kind.REAL | Kind.DOUBLE:
-            return bool(pa.types.is_floating(given)) and given != pa.float16()
+            return bool(pa.types.is_floating(source)) and source != pa.float16()
         case Kind.VARCHAR:
-            return bool(pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given))
+            return bool(
+                pa.types.is_string(source) or pa.types.is_large_string(source) or pa.types.is_string_view(source)
+            )
         case Kind.BOOLEAN:
-            return bool(pa.types.is_boolean(given))
+            return bool(pa.types.is_boolean(source))
         case Kind.DATE:
-            return bool(pa.types.is_date(given))
+            return bool(pa.types.is_date(source))
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:  # Arrow keeps moments of a time zone in UTC
-            return bool(pa.types.is_timestamp(given))
+            return bool(pa.types.is_timestamp(source))
         case Kind.INTERVAL:
-            return bool(given == pa.month_day_nano_interval())
+            return bool(source == pa.month_day_nano_interval())
         case _:
             return False
 

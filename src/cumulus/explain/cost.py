@@ -28,7 +28,7 @@ from cumulus.algebra.terms import (
     children,
 )
 from cumulus.explain.functional_dependencies import is_determined
-from cumulus.m3.dataflow import reached
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.dataflow import reads as map_graph
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
@@ -158,7 +158,7 @@ class Costs:
 
     def needed(self, view: ViewDef) -> frozenset[str]:
         """Return the maps that a view depends on: those that it shows, and all that these are kept with."""
-        return frozenset(reached(self._graph, view.reads))
+        return frozenset(reachable(self._graph, view.reads))
 
     def of_view(self, view: ViewDef) -> tuple[StatementCost, ...]:
         """Return the costs of all statements that a view depends on, in the order of the program."""
@@ -268,7 +268,7 @@ class _Walk:
         if not loops and len(ranged) == 1 and ordered in ("", ranged[0]):
             return CostedRead(read.map, CostClass.LOGARITHMIC, bound, tuple(free))
         cost = CostClass.SLICE if bound else CostClass.SCAN
-        condition, nested = self._why(read, frozenset(loops), known, inside) if not bound else ("", inside)
+        condition, nested = self._ties_of_scan(read, frozenset(loops), known, inside) if not bound else ("", inside)
         return CostedRead(read.map, cost, bound, tuple(free), condition, nested, bool(inside))
 
     def _end(self, name: str, keys: tuple[Term | None, ...]) -> CostedRead:
@@ -277,7 +277,7 @@ class _Walk:
         free = tuple(each for each, key in zip(names, keys, strict=True) if key is None)
         return CostedRead(name, CostClass.LOGARITHMIC, bound, free)
 
-    def _why(self, read: MapRead, loops: Names, known: Names, inside: str) -> tuple[str, str]:
+    def _ties_of_scan(self, read: MapRead, loops: Names, known: Names, inside: str) -> tuple[str, str]:
         """Return the condition that ties a loop to the event, and the nested term that is behind the loop."""
         mine = [each for each in self._conditions if loops & variables_of(each)]
         nested = [each for each in mine if self._is_nested(each)]

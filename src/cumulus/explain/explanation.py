@@ -147,31 +147,31 @@ def title_of(found: Explanation) -> str:
     return f"view {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
 
 
-def _lines(found: Explanation) -> Iterator[str]:
-    yield title_of(found)
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield title_of(explanation)
     yield ""
-    yield from _aligned([["event", *KINDS.values()], *cost_rows(found)])
+    yield from _aligned([["event", *KINDS.values()], *cost_rows(explanation)])
     yield ""
     yield "maps"
-    for use in found.maps:
+    for use in explanation.maps:
         yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"
         yield f"    {use.definition.sql or 'no definition'}"
-    if found.reasons:
+    if explanation.reasons:
         yield ""
         yield "why it is not cheaper"
-        yield from (f"  {reason}" for reason in found.reasons)
-    if found.python:
+        yield from (f"  {reason}" for reason in explanation.reasons)
+    if explanation.python:
         yield ""
-        yield f"calls Python: {', '.join(found.python)}"
+        yield f"calls Python: {', '.join(explanation.python)}"
     yield ""
-    for event in shown_events(found.events):
+    for event in shown_events(explanation.events):
         yield f"ON {event}: {event.cost}, {counted(len(event.statements), 'statement')}"
         for cost in event.statements:
             yield f"  {statement_text(cost)}{loops_text(cost)}"
-    if found.subscribed:
+    if explanation.subscribed:
         yield ""
         yield "subscribing"
-        yield from (f"  an event of {each.relation} touches {each.rows}" for each in found.subscribed)
+        yield from (f"  an event of {each.relation} touches {each.rows}" for each in explanation.subscribed)
 
 
 def cost_rows(found: Explanation) -> list[list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from cumulus.algebra.terms import MapEnd, MapRead, Term, Var
-from cumulus.m3.dataflow import reached
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, Program, ViewDef
 
@@ -39,7 +39,7 @@ def views_of_columns(program: Program) -> dict[Place, tuple[str, ...]]:
         (each.name, value.name): {} for each in maps.values() for value in each.values
     }
     for view in program.views:
-        for place in reached(sources, _shown(maps, view)):
+        for place in reachable(sources, _shown(maps, view)):
             found.setdefault(place, {})[view.name] = None
     return {place: tuple(views) for place, views in found.items()}
 

@@ -147,33 +147,33 @@ def _join_bound(
 ) -> Size | None:
     """Return the least product of counts from which all keys follow: the shortest way through sets of variables."""
     join = (*join, *_nested_atoms(join))
-    found = dependencies(join, tables)
-    leading = frozenset[str]().union(*(each.needs for each in found if each.gives & keys))
+    rules = dependencies(join, tables)
+    leading = frozenset[str]().union(*(each.needs for each in rules if each.gives & keys))
     choices = [
         *_choices(join, keys, tables, statistics),
         # What a key follows from comes behind the keys: of two equal bounds the first is told.
         *(each for each in _choices(join, leading - keys, tables, statistics) if each.formula.startswith("distinct")),
     ]
     numbers = count()
-    start = closure(frozenset(), found)
+    start = closure(frozenset(), rules)
     waiting: list[tuple[int, int, frozenset[str], tuple[int, ...]]] = [(1, next(numbers), start, ())]
     seen: set[frozenset[str]] = set()
     while waiting:
-        weight, _, known, taken = heapq.heappop(waiting)
-        if keys <= known:
+        weight, _, fixed, taken = heapq.heappop(waiting)
+        if keys <= fixed:
             used = [choices[place] for place in taken]
             entries: int | None = 1
             for each in used:
                 entries = None if entries is None or each.count is None else entries * each.count
             return Size(" · ".join(each.formula for each in used) or "1", entries)
-        if known in seen:
+        if fixed in seen:
             continue
         if len(seen) >= MAX_STEPS:
             break
-        seen.add(known)
+        seen.add(fixed)
         for place, choice in enumerate(choices):
-            if not choice.gives <= known:
-                after = closure(known | choice.gives, found)
+            if not choice.gives <= fixed:
+                after = closure(fixed | choice.gives, rules)
                 heapq.heappush(waiting, (weight * choice.weight, next(numbers), after, (*taken, place)))
     return None
 

@@ -18,7 +18,7 @@ from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
 from cumulus.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
 from cumulus.layout.shared_keys import partition_choices, references
-from cumulus.m3.dataflow import reached, topological
+from cumulus.m3.dataflow import reachable, topological
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
 
@@ -314,22 +314,22 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
         if spread:
             raise Illegal(f":= needs the whole of {spread[0]}, which lies in parts")
         placer = Placer(statement.term, tags)
-        found = placer.statement(statement.term)
+        place = placer.statement(statement.term)
     elif trigger.on is On.BATCH:
         batch = (trigger.relation, position) if position is not None else None
         placer = Placer(statement.term, tags, batch)
-        found = placer.statement(statement.term)
-        if position is not None and found.kind is PlaceKind.SAME:
+        place = placer.statement(statement.term)
+        if position is not None and place.kind is PlaceKind.SAME:
             raise Illegal("it does not depend on the rows of the batch")
     else:
         placer = Placer(statement.term, tags, bound=trigger.variables)
         home = trigger.variables[position] if position is not None else ""
-        found = placer.statement(statement.term, home)
-    if found.kind is PlaceKind.HOME:
+        place = placer.statement(statement.term, home)
+    if place.kind is PlaceKind.HOME:
         # Name the target's key that is the home, if it has one.
-        own = [key for key in statement.keys if placer.representative(key) == found.home]
+        own = [key for key in statement.keys if placer.representative(key) == place.home]
         return Place(PlaceKind.HOME, own[0]) if own else Place(PlaceKind.PART)
-    return found
+    return place
 
 
 def choose_layout(
@@ -389,7 +389,7 @@ def choose_layout(
 def _weights(program: Program) -> dict[str, float]:
     """Guess relative sizes: facts refer to dimensions, and each relation referred to makes one four times as large."""
     parents = references(program)
-    return {relation: 4.0 ** len(reached(parents, [relation]) - {relation}) for relation in parents}
+    return {relation: 4.0 ** len(reachable(parents, [relation]) - {relation}) for relation in parents}
 
 
 def _key_count(program: Program, layout: Layout) -> int:

@@ -41,7 +41,7 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
 
     for left, right in _joined(program):
         join(left, right)
-    found: list[dict[str, str]] = []
+    choices: list[dict[str, str]] = []
     seen: set[int] = set()
     for column in columns:
         members = classes[column]
@@ -49,9 +49,9 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
             continue
         seen.add(id(members))
         for choice in _choices([member for member in members if member[0] in streams]):
-            if choice and choice not in found:
-                found.append(choice)
-    return tuple(found)
+            if choice and choice not in choices:
+                choices.append(choice)
+    return tuple(choices)
 
 
 def references(program: Program) -> dict[str, frozenset[str]]:
@@ -65,16 +65,16 @@ def references(program: Program) -> dict[str, frozenset[str]]:
     ['orders']
     """
     keys = {relation.name: relation.key for relation in program.relations}
-    found: dict[str, set[str]] = {name: set() for name in keys}
+    referred: dict[str, set[str]] = {name: set() for name in keys}
     for pair in _joined(program):
         whole = [keys.get(relation) == (column,) for relation, column in pair]
         if whole[0] != whole[1]:
             child, parent = (pair[0][0], pair[1][0]) if whole[1] else (pair[1][0], pair[0][0])
-            if child in found and child != parent:
-                found[child].add(parent)
+            if child in referred and child != parent:
+                referred[child].add(parent)
     for relation in program.relations:
-        found[relation.name] |= {key.parent for key in relation.foreign_keys}
-    return {name: frozenset(parents) for name, parents in found.items()}
+        referred[relation.name] |= {key.parent for key in relation.foreign_keys}
+    return {name: frozenset(parents) for name, parents in referred.items()}
 
 
 def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
@@ -90,7 +90,7 @@ def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
 
 
 def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
-    known = {relation.name: relation for relation in program.relations}
+    relations = {relation.name: relation for relation in program.relations}
     for relation in program.relations:
         for key in relation.foreign_keys:
             for own, theirs in zip(key.columns, key.parent_columns, strict=False):
@@ -98,9 +98,9 @@ def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
     for term in _definitions(program):
         at: dict[str, ColumnOf] = {}
         for node in nodes(term):
-            if not isinstance(node, Atom) or node.name not in known:
+            if not isinstance(node, Atom) or node.name not in relations:
                 continue
-            for variable, column in zip(node.variables, known[node.name].column_names, strict=False):
+            for variable, column in zip(node.variables, relations[node.name].column_names, strict=False):
                 place = (node.name, column)
                 yield at.setdefault(variable, place), place
     if not any(True for _ in _definitions(program)):

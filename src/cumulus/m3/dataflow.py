@@ -37,12 +37,12 @@ def reads(program: Program) -> dict[str, frozenset[str]]:
     return {name: frozenset(sources) for name, sources in found.items()}
 
 
-def reached(graph: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) -> set[Vertex]:
+def reachable(graph: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) -> set[Vertex]:
     """Return `starts` and everything that a graph leads to from there.
 
     Examples
     --------
-    >>> sorted(reached({"a": ["b"], "b": ["c"], "d": ["a"]}, ["a"]))
+    >>> sorted(reachable({"a": ["b"], "b": ["c"], "d": ["a"]}, ["a"]))
     ['a', 'b', 'c']
     """
     found: set[Vertex] = set()
@@ -67,7 +67,7 @@ def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
     (('m1', 'm2'),)
     """
     graph = reads(program)
-    found: list[tuple[str, ...]] = []
+    circles: list[tuple[str, ...]] = []
     knotted: set[str] = set()
     for name in graph:
         if name in knotted:
@@ -75,9 +75,9 @@ def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
         path = _way_back(graph, name)
         if path is None:
             continue
-        found.append(path)
+        circles.append(path)
         knotted |= {other for other in graph if name in _sources(graph, other) and other in _sources(graph, name)}
-    return tuple(found)
+    return tuple(circles)
 
 
 def _way_back(graph: Mapping[str, frozenset[str]], start: str) -> tuple[str, ...] | None:
@@ -104,7 +104,7 @@ def _way_back(graph: Mapping[str, frozenset[str]], start: str) -> tuple[str, ...
 
 def _sources(graph: Mapping[str, frozenset[str]], name: str) -> set[str]:
     """Return all maps that `name` is made from, directly or not; itself only if it lies on a cycle."""
-    return reached(graph, graph.get(name, ()))
+    return reachable(graph, graph.get(name, ()))
 
 
 def depths(program: Program) -> dict[str, int]:
@@ -199,7 +199,7 @@ def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
     """
     graph = reads(program)
     own = program.view(view).reads
-    needed = reached(graph, own)
+    needed = reachable(graph, own)
     return (*own, *(item.name for item in program.maps if item.name in needed and item.name not in own))
 
 
@@ -230,17 +230,17 @@ def _event(trigger: Trigger) -> str:
 
 def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
     """Return the edges of the picture, with the events that they stand for; a relation feeds what reads no map."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    edges: dict[tuple[str, str], dict[str, None]] = {}
     for trigger, statement in program.statements():
         if program.is_batch_form(trigger):
             continue  # it has the same edges
         sources = [f"map {name}" for name in sorted(maps_of(statement.term))] or [f"relation {trigger.relation}"]
         for source in sources:
-            found.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
+            edges.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
     for view in program.views:
         for name in view.reads:
-            found.setdefault((f"map {name}", f"view {view.name}"), {})
-    return {edge: _both(list(events)) for edge, events in found.items()}
+            edges.setdefault((f"map {name}", f"view {view.name}"), {})
+    return {edge: _both(list(events)) for edge, events in edges.items()}
 
 
 def _both(events: list[str]) -> list[str]:

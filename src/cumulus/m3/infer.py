@@ -43,16 +43,16 @@ def complete(program: Program) -> Program:
         for item in program.maps
     ]
     program = replace(program, maps=tuple(maps))
-    known = {relation.name for relation in program.relations}
+    relation_names = {relation.name for relation in program.relations}
     relations = [*program.relations]
     for term in _terms(program):
-        for name in sorted(relations_of(term) - known):
-            known.add(name)
+        for name in sorted(relations_of(term) - relation_names):
+            relation_names.add(name)
             arity = next(len(node.variables) for node in nodes(term) if isinstance(node, Atom) and node.name == name)
             relations.append(RelationDef(name, _columns(arity)))
     for trigger in program.triggers:
-        if trigger.relation not in known:
-            known.add(trigger.relation)
+        if trigger.relation not in relation_names:
+            relation_names.add(trigger.relation)
             relations.append(RelationDef(trigger.relation, _columns(len(trigger.variables))))
     completed = replace(program, relations=tuple(relations))
     return canonical(replace(completed, maps=(*program.maps, *_undeclared(completed))))

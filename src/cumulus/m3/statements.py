@@ -24,7 +24,7 @@ from cumulus.algebra.terms import (
     Var,
 )
 from cumulus.catalog.types import SqlType
-from cumulus.m3.dataflow import reached
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.declarations import relation_problems
 from cumulus.m3.infer import nodes
 from cumulus.m3.problems import Problem, TypeChecker, column_problems, function_problems, read_problems, repeated
@@ -72,7 +72,7 @@ def _circular(program: Program, replaced: set[str]) -> Iterator[Problem]:
                 graph[statement.map] |= maps_of(statement.term) & replaced
                 at.setdefault(statement.map, ("statement", index, place))
     for name in sorted(graph):
-        if name in reached(graph, graph[name]):
+        if name in reachable(graph, graph[name]):
             yield Problem(at[name], f"{name} is made from itself", name, "A := map is computed from other maps.")
 
 
@@ -162,9 +162,9 @@ class _Checks:
 
     def _typed_places(self, trigger: Trigger, statement: Statement) -> Iterator[tuple[str, str, SqlType | None]]:
         """Yield variable, place and declared type wherever a variable stands for a column."""
-        known = self._relations
-        if trigger.relation in known:
-            for name, column in zip(trigger.variables, known[trigger.relation].columns, strict=False):
+        relations = self._relations
+        if trigger.relation in relations:
+            for name, column in zip(trigger.variables, relations[trigger.relation].columns, strict=False):
                 yield name, f"{trigger.relation}.{column.name}", column.type
         for node in nodes(statement.term):
             match node:
@@ -172,8 +172,8 @@ class _Checks:
                     for key, column in zip(keys, self._maps[name].keys, strict=False):
                         if isinstance(key, Var):
                             yield key.name, f"the key {column.name} of {name}", column.type
-                case Atom(name, variables) | Batch(name, variables) if name in known:
-                    for variable, column in zip(variables, known[name].columns, strict=False):
+                case Atom(name, variables) | Batch(name, variables) if name in relations:
+                    for variable, column in zip(variables, relations[name].columns, strict=False):
                         yield variable, f"{name}.{column.name}", column.type
                 case _:
                     pass

@@ -83,18 +83,18 @@ def problems(program: Program, functions: Collection[str] = ()) -> tuple[Problem
 
 
 def _error(found: Iterable[Problem], program: Program, places: Places | None) -> ValidationError:
-    told: list[tuple[tuple[int, int], Problem]] = []
+    placed: list[tuple[tuple[int, int], Problem]] = []
     for problem in found:
         found_at = places.find(problem.part, problem.word, in_term=problem.in_term) if places else (0, 0)
-        told.append((found_at, problem))
-    told.sort(key=lambda item: item[0])
-    (line, column), first = told[0]
+        placed.append((found_at, problem))
+    placed.sort(key=lambda item: item[0])
+    (line, column), first = placed[0]
 
     def message(place: tuple[int, int], problem: Problem) -> str:
         at = f"{place[0]}:{place[1]}: " if place[0] and place != (line, column) else ""
         return f"{at}{_part_text(program, problem.part)}: {problem.message}"
 
-    others = [message(place, problem) for place, problem in told[1:]]
+    others = [message(place, problem) for place, problem in placed[1:]]
     hint = "\n".join([*filter(None, [first.hint]), *(f"Also {other}" for other in others)])
     return ValidationError(
         message((line, column), first),

@@ -46,7 +46,7 @@ def tables_behind(program: Program, views: Iterable[ViewDef]) -> frozenset[str]:
     UsageError
         If a view shows a map without a definition: nobody can say what it should be.
     """
-    found: set[str] = set()
+    tables: set[str] = set()
     for view in views:
         for name in sorted(maps_of_view(program, view.name)):
             definition = program.map(name)
@@ -55,8 +55,8 @@ def tables_behind(program: Program, views: Iterable[ViewDef]) -> frozenset[str]:
                     f"view {view.name} cannot be recomputed: map {name} has no definition",
                     hint="Give the map one (`= term`), or check another view.",
                 )
-            found |= bases_of(definition)
-    return frozenset(found)
+            tables |= bases_of(definition)
+    return frozenset(tables)
 
 
 def check_views(
@@ -146,7 +146,7 @@ class _ViewCheck:
 
     def _magnitudes(self) -> dict[int, float]:
         """Return for the columns of floats the greatest Σ|x| of the sums that they are made from."""
-        found: dict[int, float] = {}
+        sizes: dict[int, float] = {}
         for place, scalar in enumerate(self.view.select):
             for name in sorted(variables_of(scalar)):
                 map_name, _, column = name.rpartition(".")
@@ -158,8 +158,8 @@ class _ViewCheck:
                 if value.type is None or not value.type.is_float:
                     continue
                 size = _magnitude(definition.definitions[values.index(column)], self.oracle)
-                found[place] = max(found.get(place, 0.0), size)
-        return found
+                sizes[place] = max(sizes.get(place, 0.0), size)
+        return sizes
 
 
 # --- how far sums of floats may differ -------------------------------------------------------------------------------
@@ -202,27 +202,33 @@ def check_maps(
 ) -> tuple[Checked, ...]:
     """Compare every map that has a definition, given its existing entries by its name, with what it should be."""
     result = []
-    for each in program.maps:
-        if not each.definitions:
+    for definition in program.maps:
+        if not definition.definitions:
             continue
-        width = len(each.keys)
-        columns = tuple(column.name for column in (*each.keys, *each.values))
-        rough = [value.type is not None and (value.type.is_float or value.type == BIGDECIMAL) for value in each.values]
-        rows = [(*key, *_as_floats(values, rough)) for key, values in stored(each.name)]
+        width = len(definition.keys)
+        columns = tuple(column.name for column in (*definition.keys, *definition.values))
+        rough = [
+            value.type is not None and (value.type.is_float or value.type == BIGDECIMAL) for value in definition.values
+        ]
+        rows = [(*key, *_as_floats(values, rough)) for key, values in stored(definition.name)]
         try:
-            wanted = [(*key, *_as_floats(values, rough)) for key, values in oracle.entries(each)]
-            found = compare_rows(rows, wanted, key=range(width))
-            if found and any(rough):
+            wanted = [(*key, *_as_floats(values, rough)) for key, values in oracle.entries(definition)]
+            witnesses = compare_rows(rows, wanted, key=range(width))
+            if witnesses and any(rough):
                 sizes = {
                     width + place: _magnitude(term, oracle)
-                    for place, (term, is_rough) in enumerate(zip(each.definitions, rough, strict=True))
+                    for place, (term, is_rough) in enumerate(zip(definition.definitions, rough, strict=True))
                     if is_rough
                 }
-                found = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
+                witnesses = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
         except CumulusError as problem:
-            result.append(Checked(each.name, len(rows), columns=columns, by="definition", problem=problem.message))
+            result.append(
+                Checked(definition.name, len(rows), columns=columns, by="definition", problem=problem.message)
+            )
             continue
-        result.append(Checked(each.name, len(rows), len(found), tuple(found[:limit]), columns, "definition"))
+        result.append(
+            Checked(definition.name, len(rows), len(witnesses), tuple(witnesses[:limit]), columns, "definition")
+        )
     return tuple(result)
 
 
