@@ -84,7 +84,7 @@ INFIX = {
 
 
 @lru_cache(maxsize=1 << 16)
-def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
+def print_name(name: str) -> str:
     """Return a name as M3 writes it: bare where it can be, else in double quotes.
 
     Examples
@@ -93,7 +93,7 @@ def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
     ('oid', 'c.nation', '"no of orders"', '"end"')
     """
     words = name.split(".")
-    if all(_WORD.fullmatch(word) and word.upper() not in reserved for word in words):
+    if all(_WORD.fullmatch(word) and word.upper() not in HARD_WORDS for word in words):
         return name
     return quoted(name)
 

@@ -87,7 +87,7 @@ def canonical(program: Program) -> Program:
     This is the form that `parse` gives. A column "" is understood everywhere as the map's only one; it becomes that
     one's name here, and stays "" where the map is unknown or has several.
     """
-    only = {definition.name: definition.values[0].name for definition in program.maps if len(definition.values) == 1}
+    only = program.only_columns
 
     def named(node: Any) -> Any:
         changed = rebuild(node, named)

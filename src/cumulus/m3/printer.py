@@ -47,8 +47,7 @@ def print_program(program: Program) -> str:
     }
     <BLANKLINE>
     """
-    only = {definition.name: definition.values[0].name for definition in program.maps if len(definition.values) == 1}
-    short = _Short(only)
+    short = _Short(program.only_columns)
     kept = dict(program.kept)
     maps = [definition for definition in program.maps if definition.declared]
     blocks = [
@@ -63,8 +62,7 @@ def print_program(program: Program) -> str:
 
 def print_statement(statement: Statement, program: Program | None = None) -> str:
     """Return one statement on one line, without its semicolon."""
-    maps = program.maps if program is not None else ()
-    short = _Short({definition.name: definition.values[0].name for definition in maps if len(definition.values) == 1})
+    short = _Short(program.only_columns if program is not None else {})
     return f"{short.target(statement)} {statement.op} {print_term(short(statement.term))}"
 
 

@@ -215,6 +215,11 @@ class Program:
         """Return the trigger for a kind of event, or None."""
         return next((each for each in self.triggers if each.on is on and each.relation == relation), None)
 
+    @property
+    def only_columns(self) -> dict[str, str]:
+        """The value column of every map that has only one."""
+        return {each.name: each.values[0].name for each in self.maps if len(each.values) == 1}
+
     def is_batch_form(self, trigger: Trigger) -> bool:
         """Whether a trigger does for a batch what others do for its events one by one."""
         single = (self.trigger(on, trigger.relation) for on in (On.INSERT, On.DELETE))
