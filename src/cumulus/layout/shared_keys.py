@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cumulus.algebra.terms import Atom, Term
+from cumulus.algebra.terms import Atom
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
@@ -27,27 +27,17 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
     ({'orders': 'cid'}, {'orders': 'oid', 'lineitem': 'oid'}, {'lineitem': 'price'})
     """
     streams = {trigger.relation for trigger in program.triggers}
-    columns: list[ColumnOf] = [
-        (relation.name, column) for relation in program.relations for column in relation.column_names
-    ]
-    classes: dict[ColumnOf, list[ColumnOf]] = {column: [column] for column in columns}
-
-    def join(left: ColumnOf, right: ColumnOf) -> None:
-        if left not in classes or right not in classes or classes[left] is classes[right]:
-            return
-        joined = classes[left] + classes[right]
-        for column in joined:
-            classes[column] = joined
-
+    classes: dict[ColumnOf, list[ColumnOf]] = {
+        (relation.name, column): [(relation.name, column)]
+        for relation in program.relations
+        for column in relation.column_names
+    }
     for left, right in _joined(program):
-        join(left, right)
+        if left in classes and right in classes and classes[left] is not classes[right]:
+            joined = classes[left] + classes[right]
+            classes |= dict.fromkeys(joined, joined)
     choices: list[dict[str, str]] = []
-    seen: set[int] = set()
-    for column in columns:
-        members = classes[column]
-        if id(members) in seen:
-            continue
-        seen.add(id(members))
+    for members in {id(each): each for each in classes.values()}.values():
         for choice in _choices([member for member in members if member[0] in streams]):
             if choice and choice not in choices:
                 choices.append(choice)
@@ -95,7 +85,8 @@ def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
         for key in relation.foreign_keys:
             for own, theirs in zip(key.columns, key.parent_columns, strict=False):
                 yield (relation.name, own), (key.parent, theirs)
-    for term in _definitions(program):
+    definitions = [term for definition in program.maps for term in definition.definitions]
+    for term in definitions:
         at: dict[str, ColumnOf] = {}
         for node in nodes(term):
             if not isinstance(node, Atom) or node.name not in relations:
@@ -103,14 +94,9 @@ def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
             for variable, column in zip(node.variables, relations[node.name].column_names, strict=False):
                 place = (node.name, column)
                 yield at.setdefault(variable, place), place
-    if not any(True for _ in _definitions(program)):
+    if not definitions:
         # Hand-written programs without definitions: columns of one name are meant to be one key.
         named: dict[str, ColumnOf] = {}
         for relation in program.relations:
             for column in relation.column_names:
                 yield named.setdefault(column, (relation.name, column)), (relation.name, column)
-
-
-def _definitions(program: Program) -> Iterator[Term]:
-    for definition in program.maps:
-        yield from definition.definitions

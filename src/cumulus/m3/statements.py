@@ -105,7 +105,8 @@ class _Checks:
 
     def statement(self, part: Part, trigger: Trigger, statement: Statement) -> Iterator[Problem]:
         """Yield what is wrong with a statement."""
-        definition, target, term = self._maps.get(statement.map), statement.map, statement.term
+        target, term = statement.map, statement.term
+        definition = next((item for item in self._program.maps if item.name == target), None)
         if definition is None:
             yield Problem(part, f"there is no map {target}", target)
         else:
