@@ -284,7 +284,7 @@ class Materializer:
 
     def _changes_of(self, relation: str) -> list[RelationChange]:
         """Return the changes of a base table that maps must follow."""
-        table, derived = self.tables[relation], self.derived.touched(relation)
+        table, derived = self.tables[relation], self.derived.dependents(relation)
         signs = (+1,) if table.static else (+1, -1)
         lookups = self.derived.lookups() & derived
         changes = [

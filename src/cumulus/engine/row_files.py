@@ -172,7 +172,7 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
         name = column.name
         if name not in table.column_names:
             if (column.not_null or name in relation.key) and table.num_rows:
-                raise _within(relation.lacking(name), path)
+                raise _within(relation.missing_column(name), path)
             columns.append([None] * table.num_rows)
             continue
         try:
