@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,24 +29,14 @@ Counts: TypeAlias = "Counter[tuple[int, str]]"
 """(sign, relation) → how many events; in the order in which the kinds of events first come."""
 
 
+@dataclass(slots=True, eq=False)
 class Rows:
-    """Rows of one table, all inserted or all deleted.
+    """Rows of one table, all inserted or all deleted, in any form that `check` takes."""
 
-    Parameters
-    ----------
-    sign, relation
-        Of all events.
-    rows
-        In any form that `check` takes.
-    check
-        `cumulus.engine.rows_in.checker(relation)`.
-    """
-
-    def __init__(self, sign: int, relation: Relation, rows: list[Any], check: Callable[[Any], Row]) -> None:
-        self.sign = sign
-        self.relation = relation
-        self.rows = rows
-        self._check = check
+    sign: int
+    relation: Relation
+    rows: list[Any]
+    check: Checker
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,7 +46,7 @@ class Rows:
 
     def event(self, at: int) -> Event:
         """Return one event; DataError if its row is wrong."""
-        return Event(self.sign, self.relation.name, self._check(self.rows[at]))
+        return Event(self.sign, self.relation.name, self.check(self.rows[at]))
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
@@ -63,7 +54,7 @@ class Rows:
 
     def part(self, start: int, end: int) -> Rows:
         """Return the events from one number to before another."""
-        return Rows(self.sign, self.relation, self.rows[start:end], self._check)
+        return Rows(self.sign, self.relation, self.rows[start:end], self.check)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,39 +62,28 @@ class Rows:
         return (self.relation.name,)
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
-    """Events of any tables.
+    """Events `(sign, table, row)` of any tables, in their order; `check` returns one checked."""
 
-    Parameters
-    ----------
-    events
-        `(sign, table, row)`, in their order.
-    check
-        Returns such an event checked.
-    """
-
-    def __init__(self, events: list[Any], check: Callable[[Any], Checked]) -> None:
-        self.events = events
-        self._check = check
+    events: list[Any]
+    check: Callable[[Any], Checked]
+    names: ClassVar[tuple[str, ...]] = ()
+    """Nobody has looked which tables have events."""
 
     def __len__(self) -> int:
         return len(self.events)
 
     def __iter__(self) -> Iterator[Checked]:
-        return map(self._check, self.events)
+        return map(self.check, self.events)
 
     def event(self, at: int) -> Checked:
         """Return one event; UsageError or DataError if it is wrong."""
-        return self._check(self.events[at])
+        return self.check(self.events[at])
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
         return Counter((event[0], event[1]) for event in self.events[start:end])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Nothing: nobody has looked which tables have events."""
-        return ()
 
 
 class Columns:
@@ -168,13 +148,7 @@ class Columns:
 
 
 class Upserts:
-    """Rows of one table, each in place of the one with its primary key.
-
-    Parameters
-    ----------
-    rows
-        As if they were inserted.
-    """
+    """Rows of one table, given as insertions, each in place of the one with its primary key."""
 
     def __init__(self, rows: Rows | Columns) -> None:
         self.rows = rows
@@ -288,18 +262,14 @@ _HOW = "Give sign, +1 or -1, and row, a dense union of a struct for each table; 
 
 
 def events_of(
-    relations: Mapping[str, Relation], events: Any, per: str, check: Callable[[Any], tuple[int, str, Row]]
+    relations: Mapping[str, Relation], events: Any, per: str, check: Callable[[Any], Checked]
 ) -> Events | None:
     """Return events in one piece; None if they come one by one, who knows from where.
 
     Parameters
     ----------
-    relations
-        The tables, by name.
     per
         Whether an "event" or the "call" is a transaction.
-    check
-        Returns an event with its row checked.
     """
     columns = interleaved(relations, events)
     if columns is not None:

@@ -18,10 +18,8 @@ class Counters:
 
     Parameters
     ----------
-    tables
-        All of them.
     static
-        Those that are closed once another has had an event.
+        The tables that are closed once another has had an event.
     """
 
     def __init__(self, tables: Collection[str], static: Collection[str]) -> None:

@@ -18,10 +18,6 @@ class EventChecks:
 
     Parameters
     ----------
-    program, integrity
-        What is checked.
-    fast
-        The code that may take events; None if there is none.
     is_trusting
         Whether nothing is checked: the events have passed elsewhere.
     """

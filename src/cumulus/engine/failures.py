@@ -64,13 +64,7 @@ class ViewError(NamedTuple):
 
 
 class ErrorLog:
-    """Errors by view: the first of each, and how many there were.
-
-    Parameters
-    ----------
-    limit
-        How many of each view are kept.
-    """
+    """Errors by view: the first `limit` of each, and how many there were."""
 
     def __init__(self, limit: int = KEPT) -> None:
         self.limit = limit
@@ -151,13 +145,7 @@ class Sites:
 
 
 class Failures:
-    """What failed in an engine, from the moment when generated code says so until somebody takes the errors.
-
-    Parameters
-    ----------
-    program
-        Says which views depend on what.
-    """
+    """What failed in an engine, from the moment when generated code says so until somebody takes the errors."""
 
     def __init__(self, program: Program) -> None:
         self.pending: dict[tuple[int, Row | None], str] = {}

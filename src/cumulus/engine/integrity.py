@@ -52,8 +52,6 @@ class Integrity:
 
     Parameters
     ----------
-    program
-        Says which tables are kept, and their keys.
     engine
         Holds the rows; gets the indexes that the checks need and it does not have. It must have no open transaction.
     """
@@ -81,8 +79,6 @@ class Integrity:
 
         Parameters
         ----------
-        sign, relation, row
-            The event; the row is checked against its types already.
         duties
             If given, foreign keys without RELY need only hold when the transaction ends: what they ask for is added
             here, for `settle`. Those with RELY must hold at each event.

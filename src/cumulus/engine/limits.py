@@ -26,12 +26,7 @@ _CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 class Budget:
-    """How many bytes an engine may use.
-
-    Parameters
-    ----------
-    limit
-        None: as many as there are.
+    """How many bytes an engine may use; as many as there are if the limit is None.
 
     Examples
     --------

@@ -13,6 +13,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,7 +27,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Integrity, wanted_indexes
-from cumulus.engine.keyed_events import KeyedEvents, Operation
+from cumulus.engine.keyed_events import Operation, events_of_operations
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.engine.rows_in import Checker, checker
 from cumulus.engine.single_rows import SingleRows
@@ -46,12 +47,8 @@ class Session:
 
     Parameters
     ----------
-    program
-        What is maintained.
-    functions
-        The user's scalar functions that it calls.
     engine
-        That runs it; or its name, of `cumulus.engine.engines.ENGINES`.
+        That runs the program; or its name, of `cumulus.engine.engines.ENGINES`.
     is_trusting
         Whether events are applied as they come: somebody else has checked them.
     """
@@ -73,7 +70,7 @@ class Session:
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._checks = EventChecks(program, self.integrity, self.fast, is_trusting=is_trusting)
-        self._keyed = KeyedEvents(self.relations, self.integrity)
+        self._events_of = partial(events_of_operations, self.relations, self.integrity)
         self._applying = Applying()
         self.counters = Counters(self.relations, self._checks.static)
         self.singles = SingleRows(self.relations, self.fast)
@@ -108,7 +105,7 @@ class Session:
         UnsettledError
             If only who takes the events one by one can tell which does not.
         """
-        opened = Transaction(self.engine, self._checks, self._keyed, self.counters.started_by)
+        opened = Transaction(self.engine, self._checks, self._events_of, self.counters.started_by)
         with self._applying:
             self.engine.begin()
             try:
@@ -233,7 +230,7 @@ class Session:
         There is nothing to go back to, so nothing is kept for that.
         """
         assert not self.counters.events, "maps with rows are not filled"
-        filled = Transaction(self.engine, self._checks, self._keyed, "")
+        filled = Transaction(self.engine, self._checks, self._events_of, "")
         with self._applying:
             try:
                 yield filled

@@ -161,15 +161,7 @@ def _conditions(factors: Sequence[Term], variable: str, bound: Collection[str]) 
 
 
 class OnAxis:
-    """What depends on the axis.
-
-    Parameters
-    ----------
-    variable
-        The axis.
-    bound
-        What has a value outside.
-    """
+    """What depends on the axis, which is a variable; `bound` are those that have a value outside."""
 
     def __init__(self, variable: str, bound: Collection[str]) -> None:
         self._variable = variable

@@ -20,7 +20,7 @@ from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.memory_meter import MemoryMeter
 from cumulus.engine.interpreter.store import DictMap, Positions
-from cumulus.engine.interpreter.writer import identifier
+from cumulus.engine.interpreter.writer import identifier, unused_name
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.errors import UnknownNameError
 from cumulus.m3.program import MapDef, Program
@@ -28,16 +28,7 @@ from cumulus.scalars.user import Functions, given_functions, runnable
 
 
 class Interpreter:
-    """An `Engine` over Python dicts.
-
-    Parameters
-    ----------
-    program
-        Any M3 program.
-    functions
-        The user's scalar functions that it calls: a list of them, or by name.
-    indexes
-        Maps and key columns that `find` will be asked for.
+    """An `Engine` over Python dicts; what its methods do is said there.
 
     Raises
     ------
@@ -94,12 +85,10 @@ class Interpreter:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Open a transaction."""
         assert not self._is_open, "transactions do not nest"
         self._is_open = True
 
     def commit(self) -> Changes:
-        """Run the `:=` statements and close the transaction; see `Engine.commit`."""
         assert self._is_open, "no transaction is open"
         if self._module.assigned:
             self._run_assignments()
@@ -115,11 +104,9 @@ class Interpreter:
         return changes
 
     def touched(self) -> set[str]:
-        """Return the maps that the open transaction has written to."""
         return {name for name, store in self._stores.items() if store.undo}
 
     def rollback(self) -> None:
-        """Close the transaction and put every entry back."""
         assert self._is_open, "no transaction is open"
         for store in self._stores.values():
             if store.undo or store.ahead.changed:
@@ -137,7 +124,6 @@ class Interpreter:
         self._is_open = False
 
     def on_event(self, sign: int, relation: str, row: Row) -> None:
-        """Fire the trigger of a single event; see `Engine.on_event`."""
         assert self._is_open, "an event outside a transaction"
         meter = self._meter
         meter.left -= 1
@@ -160,7 +146,6 @@ class Interpreter:
         # A relation without any trigger is one that no map depends on.
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
-        """Fire the batch trigger, or the single ones where that is the same; see `Engine.on_batch`."""
         assert self._is_open, "an event outside a transaction"
         handler = self._batches.get(relation)
         if handler is None:
@@ -226,20 +211,16 @@ class Interpreter:
             raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._stores)}.") from None
 
     def watch(self, map: str) -> None:
-        """Report the changes of a map at each commit."""
         self.store(map)
         self._watched[map] = None
 
     def close(self) -> None:
-        """Give back the memory of all maps; nobody uses them any more."""
         self._stores.clear()
 
     def unwatch(self, map: str) -> None:
-        """Report the changes of a map no more."""
         self._watched.pop(map, None)
 
     def read(self, map: str, key: Key) -> Values | None:
-        """Return the values of an entry, None if it does not exist."""
         store = self.store(map)
         return store.values(store.entries.get(store.pack_key(key)))
 
@@ -247,50 +228,41 @@ class Interpreter:
         """Return None: no map is kept in an order; see `Engine.along`."""
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Return the end of a slice; see `Engine.end`."""
         self.add_index(map, all_but(axis, self.store(map).width))
         return self.store(map).end(end, axis, others, column)
 
-    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+    def in_order(self, map: str, axis: int, descending: bool) -> None:
         """Return None: no map is kept in an order; see `Engine.in_order`."""
-        return None
 
     def columns(self, map: str) -> None:
         """Return None: entries are tuples here; see `Engine.columns`."""
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the existing entries."""
         return self.store(map).items()
 
     def size(self, map: str) -> int:
-        """Return the number of existing entries."""
         return self.store(map).size()
 
     def negative(self, map: str) -> int:
-        """Return how many entries have a count below 0."""
         return self.store(map).negative()
 
     def measure(self, map: str) -> MapStats:
-        """Return what a map takes, its bytes estimated; see `Engine.measure`."""
         store = self.store(map)
         chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
         return MapStats(len(store.entries), store.memory(), chain=chain)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
-        """Replace the map's contents."""
         assert not self._is_open, "a map is loaded outside transactions"
         self.store(map).load(entries)
         self._meter.look(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over everything that is stored; see `Engine.stored`."""
         store = self.store(map)
         for packed, entry in store.entries.items():
             yield store.unpack_key(packed), (entry,) if store.flat else entry
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
-        """Replace the map's contents by what `stored` gave."""
         assert not self._is_open, "a map is restored outside transactions"
         store = self.store(map)
         store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
@@ -312,7 +284,6 @@ class Interpreter:
         return set()
 
     def add_index(self, map: str, positions: Positions) -> None:
-        """Keep an index of the map on these key positions, for `find`."""
         store = self.store(map)
         if not 0 < len(positions) < store.width or positions in store.indexes:
             return
@@ -321,7 +292,6 @@ class Interpreter:
         self._module.generate()
 
     def find(self, map: str, positions: Positions, values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
         return self.store(map).find(positions, values)
 
 
@@ -331,11 +301,7 @@ def _stores(program: Program) -> dict[str, DictMap]:
     names: set[str] = set()
     for definition in program.maps:
         assert isinstance(definition, MapDef), "a program holds MapDefs"
-        name, count = f"map_{identifier(definition.name)}", 1
-        while name in names:
-            count += 1
-            name = f"map_{identifier(definition.name)}_{count}"
-        names.add(name)
+        name = unused_name(f"map_{identifier(definition.name)}", names)
         stores[definition.name] = DictMap(definition, name)
     return stores
 

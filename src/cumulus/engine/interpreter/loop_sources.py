@@ -66,27 +66,27 @@ def ahead_name(store: DictMap) -> str:
     return f"{store.name}_ahead"
 
 
+@dataclass(frozen=True, slots=True)
 class LoopSources:
     """Makes what the code of one function loops over, and writes the indexes that this needs."""
 
-    def __init__(self, stores: Mapping[str, DictMap], pool: Pool, writer: Writer) -> None:
-        self._stores = stores
-        self._pool = pool
-        self._writer = writer
+    stores: Mapping[str, DictMap]
+    pool: Pool
+    writer: Writer
 
     def store(self, name: str) -> DictMap:
         """Return the map called `name`; ValidationError if there is none."""
-        if name not in self._stores:
+        if name not in self.stores:
             raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")
-        return self._stores[name]
+        return self.stores[name]
 
     def of_read(self, read: MapRead) -> DictSource:
         """Return what a read of a map loops over or looks up in."""
         store = self.store(read.map)
         match read.state:
             case "CHANGED":
-                name = self._writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
-                self._writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
+                name = self.writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
+                self.writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
                 return replace(self.of_sums(name, store.definition.keys, NumberKind.INT), may_be_zero=False)
             case "NEW":
                 return replace(self.of_map(store, read.column), text=ahead_name(store), slice=self._ahead_slicer(store))
@@ -103,7 +103,7 @@ class LoopSources:
             if store.flat:
                 return Value(entry, kind, declared)
             if position in store.floats:
-                read_cell = self._pool.bind(float_sums.read_cell, "read_cell")
+                read_cell = self.pool.bind(float_sums.read_cell, "read_cell")
                 return Value(f"{read_cell}({entry}[{position}])", NumberKind.FLOAT)
             return Value(f"{entry}[{position}]", kind, declared)
 
@@ -130,10 +130,10 @@ class LoopSources:
 
         def sliced(positions: Positions) -> str:
             wanted = f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
-            name = self._writer.lazy((store.name, "NEW", positions), wanted)
-            build = self._pool.bind(NewStateSlices, "ahead_slices")
+            name = self.writer.lazy((store.name, "NEW", positions), wanted)
+            build = self.pool.bind(NewStateSlices, "ahead_slices")
             made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
-            self._writer.line(f"if {name} is None: {name} = {made}")
+            self.writer.line(f"if {name} is None: {name} = {made}")
             return name
 
         return sliced
@@ -142,9 +142,9 @@ class LoopSources:
         """Return the `slice` of a dict that lives for one firing: the index is built when it is first needed."""
 
         def sliced(positions: Positions) -> str:
-            name = self._writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
-            build = self._pool.bind(slices, "slices")
-            self._writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
+            name = self.writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
+            build = self.pool.bind(slices, "slices")
+            self.writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
             return name
 
         return sliced

@@ -54,8 +54,6 @@ class NewStateSlices:
 
     Parameters
     ----------
-    ahead
-        The map.
     index
         Part → keys, of the entries before the event.
     positions

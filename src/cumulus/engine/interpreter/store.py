@@ -32,8 +32,6 @@ class DictMap:
 
     Parameters
     ----------
-    definition
-        The map.
     name
         How generated code calls it.
 

@@ -27,6 +27,16 @@ def identifier(name: str) -> str:
     return f"{word}_" if word in _RESERVED else word
 
 
+def unused_name(name: str, taken: set[str]) -> str:
+    """Return a name, with a number from 2 on behind it if it is taken; it is taken then."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found)
+    return found
+
+
 class Writer:
     """The body of one function.
 
