@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
@@ -33,8 +32,6 @@ class Log:
 
     Parameters
     ----------
-    view, columns
-        The view.
     number
         That of the transaction after which it begins.
     """
@@ -53,21 +50,14 @@ class Log:
         """How many entries are not kept any more."""
         self.is_closed = False
         self._rows = 0
-        self._streams: WeakSet[ChangeStream] = WeakSet()
+        self.streams: WeakSet[ChangeStream] = WeakSet()
+        """Those that read; nothing is kept for others."""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     @property
     def is_over(self) -> bool:
         """Whether there is no stream any more."""
-        return not self._streams
-
-    def add(self, stream: ChangeStream) -> None:
-        """Let a stream read."""
-        self._streams.add(stream)
-
-    def discard(self, stream: ChangeStream) -> None:
-        """Keep nothing for a stream any more."""
-        self._streams.discard(stream)
+        return not self.streams
 
     def take(self, number: int, rows: Sequence[Change]) -> None:
         """Add the changes of a transaction."""
@@ -85,7 +75,7 @@ class Log:
     def _forget(self) -> None:
         """Add the oldest entry to what waits for each stream that has not read it."""
         number, rows = self.entries.popleft()
-        for stream in tuple(self._streams):
+        for stream in tuple(self.streams):
             stream.fall_behind(self.first, number, rows)
         self.first += 1
         self.since = max(self.since, number)
@@ -168,7 +158,7 @@ class ChangeStream:
         """That of the transaction up to which everything was read."""
         self._problem: BaseException | None = None
         self._is_closed = False
-        log.add(self)
+        log.streams.add(self)
 
     @property
     def view(self) -> str:
@@ -267,7 +257,7 @@ class ChangeStream:
             return None
         if isinstance(told, BaseException):
             self._is_closed = True
-            log.discard(self)
+            log.streams.discard(self)
             raise told
         return self._changes(number, told)
 
@@ -284,15 +274,13 @@ class ChangeStream:
         with self._log.changed:
             self._is_closed, self._sum = True, None
             self._ready.clear()
-            self._log.discard(self)
+            self._log.streams.discard(self)
             self._log._wake()
 
     def __enter__(self) -> ChangeStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> ChangeStream:

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,19 +145,16 @@ def _write_data(data: Path, program: Program, engine: Engine, state: dict[str, A
     else:
         (data / RAW).unlink(missing_ok=True)
         for place, definition in enumerate(program.maps):
-            table = dump(engine, definition.name)
-            files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", _ipc(table))
+            write = partial(_write_table, dump(engine, definition.name))
+            files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", write)
     sync_folder(data)
     number = RAW_FORMAT if HEADER in files else PORTABLE_FORMAT
     return {"format": number, "version": VERSION, "data": data.name, "files": files}
 
 
-def _ipc(table: pa.Table) -> Callable[[Any], object]:
-    def write(file: Any) -> None:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-
-    return write
+def _write_table(table: pa.Table, file: Any) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _write(path: Path, write: Callable[[Any], object]) -> str:

@@ -43,10 +43,6 @@ class WarehouseState:
 
     Parameters
     ----------
-    options, wait
-        Those of the warehouse.
-    program, functions
-        What is maintained, and the user's functions.
     script
         The SQL that the program was made from; None if it was made from M3.
     """

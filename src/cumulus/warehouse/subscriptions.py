@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.views import Finisher
@@ -12,25 +12,6 @@ from cumulus.views.row_changes import Change
 from cumulus.warehouse.change_streams import Log
 
 Callback: TypeAlias = Callable[[list[Change]], Any]
-
-
-class Receiver(Protocol):
-    """Who is told how the rows of a view change."""
-
-    view: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it need not be told any more."""
-        ...
-
-    def take(self, number: int, rows: Sequence[Change]) -> None:
-        """Take the changes of the transaction with a number; there are some."""
-        ...
-
-    def fail(self, number: int, problem: BaseException) -> None:
-        """Take note that the changes of a transaction cannot be told."""
-        ...
 
 
 class Subscription:
@@ -52,6 +33,10 @@ class Subscription:
     def fail(self, number: int, problem: BaseException) -> None:
         """Let who made the change know."""
         raise problem
+
+
+Receiver: TypeAlias = Subscription | Log
+"""Who is told how the rows of a view change, as long as it is not over."""
 
 
 class Subscriptions:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import TIMEOUT_MAX, RLock, get_ident, local
 from time import monotonic, sleep
-from types import TracebackType
 from typing import ClassVar
 from weakref import WeakSet
 
@@ -57,23 +56,23 @@ class Turn:
         """How often this turn is used to read maps, which must not change meanwhile."""
         self._deferrings: list[Deferring] = []
         self._session: Session | None = None
+        self._fast: FastPath | None = None
+        """Where the session has builtins."""
         self._is_resting = False
         """Whether builtins may be at work, or have been since the turn was given back."""
-        self._is_lost = self._is_closed = False
+        self._is_lost = False
+        self.is_closed = False
+        """Whether nobody may take the turn any more."""
         Turn._all.add(self)
 
     def use(self, session: Session) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
-        self._session, self._is_resting = session, session.rest(not self._depth)
+        self._session, self._fast = session, session.fast
+        self._is_resting = session.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
-        self._is_closed, self._session = True, None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nobody may take the turn any more."""
-        return self._is_closed
+        self.is_closed, self._session, self._fast = True, None, None
 
     @property
     def is_mine(self) -> bool:
@@ -118,15 +117,12 @@ class Turn:
             raise
         self._deferrings.append(deferring)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         deferring = self._deferrings.pop()
         self._depth -= 1
         try:
-            session = self._session
-            if not self._depth and session is not None and session.fast is not None:
-                self._is_resting = session.fast.rest(True)
+            if not self._depth and self._fast is not None:
+                self._is_resting = self._fast.rest(True)
         finally:
             if not self._depth:
                 self._owner = 0
@@ -136,14 +132,13 @@ class Turn:
     # --- taking it --------------------------------------------------------------------------------------------------
 
     def _take(self, me: int) -> None:
-        session = self._session
         if self._owner == me:
-            if session is not None and session.is_applying:
+            if self._session is not None and self._session.is_applying:
                 raise _inside()
             self._lock.acquire()
             self._depth += 1
             return
-        if self._is_resting and session is not None and session.fast is not None and session.fast.visitor() == me:
+        if self._is_resting and self._fast is not None and self._fast.visitor() == me:
             raise _inside()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
@@ -160,12 +155,12 @@ class Turn:
 
     def _wake(self, me: int) -> None:
         """Have builtins rest no more, now that the turn is ours."""
-        session = self._session
-        if session is None or session.fast is None:
+        session, fast = self._session, self._fast
+        if session is None or fast is None:
             return
-        session.fast.rest(False)  # first: from here on no builtin begins
-        if session.fast.visitor():
-            self._wait_for_visitor(me, session.fast)
+        fast.rest(False)  # first: from here on no builtin begins
+        if fast.visitor():
+            self._wait_for_visitor(me, fast)
         self._is_resting = False
         session.count_fired()
 
@@ -232,8 +227,7 @@ class Turn:
 
     def _visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is."""
-        fast = None if self._session is None else self._session.fast
-        return 0 if fast is None else fast.visitor()
+        return 0 if self._fast is None else self._fast.visitor()
 
     def _check_cycle(self, me: int) -> None:
         """Raise ThreadError if who has the turn waits, maybe by way of others, for one that this thread has."""

@@ -26,12 +26,8 @@ class ViewErrors(Shown):
 
     Parameters
     ----------
-    errors
-        Those that are kept, in their order.
     count
-        How many there were.
-    title
-        The view.
+        How many there were; `errors` are those that are kept.
     """
 
     def __init__(self, errors: list[ViewError], count: int, title: str = "") -> None:
