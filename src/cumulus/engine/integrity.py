@@ -81,7 +81,7 @@ class Integrity:
         ----------
         duties
             If given, foreign keys without RELY need only hold when the transaction ends: what they ask for is added
-            here, for `settle`. Those with RELY must hold at each event.
+            here, for `first_violation`. Those with RELY must hold at each event.
         """
         if relation not in self._relations:
             return None
@@ -100,7 +100,7 @@ class Integrity:
                 return _orphan(duty)
         return None
 
-    def settle(self, duties: list[Duty]) -> DataError | None:
+    def first_violation(self, duties: list[Duty]) -> DataError | None:
         """Return why a transaction must not be committed, looking at the rows as its events left them."""
         return next((_orphan(duty) for duty in duties if self._broken(duty)), None)
 

@@ -71,7 +71,7 @@ class Session:
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._checks = EventChecks(program, self.integrity, self.fast, is_trusting=is_trusting)
         self._events_of = partial(events_of_operations, self.relations, self.integrity)
-        self._applying = Applying()
+        self.applying = Applying()
         self.counters = Counters(self.relations, self._checks.static)
         self.singles = SingleRows(self.relations, self.fast)
         self.errors = ErrorLog()
@@ -87,11 +87,6 @@ class Session:
         """
         return self.relations[known_name(name, self.relations, "table")]
 
-    @property
-    def is_applying(self) -> bool:
-        """Whether events are being applied now: what anybody would see is half of a transaction."""
-        return self._applying.is_on
-
     # --- transactions -----------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -106,11 +101,11 @@ class Session:
             If only who takes the events one by one can tell which does not.
         """
         opened = Transaction(self.engine, self._checks, self._events_of, self.counters.started_by)
-        with self._applying:
+        with self.applying:
             self.engine.begin()
             try:
                 yield opened
-                problem = self.integrity.settle(opened.duties) if opened.duties else None
+                problem = self.integrity.first_violation(opened.duties) if opened.duties else None
                 if problem is not None:
                     raise UnsettledError if opened.is_by_code else problem
                 if opened.is_abandoned:
@@ -165,7 +160,7 @@ class Session:
             return
         at = 0
         while at < len(bulk):
-            with self._applying:
+            with self.applying:
                 reached = run(at)
             self.counters.add(bulk.counts(at, reached), reached - at)
             deliver()
@@ -182,11 +177,11 @@ class Session:
             return None
         before = decimal.getcontext()  # as `Applying`, which would be two calls more
         decimal.setcontext(EXACT_CONTEXT)
-        self._applying.is_on = True
+        self.applying.is_on = True
         try:
             changes = self.fast.fire(sign, relation, row)
         finally:
-            self._applying.is_on = False
+            self.applying.is_on = False
             decimal.setcontext(before)
         if changes is not None:
             self.counters.add({(sign, relation): 1}, 1)
@@ -231,10 +226,10 @@ class Session:
         """
         assert not self.counters.events, "maps with rows are not filled"
         filled = Transaction(self.engine, self._checks, self._events_of, "")
-        with self._applying:
+        with self.applying:
             try:
                 yield filled
-                problem = self.integrity.settle(filled.duties)
+                problem = self.integrity.first_violation(filled.duties)
                 if problem is not None:
                     raise problem
             except BaseException:

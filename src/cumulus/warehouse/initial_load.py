@@ -28,7 +28,7 @@ from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
-from cumulus.warehouse.sql_equivalence import compares_rows, unlike
+from cumulus.warehouse.sql_equivalence import compares_rows, difference_in_sql
 from cumulus.warehouse.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
@@ -198,9 +198,9 @@ def _not_by_sql(program: Program) -> str:
             continue  # computed from the others anyway
         if not each.sql:
             return f"map {each.name} has no definition in SQL"
-        what = unlike(each, tables)
-        if what:
-            return f"map {each.name} has {what}"
+        difference = difference_in_sql(each, tables)
+        if difference:
+            return f"map {each.name} has {difference}"
     return ""
 
 

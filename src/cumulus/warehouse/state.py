@@ -22,7 +22,7 @@ from cumulus.warehouse import saved_folder
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.saved_folder import SavedState
 from cumulus.warehouse.subscriptions import Callback, Subscription, Subscriptions
-from cumulus.warehouse.turns import Turn, closed
+from cumulus.warehouse.turns import Turn, closed_error
 
 if TYPE_CHECKING:
     from cumulus.warehouse.ad_hoc_queries import Desk
@@ -238,10 +238,10 @@ class _Closed:
     """What stands where the state of a warehouse was."""
 
     def __getattr__(self, name: str) -> Any:
-        raise closed()
+        raise closed_error()
 
     def __contains__(self, name: object) -> bool:
-        raise closed()
+        raise closed_error()
 
     def __iter__(self) -> NoReturn:
-        raise closed()
+        raise closed_error()

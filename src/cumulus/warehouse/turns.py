@@ -133,7 +133,7 @@ class Turn:
 
     def _take(self, me: int) -> None:
         if self._owner == me:
-            if self._session is not None and self._session.is_applying:
+            if self._session is not None and self._session.applying.is_on:
                 raise _inside()
             self._lock.acquire()
             self._depth += 1
@@ -147,7 +147,7 @@ class Turn:
             if self._is_resting:
                 self._wake(me)
             if self._session is None:
-                raise closed()
+                raise closed_error()
         except BaseException:
             self._owner = self._depth = 0
             self._lock.release()
@@ -191,7 +191,7 @@ class Turn:
             if _release(self._queue):
                 self._is_overdue = False
         if not got:
-            raise busy()
+            raise busy_error()
 
     def _wait_for_visitor(self, me: int, fast: FastPath) -> None:
         """Wait until the builtin is out that another thread is in."""
@@ -203,7 +203,7 @@ class Turn:
             with interruptible():
                 while fast.visitor():
                     if not _left(deadline, 1.0):
-                        raise busy()
+                        raise busy_error()
                     sleep(_LOOK_S)
         except BaseException:
             fast.rest(True)
@@ -218,7 +218,7 @@ class Turn:
         if wait is True:
             return None
         if not wait:
-            raise busy()
+            raise busy_error()
         return monotonic() + wait
 
     def _holder(self, me: int) -> int:
@@ -293,7 +293,7 @@ def _release(lock: RLock) -> bool:
     return True
 
 
-def busy() -> ThreadError:
+def busy_error() -> ThreadError:
     """Return the error of who does not wait, or not any longer, for another thread."""
     return ThreadError(
         "another thread is using this warehouse",
@@ -301,7 +301,7 @@ def busy() -> ThreadError:
     )
 
 
-def closed() -> ClosedError:
+def closed_error() -> ClosedError:
     """Return the error of who uses a warehouse that was closed."""
     return ClosedError("this warehouse is closed", hint="Open a new one, or load one that was saved before.")
 

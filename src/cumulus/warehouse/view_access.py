@@ -17,7 +17,7 @@ from cumulus.views import Consistency, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.tables import Shown
 from cumulus.warehouse.state import WarehouseState
-from cumulus.warehouse.view_errors import ViewErrors, errors_of
+from cumulus.warehouse.view_errors import ViewErrors
 
 
 class WarehouseView(Shown):
@@ -149,7 +149,11 @@ def errors(state: WarehouseState, view: str) -> ViewErrors:
     [('+r(7, 0)', 'intdiv(7, 0): division by zero')]
     """
     with state.turn:
-        return errors_of(state.session.errors, state.finisher(view).view.name if view else "")
+        log = state.session.errors
+        if not view:
+            return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))
+        name = state.finisher(view).view.name
+        return ViewErrors(log.of(name), log.counts.get(name, 0), name)
 
 
 def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:

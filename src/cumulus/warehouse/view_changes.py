@@ -26,7 +26,7 @@ from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
 from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
-from cumulus.warehouse.sql_equivalence import unlike
+from cumulus.warehouse.sql_equivalence import difference_in_sql
 from cumulus.warehouse.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
@@ -149,7 +149,7 @@ def compute(
     with Computer(new.program, tables, functions) as computer:
         for definition in wanted:
             may_fail = any(map(may_raise, definition.definitions))
-            if may_fail and unlike(definition, new.relations):
+            if may_fail and difference_in_sql(definition, new.relations):
                 fallible.append(definition.name)
                 continue
             try:

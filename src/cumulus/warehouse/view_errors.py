@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cumulus.engine.failures import ErrorLog, ViewError
+from cumulus.engine.failures import ViewError
 from cumulus.views.tables import Shown
 
 SCHEMA = pa.schema(
@@ -62,10 +62,3 @@ class ViewErrors(Shown):
 
     def _notes(self) -> list[str]:
         return [f"{self.count} errors, the first {len(self)} were kept"] if self.count > len(self) else []
-
-
-def errors_of(log: ErrorLog, view: str) -> ViewErrors:
-    """Return the errors of a view, of all if it is ""."""
-    if view:
-        return ViewErrors(log.of(view), log.counts.get(view, 0), view)
-    return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))

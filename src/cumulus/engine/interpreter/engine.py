@@ -19,6 +19,7 @@ from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_tri
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.memory_meter import MemoryMeter
+from cumulus.engine.interpreter.statements import all_exact
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import identifier, unused_name
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
@@ -62,12 +63,7 @@ class Interpreter:
         self._handlers, self._batches = self._module.handlers, self._module.batches
         self._meter = MemoryMeter(self._stores)
         self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
-        self._float_columns = {
-            relation.name: tuple(
-                place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
-            )
-            for relation in program.relations
-        }
+        self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
         self._reads = sources(program)
         self._stale = set(self._module.assigned)
         self._computed: set[str] = set()
@@ -152,8 +148,7 @@ class Interpreter:
             for sign, row in one_by_one(self.program, relation, changes):
                 self.on_event(sign, relation, row)
             return
-        floats = self._float_columns.get(relation, ())
-        if floats:
+        if relation in self._with_floats:
             changes = canonical_rows(changes)
         self._meter.left -= len(changes)
         if self._meter.left < 0:

@@ -111,19 +111,12 @@ class LoopSources:
 
     def of_batch(self, columns: tuple[Column, ...]) -> DictSource:
         """Return the net change that the trigger is fired with."""
-
-        def value(entry: str) -> Value:
-            return Value(entry, NumberKind.INT, BIGINT)
-
-        return DictSource(CHANGES, columns, False, value, False, self._slicer(CHANGES))
+        slicer = self._slicer(CHANGES)
+        return DictSource(CHANGES, columns, False, lambda entry: Value(entry, NumberKind.INT, BIGINT), False, slicer)
 
     def of_sums(self, name: str, columns: tuple[Column, ...], kind: NumberKind) -> DictSource:
         """Return sums in a dict that stands in a local variable."""
-
-        def value(entry: str) -> Value:
-            return Value(entry, kind)
-
-        return DictSource(name, columns, len(columns) == 1, value, True, self._slicer(name))
+        return DictSource(name, columns, len(columns) == 1, lambda entry: Value(entry, kind), True, self._slicer(name))
 
     def _ahead_slicer(self, store: DictMap) -> Callable[[Positions], str]:
         index = _indexed(store)

@@ -76,13 +76,8 @@ class ModuleCoder:
         self._kept = dict(program.kept)
         self._taken = {CHANGES, PROBLEM}
         for store in stores.values():
-            self._taken |= {
-                store.name,
-                ahead_name(store),
-                f"{store.name}_undo",
-                f"enter_{store.name}",
-                f"leave_{store.name}",
-            }
+            self._taken |= {store.name, ahead_name(store)}
+            self._taken |= {f"{store.name}_undo", f"enter_{store.name}", f"leave_{store.name}"}
 
     def write(self) -> GeneratedModule:
         """Return the module; stores receive the indexes that it uses."""
