@@ -19,7 +19,7 @@ from cumulus.catalog.arrow import table_of, typed
 from cumulus.catalog.events import UPSERT, Event, Row
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
-from cumulus.engine.frame_input import given_rows, named
+from cumulus.engine.frame_input import given_rows, with_names_of
 from cumulus.engine.rows_in import Checker, arrow_rows, checked_rows, is_required
 from cumulus.errors import UnknownNameError, UsageError
 
@@ -220,10 +220,10 @@ def interleaved(relations: Mapping[str, Relation], data: Any) -> Columns | None:
         return None
     table = data if isinstance(data, pa.Table) else pa.table(data)
     if set(table.column_names) != {"sign", "row"} or not _is_dense_union(table.column("row").type):
-        raise UsageError("a table of events has the columns sign and row", hint=_HOW)
+        raise UsageError("a table of events has the columns sign and row", hint=_EVENTS_HINT)
     signs = table.column("sign").to_numpy()
     if not np.isin(signs, (1, -1)).all():
-        raise UsageError("the sign of an event is +1 or -1", hint=_HOW)
+        raise UsageError("the sign of an event is +1 or -1", hint=_EVENTS_HINT)
     union = table.column("row").type
     found: list[Relation] = []
     for field in union:
@@ -247,9 +247,9 @@ def _union_rows(relation: Relation, union: Any, place: int, chunks: Sequence[Any
         parts.append(chunk.field(place).take(pa.array(mine)))
     structs = pa.chunked_array(parts, union.field(place).type)
     if not pa.types.is_struct(structs.type) or structs.null_count:
-        raise UsageError(f"the rows of {relation.name} are no structs", hint=_HOW)
+        raise UsageError(f"the rows of {relation.name} are no structs", hint=_EVENTS_HINT)
     flat = pa.table(structs.flatten(), names=[field.name for field in structs.type])
-    table = named(relation, flat)
+    table = with_names_of(relation, flat)
     columns = columns_of(relation, table)
     return table_of(relation.columns, arrow_rows(relation, table)) if columns is None else columns
 
@@ -258,7 +258,7 @@ def _is_dense_union(type_: pa.DataType) -> bool:
     return bool(pa.types.is_union(type_)) and type_.mode == "dense"
 
 
-_HOW = "Give sign, +1 or -1, and row, a dense union of a struct for each table; see docs/engine.md."
+_EVENTS_HINT = "Give sign, +1 or -1, and row, a dense union of a struct for each table; see docs/engine.md."
 
 
 def events_of(

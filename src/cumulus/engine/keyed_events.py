@@ -41,18 +41,12 @@ def events_of_operations(
             if sign == DELETE_BY_KEY:
                 yield -1, name, old
                 continue
-            new = _changed(old, row[1], row[2])
+            values = dict(zip(row[1], row[2], strict=True))
+            new = tuple([values.get(place, value) for place, value in enumerate(old)])
         if old != new:
             if old is not None:
                 yield -1, name, old
             yield 1, name, new
-
-
-def _changed(row: Row, places: tuple[int, ...], values: Row) -> Row:
-    changed = list(row)
-    for place, value in zip(places, values, strict=True):
-        changed[place] = value
-    return tuple(changed)
 
 
 def _absent(relation: Relation, key: Row) -> AbsentRowError:

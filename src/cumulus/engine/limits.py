@@ -21,7 +21,7 @@ _UNITS = {
     **{unit: 1000**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb"))},
     **{unit: 1024**power for power, unit in enumerate(("b", "kib", "mib", "gib", "tib"))},
 }
-_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*", re.IGNORECASE)
+_LIMIT_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*", re.IGNORECASE)
 _CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
@@ -116,7 +116,7 @@ def bytes_of(memory_limit: int | str | None) -> int | None:
     if isinstance(memory_limit, str):
         if memory_limit.strip().lower() == "none":
             return None
-        found = _WRITTEN.fullmatch(memory_limit)
+        found = _LIMIT_TEXT.fullmatch(memory_limit)
         number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
         if unit == "%" and number:
             there = machine_memory()

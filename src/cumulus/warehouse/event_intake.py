@@ -12,7 +12,7 @@ from cumulus.engine.keyed_events import Operation
 from cumulus.engine.single_rows import single_row
 from cumulus.errors import UsageError
 from cumulus.interrupts import interruptible
-from cumulus.warehouse.operations import checked_event, deletions, replacements, updates, whole_rows
+from cumulus.warehouse.operations import checked_event, deletions, explain_missing_columns, replacements, updates
 from cumulus.warehouse.state import WarehouseState
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def delete(state: WarehouseState, table: str, rows: Any) -> int:
     session = state.session
     if session.singles.take(-1, table, rows):
         return 1
-    with whole_rows(session.relation(table), rows):
+    with explain_missing_columns(session.relation(table), rows):
         return change_rows(state, -1, table, rows)
 
 

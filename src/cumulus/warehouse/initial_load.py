@@ -154,7 +154,7 @@ def fill(
 
 def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str) -> Filled:
     rows = sum(map(len, bulks))
-    why = "" if way == "replay" else _not_by_sql(session.program)
+    why = "" if way == "replay" else _why_not_by_sql(session.program)
     if way == "auto":
         if any(compares_rows(term) for each in session.program.maps for term in each.definitions):
             why = why or "SQL would compare all rows with all"
@@ -162,7 +162,7 @@ def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[
     if way == "sql" and not why:
         try:
             with interruptible():
-                computed = _computed(session.program, bulks, functions)
+                computed = _compute_maps(session.program, bulks, functions)
             _load(session, bulks, computed)
         except (CumulusError, _UnfitError, duckdb.Error, pa.ArrowException) as problem:
             why = str(problem)
@@ -189,7 +189,7 @@ def _loops_much(session: Session, bulks: Sequence[Rows | Columns]) -> bool:
     )
 
 
-def _not_by_sql(program: Program) -> str:
+def _why_not_by_sql(program: Program) -> str:
     """Return why the maps of a program cannot be computed by SQL; "" if they can."""
     assigned = sources(program)
     tables = {relation.name: relation for relation in program.relations}
@@ -207,7 +207,7 @@ def _not_by_sql(program: Program) -> str:
 # --- computing ------------------------------------------------------------------------------------------------------
 
 
-def _computed(
+def _compute_maps(
     program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]
 ) -> list[tuple[MapDef, pa.Table]]:
     """Return the maps of a program that have entries, by SQL."""

@@ -134,12 +134,12 @@ class Turn:
     def _take(self, me: int) -> None:
         if self._owner == me:
             if self._session is not None and self._session.applying.is_on:
-                raise _inside()
+                raise _inside_error()
             self._lock.acquire()
             self._depth += 1
             return
         if self._is_resting and self._fast is not None and self._fast.visitor() == me:
-            raise _inside()
+            raise _inside_error()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
         self._owner, self._depth = me, 1
@@ -178,11 +178,11 @@ class Turn:
         try:
             self._check_cycle(me)
             with interruptible():
-                if self._queue.acquire(timeout=_left(deadline)):
-                    got = self._lock.acquire(timeout=min(_PATIENCE_S, _left(deadline, _PATIENCE_S)))
+                if self._queue.acquire(timeout=_seconds_left(deadline)):
+                    got = self._lock.acquire(timeout=min(_PATIENCE_S, _seconds_left(deadline, _PATIENCE_S)))
                     if not got:
                         self._is_overdue = True
-                        got = self._lock.acquire(timeout=_left(deadline))
+                        got = self._lock.acquire(timeout=_seconds_left(deadline))
         except BaseException:
             _release(self._lock)  # Ctrl-C may come right after we got it
             raise
@@ -202,7 +202,7 @@ class Turn:
             self._check_cycle(me)
             with interruptible():
                 while fast.visitor():
-                    if not _left(deadline, 1.0):
+                    if not _seconds_left(deadline, 1.0):
                         raise busy_error()
                     sleep(_LOOK_S)
         except BaseException:
@@ -279,7 +279,7 @@ def checked_wait(wait: object) -> bool | float:
     raise UsageError(f"wait={wait!r}", hint="wait is True, False, or a time in seconds.")
 
 
-def _left(deadline: float | None, without: float = -1) -> float:
+def _seconds_left(deadline: float | None, without: float = -1) -> float:
     """Return how many seconds are left, or what stands for no end."""
     return without if deadline is None else min(max(0.0, deadline - monotonic()), TIMEOUT_MAX)
 
@@ -306,7 +306,7 @@ def closed_error() -> ClosedError:
     return ClosedError("this warehouse is closed", hint="Open a new one, or load one that was saved before.")
 
 
-def _inside() -> UsageError:
+def _inside_error() -> UsageError:
     return UsageError(
         "a function that a view calls must not use the warehouse: an event is only half applied then",
         hint="Give the function what it needs as arguments, or do it after the event.",

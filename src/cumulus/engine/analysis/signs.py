@@ -18,7 +18,7 @@ SIGN = Var("#sign")
 """The variable that is 1 when a row comes and -1 when it goes."""
 
 
-def signed(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | None:
+def joined_triggers(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | None:
     """Return the statements of both triggers, with `SIGN`; None if they differ in something else.
 
     None, too, if they have a variable of that name, as columns may be called anything.
@@ -30,7 +30,7 @@ def signed(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | Non
     >>> from cumulus.m3 import parse
     >>> program = parse('''RELATION r(a INT, b INT); MAP m[a INT](n INT);
     ... ON +r(a, b) { m[a] += 2 * b * SUM[](m[b] * {b > 1}) } ON -r(a, b) { m[a] += -2 * b * SUM[](m[b] * {b > 1}) }''')
-    >>> print(signed(*program.triggers)[0].term)
+    >>> print(joined_triggers(*program.triggers)[0].term)
     2 * "#sign" * b * SUM[](m[b].n * {b > 1})
     """
     if insertion.variables != deletion.variables or len(insertion.statements) != len(deletion.statements):

@@ -59,7 +59,7 @@ class StatementPair:
     inner: tuple[Term, ...]
 
 
-def differences(
+def statement_pairs(
     statements: Sequence[Statement], bound: Collection[str], may: Callable[[StatementPair], bool] = lambda pair: True
 ) -> tuple[dict[int, StatementPair], list[Statement]]:
     """Return the pairs among statements, by the identity of the one that stands for both, and all but the other ones.
@@ -77,7 +77,7 @@ def differences(
     >>> program = parse('''RELATION r(a BIGINT); MAP m[x BIGINT, y BIGINT](n BIGINT); MAP q[y BIGINT](n BIGINT);
     ... MAP t[](n BIGINT);
     ... ON +r(a) { t[] += a; q[y] += (h := NEW t[]) * m[x, y] * {x > h}; q[y] += -(h := t[]) * m[x, y] * {x > h} }''')
-    >>> pairs, rest = differences(program.triggers[0].statements, {"a"})
+    >>> pairs, rest = statement_pairs(program.triggers[0].statements, {"a"})
     >>> [(str(each.read), str(each.compare), each.is_up) for each in pairs.values()], len(rest)
     ([('m[x, y].n', '{x > h}', True)], 2)
     """

@@ -70,7 +70,7 @@ class Interpreter:
         """The `:=` maps that the open transaction has computed."""
         for definition in program.maps:
             if definition.initial:
-                self._stores[definition.name].load(initial_entries(definition))
+                self.load(definition.name, initial_entries(definition))
         self._assign_first()
 
     @property
@@ -167,7 +167,7 @@ class Interpreter:
                 continue
             store = self._stores[target]
             try:
-                contents, grown = _assembled(store, columns, function())
+                contents, grown = _packed_contents(store, columns, function())
             except Exception as problem:
                 raise self._module.blamed(problem, None, target) from problem
             store.replace(contents)
@@ -247,10 +247,8 @@ class Interpreter:
         return MapStats(len(store.entries), store.memory(), chain=chain)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
-        assert not self._is_open, "a map is loaded outside transactions"
-        self.store(map).load(entries)
-        self._meter.look(grows=True)
-        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+        store = self.store(map)
+        self._replace(map, ((store.pack_key(key), store.pack_values(values)) for key, values in entries))
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         store = self.store(map)
@@ -258,9 +256,13 @@ class Interpreter:
             yield store.unpack_key(packed), (entry,) if store.flat else entry
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
-        assert not self._is_open, "a map is restored outside transactions"
         store = self.store(map)
-        store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
+        self._replace(map, ((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries))
+
+    def _replace(self, map: str, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Make packed entries the contents of a map."""
+        assert not self._is_open, "a map is filled outside transactions"
+        self.store(map).load(entries)
         self._meter.look(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
@@ -301,7 +303,7 @@ def _stores(program: Program) -> dict[str, DictMap]:
     return stores
 
 
-def _assembled(
+def _packed_contents(
     store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
 ) -> tuple[dict[Any, Any], set[str]]:
     """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from cumulus.algebra.terms import MapRead, Term
@@ -183,6 +183,7 @@ class SharedFunction(NamedTuple):
     site: int
 
 
+@dataclass(frozen=True, slots=True)
 class Shared:
     """Sub-terms that are evaluated at most once per firing, each in a function of its own.
 
@@ -190,21 +191,20 @@ class Shared:
     ----------
     prefix
         Begins the names of the functions.
-    takes_changes
-        Whether the functions get the net change.
-    sites
-        Where failures in the functions come from.
+    argument
+        What the functions get: `CHANGES`, or "" for nothing.
     taken
         Names that locals must not have.
+    functions
+        The heads and bodies of those that are written.
     """
 
-    def __init__(self, prefix: str, takes_changes: bool, sites: Sites, taken: set[str]) -> None:
-        self._sites = sites
-        self._taken = taken
-        self.functions: list[tuple[str, Writer]] = []
-        self._prefix = prefix
-        self._argument = CHANGES if takes_changes else ""
-        self._known: dict[Term, SharedFunction] = {}
+    prefix: str
+    argument: str
+    sites: Sites
+    taken: set[str]
+    functions: list[tuple[str, Writer]] = field(default_factory=list)
+    known: dict[Term, SharedFunction] = field(default_factory=dict)
 
     def source(self, term: Term, writer: Writer, sources: LoopSources, write_body: WriteBody) -> DictSource:
         """Return the value of `term`, computed before if it was needed before in this firing.
@@ -216,14 +216,14 @@ class Shared:
         write_body
             Writes the function that computes it.
         """
-        if term not in self._known:
-            name = f"{self._prefix}_shared_{len(self.functions) + 1}"
-            body = Writer(self._taken)
-            self.functions.append((f"def {name}({self._argument}):", body))
-            body.about, body.site = writer.about, self._sites.shared()
-            self._known[term] = SharedFunction(name, *write_body(body), body.site)
-        shared = self._known[term]
-        self._sites.used(shared.site, writer.site)
+        if term not in self.known:
+            name = f"{self.prefix}_shared_{len(self.functions) + 1}"
+            body = Writer(self.taken)
+            self.functions.append((f"def {name}({self.argument}):", body))
+            body.about, body.site = writer.about, self.sites.shared()
+            self.known[term] = SharedFunction(name, *write_body(body), body.site)
+        shared = self.known[term]
+        self.sites.used(shared.site, writer.site)
         name = writer.lazy(term, "shared")
-        writer.line(f"if {name} is None: {name} = {shared.name}({self._argument})")
+        writer.line(f"if {name} is None: {name} = {shared.name}({self.argument})")
         return sources.of_sums(name, shared.columns, shared.kind)

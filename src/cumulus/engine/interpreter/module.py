@@ -108,7 +108,7 @@ class ModuleCoder:
         return module
 
     def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> Setting:
-        shared = Shared(name, bool(batch), module.sites, self._taken)
+        shared = Shared(name, CHANGES if batch else "", module.sites, self._taken)
         return Setting(self._pool, self._stores, self._kept, batch, shared)
 
     def _columns(self, trigger: Trigger) -> tuple[Column, ...]:

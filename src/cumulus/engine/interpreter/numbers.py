@@ -68,15 +68,9 @@ def number_of(code: PythonCode, pool: Pool) -> Value:
 
 def scalar_of(value: Value, pool: Pool) -> PythonCode:
     """Return a number of value context as a scalar, never NULL."""
-    match value.kind:
-        case NumberKind.INT:
-            return PythonCode(value.text, value.type or HUGEINT, False)
-        case NumberKind.DEC:
-            return PythonCode(value.text, value.type, False)
-        case NumberKind.FLOAT:
-            return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
-        case NumberKind.ANY:
-            return PythonCode(value.text, None, False)
+    if value.kind is NumberKind.FLOAT:
+        return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
+    return PythonCode(value.text, value.type or (HUGEINT if value.kind is NumberKind.INT else None), False)
 
 
 def product(values: Sequence[Value], pool: Pool) -> Value:
