@@ -24,8 +24,6 @@ def given_rows(relation: Relation, data: Any) -> pa.Table | list[Any]:
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     data
         A list of tuples, lists or dicts, or what yields them; a pyarrow Table, RecordBatch, reader, dataset or scanner;
         a pandas or polars frame, also a lazy one; a relation of DuckDB; anything else with `__arrow_c_stream__` or

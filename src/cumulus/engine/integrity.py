@@ -48,13 +48,7 @@ class Duty:
 
 
 class Integrity:
-    """Checks events against the kept rows of an engine.
-
-    Parameters
-    ----------
-    engine
-        Holds the rows; gets the indexes that the checks need and it does not have. It must have no open transaction.
-    """
+    """Checks events against the kept rows of an engine, which gets the indexes that this needs before transactions."""
 
     def __init__(self, program: Program, engine: Engine) -> None:
         self._engine = engine

@@ -56,15 +56,7 @@ class Budget:
         return True
 
     def refusal(self, what: str, used: int, wanted: int) -> MemoryLimitError:
-        """Return the error that something has no room.
-
-        Parameters
-        ----------
-        what
-            The map, with its size.
-        used, wanted
-            What all maps take, and what they would take.
-        """
+        """Return the error that a map, given with its size, has no room: all maps would take more than they use."""
         if self.limit is None or wanted <= self.limit:
             return MemoryLimitError(
                 f"{what} cannot grow: the machine gives no more memory; all maps take {format_bytes(used)}",

@@ -29,8 +29,6 @@ def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     path
         Of a file that ends as one of `PARQUET`, `CSV` or `TSV`.
 

@@ -46,15 +46,7 @@ class Applying:
 
 
 class Transaction:
-    """Applies events in the open transaction of an engine, which somebody else opens and closes.
-
-    Parameters
-    ----------
-    events_of
-        Turns operations by key into events.
-    started_by
-        The first table that is not static and had an event.
-    """
+    """Applies events in the open transaction of an engine, which somebody else opens and closes."""
 
     def __init__(
         self,
@@ -66,6 +58,7 @@ class Transaction:
         self._engine, self._fast = engine, engine.fast
         self._checks, self._events_of = checks, events_of
         self.started_by = started_by
+        """The first table that is not static and had an event."""
         self.counts: Counts = Counter()
         self.stepped = 0
         """Events that came one by one."""

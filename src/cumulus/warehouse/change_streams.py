@@ -28,13 +28,7 @@ Told: TypeAlias = Sequence[Change] | BaseException
 
 
 class Log:
-    """The last changes of a view; told by who has the turn, read by any thread.
-
-    Parameters
-    ----------
-    number
-        That of the transaction after which it begins.
-    """
+    """The last changes of a view, after the transaction of a number; told by who has the turn, read by any thread."""
 
     def __init__(self, view: str, columns: tuple[Column, ...], number: int) -> None:
         self.view = view
@@ -133,16 +127,8 @@ def _set(future: asyncio.Future[None]) -> None:
 class ChangeStream:
     """The changes of a view, one transaction after another: see `cumulus.Warehouse.changes`.
 
-    It is for one reader at a time; as many streams of a view as one likes share what they keep.
-
-    Parameters
-    ----------
-    log
-        Of the view.
-    turn
-        Of the warehouse: who has it must not wait for changes.
-    timeout
-        How long iterating waits.
+    It is for one reader at a time; as many streams of a view as one likes share what they keep. Who has the turn of the
+    warehouse must not wait for changes.
     """
 
     def __init__(self, log: Log, turn: Turn, timeout: float | None) -> None:

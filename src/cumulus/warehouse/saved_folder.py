@@ -66,12 +66,7 @@ class SavedState:
 
 
 def save(path: str | Path, program: Program, engine: Engine, state: dict[str, Any], form: str = "auto") -> None:
-    """Write a warehouse to the folder `path`, new or saved to before.
-
-    Parameters
-    ----------
-    form
-        One of `FORMS`.
+    """Write a warehouse to the folder `path`, new or saved to before, in one of `FORMS`.
 
     Raises
     ------

@@ -27,12 +27,9 @@ from cumulus.views.duckdb_selects import fetched
 
 
 class Computer:
-    """One connection of DuckDB for all maps, which closes when the block ends.
+    """One connection of DuckDB for all maps of a program, which closes when the block ends.
 
-    Parameters
-    ----------
-    tables
-        The rows of the program's tables, in columns of the types that these declare, or of the same family.
+    The columns of `tables` have the types that the program declares, or types of the same family.
     """
 
     def __init__(self, program: Program, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:

@@ -39,13 +39,7 @@ class WarehouseOptions:
 
 
 class WarehouseState:
-    """The session of a warehouse, its views, and who is told of changes.
-
-    Parameters
-    ----------
-    script
-        The SQL that the program was made from; None if it was made from M3.
-    """
+    """The session of a warehouse, its views, and who is told of changes."""
 
     def __init__(
         self,
@@ -55,7 +49,9 @@ class WarehouseState:
         script: str | None,
         wait: bool | float,
     ) -> None:
-        self.options, self.functions, self.script = options, functions, script
+        self.options, self.functions = options, functions
+        self.script = script
+        """The SQL that the program was made from; None if it was made from M3."""
         self.turn = Turn(wait)
         """Whoever reads or changes anything here has it."""
         self.subscriptions = Subscriptions()

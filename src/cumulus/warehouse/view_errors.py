@@ -22,12 +22,9 @@ SCHEMA = pa.schema(
 
 
 class ViewErrors(Shown):
-    """The events that views could not take in whole: a sequence of `ViewError`, and a table.
+    """The events that views could not take in whole: a sequence of the `ViewError` that are kept, and a table.
 
-    Parameters
-    ----------
-    count
-        How many there were; `errors` are those that are kept.
+    `count` is how many there were.
     """
 
     def __init__(self, errors: list[ViewError], count: int, title: str = "") -> None:

@@ -207,14 +207,9 @@ class Shared:
     known: dict[Term, SharedFunction] = field(default_factory=dict)
 
     def source(self, term: Term, writer: Writer, sources: LoopSources, write_body: WriteBody) -> DictSource:
-        """Return the value of `term`, computed before if it was needed before in this firing.
+        """Return the value of `term` for a function that needs it, computed before if this firing has needed it before.
 
-        Parameters
-        ----------
-        writer, sources
-            Of the function that needs it.
-        write_body
-            Writes the function that computes it.
+        `write_body` writes the function that computes it.
         """
         if term not in self.known:
             name = f"{self.prefix}_shared_{len(self.functions) + 1}"

@@ -60,8 +60,6 @@ class Setting:
 
     Parameters
     ----------
-    pool, stores
-        Names of the module; the maps.
     kept
         Relation name → map that keeps its rows.
     batch

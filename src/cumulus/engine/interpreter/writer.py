@@ -38,13 +38,7 @@ def unused_name(name: str, taken: set[str]) -> str:
 
 
 class Writer:
-    """The body of one function.
-
-    Parameters
-    ----------
-    taken
-        Names that mean something else in the module.
-    """
+    """The body of one function, in a module where `taken` names mean something else."""
 
     def __init__(self, taken: set[str]) -> None:
         self.lines: list[tuple[int, str, Any]] = []
