@@ -225,18 +225,18 @@ def interleaved(relations: Mapping[str, Relation], data: Any) -> Columns | None:
     if not np.isin(signs, (1, -1)).all():
         raise UsageError("the sign of an event is +1 or -1", hint=_EVENTS_HINT)
     union = table.column("row").type
-    found: list[Relation] = []
+    members: list[Relation] = []
     for field in union:
         name = find_name(field.name, relations)
         if name is None:
             raise UnknownNameError(f"there is no table {field.name}", hint=f"Tables: {', '.join(relations)}.")
-        found.append(relations[name])
+        members.append(relations[name])
     chunks = table.column("row").chunks
     codes = np.concatenate([np.zeros(0, np.int8), *(np.asarray(chunk.type_codes) for chunk in chunks)])
     places = np.full(128, -1, dtype=np.int64)
-    places[union.type_codes] = np.arange(len(found))
-    tables = [_union_rows(relation, union, place, chunks) for place, relation in enumerate(found)]
-    return Columns(found, tables, (places[codes] << 1 | (signs > 0)).astype(np.uint8))
+    places[union.type_codes] = np.arange(len(members))
+    tables = [_union_rows(relation, union, place, chunks) for place, relation in enumerate(members)]
+    return Columns(members, tables, (places[codes] << 1 | (signs > 0)).astype(np.uint8))
 
 
 def _union_rows(relation: Relation, union: Any, place: int, chunks: Sequence[Any]) -> pa.Table:

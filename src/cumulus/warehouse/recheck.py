@@ -52,11 +52,11 @@ def recheck(state: WarehouseState, views: Iterable[str], maps: bool, limit: int)
 def _kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, int]]:
     """Return the rows of tables; a table that never had an event is empty."""
     kept = dict(session.program.kept)
-    found: dict[str, dict[Row, int]] = {}
+    rows_of: dict[str, dict[Row, int]] = {}
     missing = []
     for name in names:
         if name in kept:
-            found[name] = {row: int(count) for row, (count,) in session.engine.items(kept[name])}
+            rows_of[name] = {row: int(count) for row, (count,) in session.engine.items(kept[name])}
         elif name in session.counters.touched:
             missing.append(name)
     if missing:
@@ -64,4 +64,4 @@ def _kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, in
             f"the rows of {', '.join(missing)} are not kept, so the views cannot be recomputed",
             hint="Create the warehouse with keep='all', or the tables WITH (keep = all).",
         )
-    return found
+    return rows_of

@@ -196,10 +196,10 @@ def open_saved(path: str | Path) -> SavedState:
 
 
 def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
-    found, written_by = manifest["format"], manifest["version"]
-    if found not in (PORTABLE_FORMAT, RAW_FORMAT):
+    kind, written_by = manifest["format"], manifest["version"]
+    if kind not in (PORTABLE_FORMAT, RAW_FORMAT):
         raise MismatchError(
-            f"{root} was written by Cumulus {written_by} in format {found}, this is {VERSION} with format {RAW_FORMAT}",
+            f"{root} was written by Cumulus {written_by} in format {kind}, this is {VERSION} with format {RAW_FORMAT}",
             hint="Load it with the version that wrote it.",
         )
     data = root / manifest["data"]
@@ -208,7 +208,7 @@ def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
             raise StoreError(f"{data / name} is damaged: its hash is not the manifest's", hint=_DAMAGED)
     text = (data / "program.m3").read_text(encoding="utf-8")
     state = json.loads((data / "state.json").read_text(encoding="utf-8"))
-    if found == PORTABLE_FORMAT:
+    if kind == PORTABLE_FORMAT:
         return SavedState(text, state, data, None)
     return SavedState(text, state, data, RawMaps(data / RAW, json.loads((data / HEADER).read_text(encoding="utf-8"))))
 

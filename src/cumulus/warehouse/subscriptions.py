@@ -144,18 +144,18 @@ class Subscriptions:
             for receiver in receivers:
                 if receiver.is_over:
                     continue
-                found = rows.get(receiver.view)
-                if found is None:
+                outcome = rows.get(receiver.view)
+                if outcome is None:
                     try:
-                        found = self._differences[receiver.view].of(changes)
+                        outcome = self._differences[receiver.view].of(changes)
                     except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
-                        found = problem
-                    rows[receiver.view] = found
+                        outcome = problem
+                    rows[receiver.view] = outcome
                 try:
-                    if isinstance(found, Exception):
-                        receiver.fail(number, found)
-                    elif found:
-                        receiver.take(number, found)
+                    if isinstance(outcome, Exception):
+                        receiver.fail(number, outcome)
+                    elif outcome:
+                        receiver.take(number, outcome)
                 except Exception as problem:  # noqa: BLE001  # a callback may raise anything
                     first = first or problem
         except BaseException as problem:  # a second Ctrl-C

@@ -357,17 +357,17 @@ def _taken_out(read: MapRead, parts: list[Term], bound: Collection[str], needed:
         return parts
     outside = {*bound, *shown, *(name for part in rest for name in outputs(part))}
     inner = terms.product_of(part for part in parts if part in together)
-    found = AggSum(tuple(name for name in outputs(inner) if name in outside), inner)
-    if interval_of(found, outside) is None:
+    total = AggSum(tuple(name for name in outputs(inner) if name in outside), inner)
+    if interval_of(total, outside) is None:
         return parts
     first = parts.index(read)
     known = {*bound}
     for place, part in enumerate(parts):
-        if place >= first and inputs(found) <= known:
+        if place >= first and inputs(total) <= known:
             break
         known.update(outputs(part) if part in rest else ())
     else:
         place = len(parts)
     if shown and place > first:
         return parts  # what it binds is needed before
-    return [*(part for part in parts[:place] if part in rest), found, *(part for part in parts[place:] if part in rest)]
+    return [*(part for part in parts[:place] if part in rest), total, *(part for part in parts[place:] if part in rest)]
