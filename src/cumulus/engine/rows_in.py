@@ -25,8 +25,6 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     data
         In any form that `cumulus.engine.frame_input.given_rows` knows.
     check

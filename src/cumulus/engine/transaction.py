@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
@@ -12,7 +12,7 @@ from cumulus.engine.batches import Bulk, Counts, Upserts
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty
-from cumulus.engine.keyed_events import KeyedEvents, Operation
+from cumulus.engine.keyed_events import Operation
 from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.interrupts import deliver
 
@@ -46,24 +46,19 @@ class Applying:
 
 
 class Transaction:
-    """Applies events in the open transaction of an engine.
+    """Applies events in the open transaction of an engine, which somebody else opens and closes."""
 
-    Parameters
-    ----------
-    engine
-        In which somebody else opens and closes it.
-    checks
-        What events must pass.
-    keyed
-        Turns operations by key into events.
-    started_by
-        The first table that is not static and had an event.
-    """
-
-    def __init__(self, engine: Engine, checks: EventChecks, keyed: KeyedEvents, started_by: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        checks: EventChecks,
+        events_of: Callable[[Iterable[Operation]], Iterator[Operation]],
+        started_by: str,
+    ) -> None:
         self._engine, self._fast = engine, engine.fast
-        self._checks, self._keyed = checks, keyed
+        self._checks, self._events_of = checks, events_of
         self.started_by = started_by
+        """The first table that is not static and had an event."""
         self.counts: Counts = Counter()
         self.stepped = 0
         """Events that came one by one."""
@@ -97,7 +92,7 @@ class Transaction:
 
     def apply_all(self, operations: Iterable[Operation]) -> None:
         """Apply operations one by one; DataError as `apply`."""
-        for event in self._keyed.events(operations):
+        for event in self._events_of(operations):
             self.apply(event)
 
     def apply_batch(self, relation: str, changes: Mapping[Row, int]) -> None:

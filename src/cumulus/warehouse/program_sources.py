@@ -27,11 +27,7 @@ def check_choices(engine: str, keep: str) -> None:
 
 
 def make_function(
-    name: str,
-    given: Given,
-    arguments: Sequence[str | SqlType] | None,
-    returns: str | SqlType | None,
-    null: str,
+    name: str, given: Given, arguments: Sequence[str | SqlType] | None, returns: str | SqlType | None, null: str
 ) -> UserFunction:
     """Return the function that `Warehouse.register` is given, as `cumulus.function` makes it."""
     implement: Callable[..., Any] = given
