@@ -143,13 +143,13 @@ def test_the_state_before_a_transaction_is_found_from_the_state_after_it(seed: i
     old, new = some(), some()
     for key in chance.sample(sorted(old, key=repr), len(old) // 2):
         new[key] = old[key]
-    changes = [(key, (old.get(key), new.get(key))) for key in old | new if old.get(key) != new.get(key)]
+    changes = {key: (old.get(key), new.get(key)) for key in old | new if old.get(key) != new.get(key)}
 
     def slice_of(name: str, positions: tuple, values: tuple) -> list:
         assert not is_ordered, "what is in order need not be gone through"
         return [key for key in new if tuple(key[at] for at in positions) == values]
 
-    before = Before(Now(new, is_ordered), slice_of, lambda name: changes)
+    before = Before(Now(new, is_ordered), slice_of, {"p": changes})
     wanted = Whole(lambda name: old.items())
     for key in old | new:
         assert before.read("p", key) == wanted.read("p", key)

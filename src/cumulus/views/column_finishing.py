@@ -8,7 +8,8 @@ leaves the whole view to the `Finisher`, which then also finds the error.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.views import kernels
-from cumulus.views.batches import EntryColumns, Places, Tables
+from cumulus.views.batches import EntryColumns, Tables
 from cumulus.views.entries import MapSource, Whole
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import arrow_values, python_values
@@ -34,11 +35,6 @@ _AT_ONCE = 4096
 class Columnar:
     """The finishing step of one view over a source that has maps as columns.
 
-    Parameters
-    ----------
-    finisher, source
-        The view, and its maps.
-
     Raises
     ------
     NotColumnarError
@@ -50,7 +46,7 @@ class Columnar:
             raise NotColumnarError
         self._finisher, self._source = finisher, source
         self._view = finisher.view
-        self._tables = Tables(finisher.program, self._view, source)
+        self._tables = Tables(finisher, source)
         self._whole: Whole | None = None
 
     # --- out --------------------------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ class Columnar:
         batch = self._batch(None)
         places = keep(self._made(batch, names))
         if len(places) < batch.count:
-            batch = self._taken(batch, np.asarray(places, np.int64))
+            batch = batch.take(np.asarray(places, np.int64))
         return self._made(batch, columns)
 
     def _load(self, columns: Sequence[int] | None) -> None:
@@ -134,32 +130,26 @@ class Columnar:
         else:
             batch = self._repeated(self._visible(slice(0, self._tables.first.size)))
             if view.order_by:
-                batch = self._taken(batch, self._order(batch, wanted))
+                batch = batch.take(self._order(batch, wanted))
         if view.offset or (wanted is not None and batch.count > wanted):
             end = batch.count if wanted is None else min(wanted, batch.count)
-            batch = self._taken(batch, np.arange(min(view.offset, end), end))
+            batch = batch.take(np.arange(min(view.offset, end), end))
         return batch
 
     def _visible(self, at: slice) -> EntryColumns:
         """Return those of some numbers that have an entry which the view shows."""
-        there = self._tables.first.there(at, positive=True)
-        if np.count_nonzero(there) < len(there):
-            batch = EntryColumns(self._tables, np.flatnonzero(there) + at.start)
-        else:
-            batch = EntryColumns(self._tables, at)
-        if self._view.where is None:
-            return batch
-        return batch.part(self._truth(batch, self._view.where))
+        batch = EntryColumns(self._tables, at).part(self._tables.first.there(at, positive=True))
+        return batch if self._view.where is None else batch.part(self._truth(batch, self._view.where))
 
     def _first(self, wanted: int) -> EntryColumns:
         """Return the first entries, looking at no more of them than needed."""
-        size, start, step, found, count = self._tables.first.size, 0, _AT_ONCE, list[Any](), 0
+        size, start, step, parts, count = self._tables.first.size, 0, _AT_ONCE, list[Any](), 0
         while start < size and count < wanted:
             batch = self._repeated(self._visible(slice(start, min(start + step, size))))
-            found.append(_numbers(batch.at))
+            parts.append(batch.numbers)
             count += batch.count
             start, step = start + step, step * 2
-        return EntryColumns(self._tables, np.concatenate(found) if found else np.zeros(0, np.int64))
+        return EntryColumns(self._tables, np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
     def _copies(self, batch: EntryColumns) -> npt.NDArray[np.int64]:
         """Return how often the row of each entry stands."""
@@ -173,15 +163,10 @@ class Columnar:
         return copies
 
     def _repeated(self, batch: EntryColumns) -> EntryColumns:
-        if self._view.repeat is None:
+        copies = None if self._view.repeat is None else self._copies(batch)
+        if copies is None or (copies == 1).all():
             return batch
-        copies = self._copies(batch)
-        if (copies == 1).all():
-            return batch
-        return EntryColumns(self._tables, np.repeat(_numbers(batch.at), copies))
-
-    def _taken(self, batch: EntryColumns, places: npt.NDArray[np.int64]) -> EntryColumns:
-        return EntryColumns(self._tables, _numbers(batch.at)[places])
+        return EntryColumns(self._tables, np.repeat(batch.numbers, copies))
 
     def _order(self, batch: EntryColumns, wanted: int | None) -> npt.NDArray[np.int64]:
         """Return the places of a batch in the view's order; at least the first `wanted` of them."""
@@ -235,22 +220,11 @@ class Columnar:
         if self._whole is None:
             source = self._source
             self._whole = Whole(source.items, source, source.size(self._finisher.maps[0].name))
-        given = [self._plain(batch, name) for name in names]
+        vectors = [batch.named(name).full(batch.count) for name in names]
+        given = [python_values(vector, vector.type) for vector in vectors]  # as the `Finisher` sees them
+        lines = zip(*given, strict=True) if given else repeat((), batch.count)
         try:
             with decimal.localcontext(EXACT):
-                return [compute(self._whole, *values) for values in _lines(given, batch.count)]
+                return [compute(self._whole, *values) for values in lines]
         except Exception:  # noqa: BLE001  # a user's function may raise anything; row by row it is told properly
             raise NotColumnarError from None
-
-    def _plain(self, batch: EntryColumns, name: str) -> list[Any]:
-        """Return what a name stands for, for each entry, as the `Finisher` sees it."""
-        vector = batch.named(name).full(batch.count)
-        return python_values(vector, vector.type)
-
-
-def _lines(columns: Sequence[list[Any]], count: int) -> Iterator[tuple[Any, ...]]:
-    return zip(*columns, strict=True) if columns else iter([()] * count)
-
-
-def _numbers(at: Places) -> npt.NDArray[np.int64]:
-    return at if isinstance(at, np.ndarray) else np.arange(at.start, at.stop)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.algebra.order import order_key
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.views.entries import Before, Key, MapSource, Values
+from cumulus.views.entries import Before, Key, MapChanges, MapSource, Values
 from cumulus.views.finishing import Finisher, Raw
 from cumulus.views.reader import MapViewReader
 from cumulus.views.row_changes import Change
-
-Entry: TypeAlias = tuple[Values | None, Values | None]
-"""Old and new values; None where there was, or is, no entry."""
-MapChanges: TypeAlias = Mapping[str, Mapping[Key, Entry]]
-"""Map → key → entry."""
 
 
 class EntrySource(MapSource, Protocol):
@@ -26,25 +22,6 @@ class EntrySource(MapSource, Protocol):
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
         """Iterate over the keys of existing entries that have `values` at `positions`."""
-        ...
-
-
-class Differences(Protocol):
-    """Tells how the rows of a view change."""
-
-    def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed in the transaction that has just changed these entries."""
-        ...
-
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
-        """Go on with other maps that have the same rows."""
-        ...
-
-
-def differences_of(finisher: Finisher, source: EntrySource) -> Differences:
-    """Return what tells how the rows of a view change, as it shows them."""
-    is_window = finisher.view.limit is not None or finisher.view.offset
-    return Window(finisher, source) if is_window else BagDifferences(finisher, source)
 
 
 class BagDifferences:
@@ -61,12 +38,17 @@ class BagDifferences:
         self._has_keys = bool(finisher.maps[0].keys)
 
     def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed; see `Differences.of`."""
+        """Return how the rows changed in the transaction that has just changed these entries."""
         with decimal.localcontext(EXACT):
             if self._is_own:
                 return self._own(changes)
             keys = self._touched(changes)
-            return list(self._all(changes) if keys is None else self._at(changes, keys, _Remembering(self._source)))
+            if keys is not None:
+                return self._at(changes, keys, _Remembering(self._source))
+            if not self._has_keys:
+                return self._at(changes, [()], _Remembering(self._source))
+            now, first = _Remembering(self._source, self._names), self._names[0]
+            return self._at(changes, dict.fromkeys((*now.whole[first], *changes.get(first, ()))), now)
 
     def _own(self, changes: MapChanges) -> list[Change]:
         """Return the changes of rows that are made of the entries at their key, and of nothing else."""
@@ -78,7 +60,7 @@ class BagDifferences:
                 before = None if self._has_keys and old[0] is None else raw(key, old, source)
                 _tell(found, before, raw(key, new, source))
         except Exception:  # a user's function may raise anything; this names it
-            for key, old, new in self._entries(changes):
+            for key, old, new in entries:
                 self._finisher.entry(key, old, source)
                 self._finisher.entry(key, new, source)
             raise
@@ -86,12 +68,10 @@ class BagDifferences:
 
     def _entries(self, changes: MapChanges) -> list[tuple[Key, list[Values | None], list[Values | None]]]:
         """Return the changed keys, with the values of each map before and now."""
-        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
-        if len(self._names) == 1:
-            for key, (old, new) in changes.get(self._names[0], {}).items():
-                found.append((key, [old], [new]))
-            return found
         own = [changes.get(name, {}) for name in self._names]
+        if len(own) == 1:
+            return [(key, [old], [new]) for key, (old, new) in own[0].items()]
+        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
         read = self._source.read
         for key in {key: None for each in own for key in each}:
             both = []
@@ -115,26 +95,15 @@ class BagDifferences:
                 found.update(dict.fromkeys(keys))
         return found
 
-    def _all(self, changes: MapChanges) -> Iterator[Change]:
-        """Iterate over the changes of a view of which every row may have changed."""
-        now = _Remembering(self._source)
-        first = self._finisher.maps[0]
-        if not first.keys:
-            return self._at(changes, [()], now)
-        for name in self._names:
-            now.take(name)
-        return self._at(changes, now.keys(first.name) | dict.fromkeys(changes.get(first.name, ())), now)
-
-    def _at(self, changes: MapChanges, keys: Iterable[Key], now: _Remembering) -> Iterator[Change]:
-        """Iterate over the changes of the rows at some keys."""
-        before = Before(now, self._source.find, lambda name: changes.get(name, {}).items())
+    def _at(self, changes: MapChanges, keys: Iterable[Key], now: _Remembering) -> list[Change]:
+        """Return the changes of the rows at some keys."""
+        found: list[Change] = []
+        before = Before(now, self._source.find, changes)
         entry, names = self._finisher.entry, self._names
         for key in keys:
-            found: list[Change] = []
             old = entry(key, [before.read(name, key) for name in names], before)
-            new = entry(key, [now.read(name, key) for name in names], now)
-            _tell(found, old, new)
-            yield from found
+            _tell(found, old, entry(key, [now.read(name, key) for name in names], now))
+        return found
 
 
 def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
@@ -144,53 +113,25 @@ def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
             found += [Change(None, new[0])] * new[1]
     elif new is None:
         found += [Change(old[0], None)] * old[1]
-    elif old[0] == new[0]:
-        more = new[1] - old[1]
-        if more:
-            found += [Change(None, new[0])] * more + [Change(old[0], None)] * -more
     else:
         both = min(old[1], new[1])
-        found += [Change(old[0], new[0])] * both
-        found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
+        if old[0] != new[0]:
+            found += [Change(old[0], new[0])] * both
+        if old[1] != new[1]:
+            found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
 
 
 class _Remembering:
-    """Entries of maps that do not change meanwhile, each read once."""
+    """Entries of maps that do not change meanwhile, each read once; those of some maps at once."""
 
-    def __init__(self, source: EntrySource) -> None:
-        self._source = source
-        self._whole: dict[str, dict[Key, Values]] = {}
-        self._read: dict[tuple[str, Key], Values | None] = {}
-        self._ends: dict[tuple[str, str, int, Key, int | None], Any] = {}
-
-    def take(self, map: str) -> None:
-        """Read a whole map at once."""
-        self._whole[map] = dict(self._source.items(map))
-
-    def keys(self, map: str) -> dict[Key, None]:
-        """Return the keys of a map that was read at once."""
-        return dict.fromkeys(self._whole[map])
+    def __init__(self, source: EntrySource, maps: Iterable[str] = ()) -> None:
+        self.whole = {map: dict(source.items(map)) for map in maps}
+        self._read, self.end, self.along = cache(source.read), cache(source.end), source.along
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry; see `Entries.read`."""
-        whole = self._whole.get(map)
-        if whole is not None:
-            return whole.get(key)
-        which = map, key
-        if which not in self._read:
-            self._read[which] = self._source.read(map, key)
-        return self._read[which]
-
-    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Return the end of a slice; see `Entries.end`."""
-        which = map, end, axis, others, column
-        if which not in self._ends:
-            self._ends[which] = self._source.end(map, end, axis, others, column)
-        return self._ends[which]
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of a slice in order; see `Slices.along`."""
-        return self._source.along(map, end, axis, others, column)
+        whole = self.whole.get(map)
+        return self._read(map, key) if whole is None else whole.get(key)
 
 
 _FEW = 200
@@ -215,7 +156,7 @@ class Window:
         self._edge: Any = None
 
     def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed; see `Differences.of`."""
+        """Return how the rows changed; see `BagDifferences.of`."""
         if not any(changes.get(name) for name in self._finisher.touched.maps) or self._is_beyond(changes):
             return []
         before, now = self._shown, self._rows()
@@ -238,11 +179,8 @@ class Window:
 
     def _rows(self) -> list[Row]:
         """Read what is shown, and note where it ends."""
-        found = self._finisher.window(self._source)
-        if found is None:
-            self._edge = None
-            return self._reader.rows()
-        rows, self._edge = found
+        first = self._finisher.first_rows(self._source)
+        rows, self._edge = (self._reader.rows(), None) if first is None else first
         return rows
 
     def _is_beyond(self, changes: MapChanges) -> bool:
@@ -263,3 +201,13 @@ class Window:
                 if here is None or not (order_key(here) < edge if descends else edge < order_key(here)):
                     return False
         return True
+
+
+Differences: TypeAlias = BagDifferences | Window
+"""Tells how the rows of a view change, as it shows them."""
+
+
+def differences_of(finisher: Finisher, source: EntrySource) -> Differences:
+    """Return what tells how the rows of a view change."""
+    is_window = finisher.view.limit is not None or finisher.view.offset
+    return Window(finisher, source) if is_window else BagDifferences(finisher, source)

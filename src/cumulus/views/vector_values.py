@@ -12,7 +12,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import array_of
 from cumulus.catalog.types import INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
 from cumulus.scalars.python_code import NAN
-from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector
+from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector, within
 
 _DAY_US = 86_400_000_000
 _WHOLE = SqlType(Kind.HUGEINT)
@@ -44,11 +44,11 @@ def arrow_values(vector: Vector, target: SqlType) -> Any:
             return array_of(_spans(vector), target)
         case Kind.DATE:
             days = vector.data.astype(np.int32)
-            _check_span(vector, dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO)
+            within(vector.data, vector.null, dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO)
             return pa.array(days, pa.int32(), mask=vector.null).view(pa.date32())
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             first, last = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO + 1
-            _check_span(vector, first * _DAY_US, last * _DAY_US - 1)
+            within(vector.data, vector.null, first * _DAY_US, last * _DAY_US - 1)
             return pa.array(vector.data, pa.int64(), mask=vector.null).view(arrow_type(target))
         case Kind.BOOLEAN:
             return pa.array(vector.data.astype(np.bool_), mask=vector.null)
@@ -104,12 +104,6 @@ def _present(vector: Vector) -> Array:
     return vector.data if vector.null is None else vector.data[~vector.null]
 
 
-def _check_span(vector: Vector, first: int, last: int) -> None:
-    there = _present(vector)
-    if len(there) and not (first <= there.min() and there.max() <= last):
-        raise NotColumnarError
-
-
 def _whole(vector: Vector, target: SqlType) -> Array:
     """Return whole numbers that fit a type of integers."""
     if not vector.type.is_integer:
@@ -118,7 +112,7 @@ def _whole(vector: Vector, target: SqlType) -> Array:
     bits = INTEGER_BITS[target.kind]
     if bits < min(64, INTEGER_BITS[vector.type.kind]):
         limit = 1 << (bits - 1)
-        _check_span(replace(vector, data=found), -limit, limit - 1)
+        within(found, vector.null, -limit, limit - 1)
     return found
 
 
@@ -150,7 +144,7 @@ def _pairs(vector: Vector, target: SqlType) -> Array:
             _check_precision(vector, precision)
         return np.ascontiguousarray(vector.data)
     if precision < 19:
-        _check_span(vector, 1 - 10**precision, 10**precision - 1)
+        within(vector.data, vector.null, 1 - 10**precision, 10**precision - 1)
     pairs = np.empty((len(vector.data), 2), np.int64)
     pairs[:, 0] = vector.data
     np.right_shift(vector.data, 63, out=pairs[:, 1])
