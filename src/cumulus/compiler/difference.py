@@ -8,7 +8,7 @@ term, up to the names of variables and of maps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -38,11 +38,6 @@ class Part:
     dropped: list[str] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
     changed: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing was added, dropped or changed."""
-        return not (self.added or self.dropped or self.changed)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -238,11 +233,9 @@ class _Forms:
         types = {v.name: str(v.type) for v in each.values}
         columns = sorted(f"{form} {types[name]}" for name, form in self.columns[each.name].items())
         count = self.columns[each.name].get(each.count, "")
-        keys = [str(each.keys[place].type) for place in self._orders[each.name]]
-        self.maps[each.name] = f"{columns} {count} {keys} {each.ordered and self._place(each, each.ordered)}"
-
-    def _place(self, each: MapDef, key: str) -> int:
-        return [each.keys[place].name for place in self._orders[each.name]].index(key)
+        keys = [each.keys[place] for place in self._orders[each.name]]
+        along = each.ordered and [key.name for key in keys].index(each.ordered)
+        self.maps[each.name] = f"{columns} {count} {[str(key.type) for key in keys]} {along}"
 
     def _read(self, node: Any) -> Any:
         """Return a term with maps under their forms, keys in the order of the form."""
@@ -296,11 +289,7 @@ def _form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[in
         order = tuple(keys.index(name) for name in form.keys)
         return form.skeleton, f"{form.skeleton} {found[0].coefficient} {form.values}", order
     names = {name: f"key {place}" for place, name in enumerate(keys)}
-    for name in _own(body, keys):
+    for name in sorted(variables_of(body) - set(keys)):
         names.setdefault(name, f"own {len(names)}")
     text = str(rename(body, names))
     return text, text, tuple(range(len(keys)))
-
-
-def _own(body: Term, keys: Iterable[str]) -> list[str]:
-    return sorted(variables_of(body) - set(keys))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from cumulus.algebra.scope import rename, substitute, variables_of
-from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, number, product_of, rebuild, sum_of
+from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
@@ -28,7 +28,7 @@ from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import Spelled, closed
 from cumulus.m3.infer import nodes
-from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
 
 MAX_SPELLED = 8000
@@ -217,10 +217,5 @@ def _statement(rule: MapRule, at: Mapping[MaintainedNumber, tuple[str, str]]) ->
                 changed: Term = rebuild(term, placed)
                 return changed
 
-    term = product_of([number(rule.coefficient), *(placed(factor) for factor in rule.factors)])
+    term = Monomial(rule.coefficient, tuple(map(placed, rule.factors))).term()
     return Statement(*at[rule.target], rule.keys, rule.op, term)
-
-
-def ordering(items: Iterable[OrderItem], names: Mapping[str, Term]) -> tuple[OrderItem, ...]:
-    """Return ORDER BY items with their variables replaced."""
-    return tuple(OrderItem(substitute(i.expression, names), i.descending, i.nulls_first) for i in items)

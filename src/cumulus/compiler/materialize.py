@@ -59,7 +59,7 @@ class Materializer:
 
     def __init__(self, tables: Mapping[str, Table], options: CompilerOptions, derived: Registry | None = None) -> None:
         self.derived = derived or Registry()
-        self.tables = {
+        self.tables: Mapping[str, Table] = {
             **tables,
             **{each.name + mark: each.table(each.name + mark) for each in self.derived for mark in ("", AFTER)},
         }
@@ -279,8 +279,14 @@ class Materializer:
         """Add the rules that keep a column while a table changes."""
         if column.order == 0:
             self.rules.append(evaluation(self, column, change))
-        else:
-            self._derive(column, change)
+            return
+        names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
+        keys = tuple(names.get(key, key) for key in column.keys)
+        body = sum_of(monomial.term() for monomial in column.body)
+        about = aggregate(column.keys, body)
+        bound = frozenset(change.variables)
+        for monomial in self.changed(rename(body, names), change, frozenset(keys), bound, about):
+            self.rules += rules_of(self, column, change, keys, monomial)
 
     def _changes_of(self, relation: str) -> list[RelationChange]:
         """Return the changes of a base table that maps must follow."""
@@ -293,15 +299,6 @@ class Materializer:
         if self.options.batches and not table.static:
             changes.append(RelationChange(relation, 0, (), derived, lookups))
         return changes
-
-    def _derive(self, column: MaintainedNumber, change: RelationChange) -> None:
-        """Add the rules of one column for one change."""
-        names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
-        keys = tuple(names.get(key, key) for key in column.keys)
-        body = rename(sum_of(monomial.term() for monomial in column.body), names)
-        about = aggregate(column.keys, sum_of(monomial.term() for monomial in column.body))
-        for monomial in self.changed(body, change, frozenset(keys), frozenset(change.variables), about):
-            self.rules += rules_of(self, column, change, keys, monomial)
 
     def changed(
         self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str], about: Term | None = None

@@ -16,7 +16,7 @@ from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
-from cumulus.compiler.lower import lower, name_columns, ordering
+from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.materialize import Materializer
@@ -359,17 +359,18 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
             inside[end.name] = _end(end, planned, given)
         for out, (_, scalar) in zip(lookup.outs, what.columns, strict=True):
             names[out] = substitute(scalar, inside)
-    return ViewDef(
+    bound = ViewDef(
         name=view.name,
         columns=view.columns,
         maps=tuple(maps),
-        select=tuple(substitute(scalar, names) for scalar in view.select),
-        where=None if view.having is None else substitute(view.having, names),
-        repeat=None if view.repeat is None else substitute(view.repeat, names),
-        order_by=ordering(view.order_by, names),
+        select=view.select,
+        where=view.having,
+        repeat=view.repeat,
+        order_by=view.order_by,
         limit=view.limit,
         offset=view.offset,
     )
+    return bound.rewritten(lambda scalar: substitute(scalar, names))
 
 
 def _end(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:

@@ -20,8 +20,6 @@ from cumulus.algebra.terms import (
     Term,
     Var,
     factors_of,
-    number,
-    product_of,
     sum_of,
 )
 from cumulus.calculus.derived_relations import DerivedRelation, Registry, Summed
@@ -37,6 +35,7 @@ _INFIX = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "ilike": "ILIKE",
     "is_distinct": "IS DISTINCT FROM", "bit_and": "&", "bit_or": "|",
 }  # fmt: skip
+_PREFIX = {"not": "NOT ", "neg": "-", "bit_not": "~"}
 
 
 def definition_sql(
@@ -180,23 +179,26 @@ class _Parts:
 
         DuckDB would compare all rows with all.
         """
-        at = _range_of(what)
-        given = dict(zip(what.parameters, atom.variables, strict=True))
-        place = self.bound.get(given[what.inputs[0]], "") if at is not None else ""
-        source = place.partition(".")[0]
-        if at is None or context.outer or source not in self._aliases:
+        at = None if context.outer else _range_of(what)
+        if at is None:
             return False
-        inside = replace(context, prefix=f"{alias}_")
-        columns = [(each.name, "", monomials(each.term)) for each in at.sums]
-        names = [_quoted(each.name) for each in at.sums]
+        given = dict(zip(what.parameters, atom.variables, strict=True))
+        place = self.bound.get(given[what.inputs[0]], "")
+        source = place.partition(".")[0]
+        if source not in self._aliases:
+            return False
+        key, op, sums = at
+        columns = [(each.name, "", monomials(each.term)) for each in sums]
+        names = [_quoted(each.name) for each in sums]
         running = ", ".join(f"SUM({name}) OVER before AS {name}" for name in names)
-        axis, order = _quoted(at.axis), "DESC" if at.op.startswith(">") else "ASC"
+        axis, order = _quoted(key), "DESC" if op.startswith(">") else "ASC"
+        grouped = _grouped(columns, [key], replace(context, prefix=f"{alias}_"))
         self._froms[self._aliases[source]] += (
-            f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({_grouped(columns, [at.axis], inside)}) {alias}_g"
+            f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({grouped}) {alias}_g"
             f" WHERE {axis} IS NOT NULL WINDOW before AS (ORDER BY {axis} {order})) {alias}"
-            f" ON {alias}.{axis} {at.op} {place}"
+            f" ON {alias}.{axis} {op} {place}"
         )
-        found = {each.name: f"COALESCE({alias}.{_quoted(each.name)}, 0)" for each in at.sums}
+        found = {each.name: f"COALESCE({alias}.{_quoted(each.name)}, 0)" for each in sums}
         row = _Parts(Monomial(1, ()), replace(context, outer={**found, what.inputs[0]: place}))
         texts = {name: row.scalar(scalar) for name, scalar in what.columns}
         for column in what.table().columns:
@@ -271,12 +273,8 @@ class _Parts:
                 return f"CASE{branches} ELSE {self.scalar(args[-1])} END"
             case Apply("is_null", (arg,)):
                 return f"({self.scalar(arg)} IS NULL)"
-            case Apply("not", (arg,)):
-                return f"(NOT {self.scalar(arg)})"
-            case Apply("neg", (arg,)):
-                return f"(-{self.scalar(arg)})"
-            case Apply("bit_not", (arg,)):
-                return f"(~{self.scalar(arg)})"
+            case Apply("not" | "neg" | "bit_not" as function, (arg,)):
+                return f"({_PREFIX[function]}{self.scalar(arg)})"
             case Apply("in", (arg, *choices)):
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
             case Apply("float_fits", (inner,)):
@@ -304,17 +302,11 @@ class _Parts:
                 return self.value(term)
 
 
-@dataclass(frozen=True, slots=True)
-class _RangeOf:
-    """Sums by an axis, of which the rows with `axis op input` are wanted."""
+def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
+    """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone.
 
-    axis: str
-    op: str
-    sums: tuple[Summed, ...]
-
-
-def _range_of(what: DerivedRelation) -> _RangeOf | None:
-    """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone."""
+    That is an axis, an operator and sums by the axis, of which the rows with `axis op input` are wanted.
+    """
     if not what.is_lookup or what.keys or what.ends or len(what.inputs) != 1:
         return None
     (given,) = what.inputs
@@ -334,12 +326,12 @@ def _range_of(what: DerivedRelation) -> _RangeOf | None:
                 case _:
                     return None
             rest = [factor for factor in monomial.factors if factor is not mine[0]]
-            free.append(product_of([number(monomial.coefficient), *rest]))
+            free.append(Monomial(monomial.coefficient, tuple(rest)).term())
         sums.append(replace(each, term=sum_of(free)))
     if len(ways) != 1:
         return None
     ((axis, op),) = ways
-    return _RangeOf(axis, op, tuple(sums))
+    return axis, op, sums
 
 
 def _part(part: str, given: str) -> str:

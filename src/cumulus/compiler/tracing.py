@@ -33,16 +33,15 @@ def traced(options: CompilerOptions, definition: Term, change: RelationChange, d
     >>> step("lifts", ONE)
       lifts: 1
     """
-    tell = options.trace
-    if tell is None:
+    if options.trace is None:
         return None
-    listener = tell
+    tell = options.trace
 
     def step(name: str, term: Term) -> None:
         # A definition's variables carry a mark while they stand beside a trigger's; people read it as a prime.
-        listener(f"  {name}: {_MARKED.sub(_PRIME, str(term))}")
+        tell(f"  {name}: {_MARKED.sub(_PRIME, str(term))}")
 
     variables = f"({', '.join(change.variables)})" if change.sign else ""
-    listener(f"ON {_SIGNS[change.sign]}{change.relation}{variables} of {_MARKED.sub(_PRIME, str(definition))}")
+    tell(f"ON {_SIGNS[change.sign]}{change.relation}{variables} of {_MARKED.sub(_PRIME, str(definition))}")
     step("delta", delta)
     return step

@@ -14,13 +14,7 @@ _Pattern: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, object
 
 
 class Touched:
-    """Tells which rows of a view may change with an entry of a map.
-
-    Parameters
-    ----------
-    program, view
-        The view, and the maps that it is made from.
-    """
+    """Tells which rows of a view may change with an entry of a map."""
 
     def __init__(self, program: Program, view: ViewDef) -> None:
         own = program.map(view.maps[0])

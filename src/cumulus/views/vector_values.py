@@ -14,6 +14,7 @@ from cumulus.catalog.types import INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_ty
 from cumulus.scalars.python_code import NAN
 from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector, within
 
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO
 _DAY_US = 86_400_000_000
 _WHOLE = SqlType(Kind.HUGEINT)
 
@@ -43,13 +44,11 @@ def arrow_values(vector: Vector, target: SqlType) -> Any:
         case Kind.INTERVAL:
             return array_of(_spans(vector), target)
         case Kind.DATE:
-            days = vector.data.astype(np.int32)
-            within(vector.data, vector.null, dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO)
+            days = within(vector.data, vector.null, _FIRST_DAY, _LAST_DAY).astype(np.int32)
             return pa.array(days, pa.int32(), mask=vector.null).view(pa.date32())
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            first, last = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO + 1
-            within(vector.data, vector.null, first * _DAY_US, last * _DAY_US - 1)
-            return pa.array(vector.data, pa.int64(), mask=vector.null).view(arrow_type(target))
+            moments = within(vector.data, vector.null, _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
+            return pa.array(moments, pa.int64(), mask=vector.null).view(arrow_type(target))
         case Kind.BOOLEAN:
             return pa.array(vector.data.astype(np.bool_), mask=vector.null)
         case _:
@@ -97,11 +96,6 @@ def _with_null(vector: Vector, values: list[Any]) -> list[Any]:
         for place in np.flatnonzero(vector.null):
             values[place] = None
     return values
-
-
-def _present(vector: Vector) -> Array:
-    """Return the numbers that are not NULL."""
-    return vector.data if vector.null is None else vector.data[~vector.null]
 
 
 def _whole(vector: Vector, target: SqlType) -> Array:
@@ -191,5 +185,6 @@ def _texts(vector: Vector) -> Any:
 def _spans(vector: Vector) -> list[Any]:
     assert vector.numbered is not None, "intervals have numbers"
     values_of = vector.numbered.values_of
-    known = {number: values_of[number] for number in np.unique(_present(vector)).tolist()}
+    there = vector.data if vector.null is None else vector.data[~vector.null]
+    known = {number: values_of[number] for number in np.unique(there).tolist()}
     return _with_null(vector, [known.get(number) for number in vector.data.tolist()])

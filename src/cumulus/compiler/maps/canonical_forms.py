@@ -12,20 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, permutations, product, zip_longest
 from math import factorial, prod
+from operator import attrgetter
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import (
-    NULL_VALUE,
-    Apply,
-    Atom,
-    Cast,
-    Compare,
-    Const,
-    Sum,
-    Term,
-    Var,
-    memoised,
-)
+from cumulus.algebra.terms import NULL_VALUE, Apply, Atom, Cast, Compare, Const, Sum, Term, Var, memoised
 
 MAX_ORDERS = 5040
 """How many orders of tied factors are tried."""
@@ -107,11 +97,7 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
         orders = ([part for tie in choice for part in tie] for choice in product(*(permutations(t) for t in tied)))
     else:
         orders = [[part for tie in tied for part in tie]]
-    return min((_numbered(order, values, wanted, colours) for order in orders), key=_rank)
-
-
-def _rank(form: Canonical) -> tuple[str, str]:
-    return form.skeleton, form.values
+    return min((_numbered(order, values, wanted, colours) for order in orders), key=attrgetter("skeleton", "values"))
 
 
 @memoised

@@ -11,21 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import outputs, rename, variables_of
-from cumulus.algebra.terms import (
-    ZERO,
-    Atom,
-    Batch,
-    Const,
-    End,
-    Exists,
-    Lift,
-    Term,
-    Var,
-    factors_of,
-    number,
-    product_of,
-    sum_of,
-)
+from cumulus.algebra.terms import ZERO, Atom, Batch, Const, End, Exists, Lift, Term, Var, factors_of, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
@@ -42,11 +28,7 @@ from cumulus.compiler.statements.passes import STATEMENT_PASSES, SUM_PASSES, Ord
 
 
 def rules_of(
-    requests: MapRequests,
-    column: MaintainedNumber,
-    change: RelationChange,
-    keys: tuple[str, ...],
-    monomial: Monomial,
+    requests: MapRequests, column: MaintainedNumber, change: RelationChange, keys: tuple[str, ...], monomial: Monomial
 ) -> list[MapRule]:
     """Return the statements that one monomial of a column's delta is."""
     # A lifted key is another variable under its own name.
@@ -114,19 +96,14 @@ class StatementBuilder:
         changes: dict[Term, tuple[FactorBlock, ...]] = {}
         loose: Names = frozenset()
         for part in parts:
-            what = self._derived.get(part.name) if isinstance(part, Batch) else None
-            if what is None or not isinstance(part, Batch):
-                continue
-            atom = Atom(part.name, part.variables)
-            where = self._locator.keys(
-                what, atom, bound, asked_of(what, atom, used_beside(part, parts, wanted | bound))
-            )
-            if where is None:
-                return []
-            changes[part] = where
-            loose |= what.split(atom)[0] - bound.union(
-                *(outputs(factor) for block in where for factor in block.factors)
-            )
+            if isinstance(part, Batch) and (what := self._derived.get(part.name)) is not None:
+                atom = Atom(part.name, part.variables)
+                asked = asked_of(what, atom, used_beside(part, parts, wanted | bound))
+                where = self._locator.keys(what, atom, bound, asked)
+                if where is None:
+                    return []
+                changes[part] = where
+                loose |= what.split(atom)[0].difference(bound, *(outputs(f) for block in where for f in block.factors))
         parts, inside = self._splitter.look_up(parts, bound, loose)
         own, groups, there = self._splitter.split(parts, bound, loose, inside)
         outside = wanted.union(there, *(variables_of(part) for part in own))
@@ -141,22 +118,24 @@ class StatementBuilder:
         self, part: Term, used: Names, bound: Names, state: str, where: tuple[FactorBlock, ...]
     ) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
-        if isinstance(part, (Batch, Atom)):
-            what = self._derived.get(part.name)
-            if what is not None:
-                atom = Atom(part.name, part.variables)
-                if isinstance(part, Atom):
-                    state = "NEW" if part.name.endswith(AFTER) else state
-                    row = self._row(what, atom, used, bound, state)
-                    loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
-                    return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
-                return [
-                    Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
-                    Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
-                ]
-            return [Alternative(1, (FactorBlock((part,), frozenset(), 2),))]
-        needs = variables_of(part.term) if isinstance(part, Lift) else variables_of(part)
-        return [Alternative(1, (FactorBlock((part,), needs, 6 if is_value(part) else 0),))]
+        match part:
+            case Atom(name, variables) | Batch(name, variables) if (what := self._derived.get(name)) is not None:
+                atom = Atom(name, variables)
+                if isinstance(part, Batch):
+                    return [
+                        Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
+                        Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
+                    ]
+                state = "NEW" if name.endswith(AFTER) else state
+                row = self._row(what, atom, used, bound, state)
+                loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
+                return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
+            case Batch():
+                block = FactorBlock((part,), frozenset(), 2)
+            case _:
+                needs = variables_of(part.term if isinstance(part, Lift) else part)
+                block = FactorBlock((part,), needs, 6 if is_value(part) else 0)
+        return [Alternative(1, (block,))]
 
     def _row(self, what: DerivedRelation, atom: Atom, used: Names, bound: Names, state: str) -> tuple[FactorBlock, ...]:
         """Return the row at a key, before or after the change: 1 where it is there, binding its columns."""
@@ -186,12 +165,7 @@ class StatementBuilder:
         return (FactorBlock(tuple(factors), needs, 4),)
 
     def _number(
-        self,
-        what: DerivedRelation,
-        each: Summed | Ended,
-        names: dict[str, str],
-        there: Names,
-        state: str,
+        self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], there: Names, state: str
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
         if what.inputs or is_read_off_rows(what, each, self._derived):
@@ -208,7 +182,7 @@ class StatementBuilder:
             for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group), state):
                 product = OrderedProduct(in_order(blocks, bound), bound, wanted=frozenset(group))
                 factors = apply_passes(product, SUM_PASSES).factors
-                part = product_of([number(monomial.coefficient * sign), *factors])
+                part = Monomial(monomial.coefficient * sign, tuple(factors)).term()
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))
         return sum_of(parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, ordered, outputs, rename
-from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, number, product_of, sum_of
+from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, sum_of
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
@@ -17,7 +17,7 @@ def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import ONE, Var
+    >>> from cumulus.algebra.terms import ONE, Var, product_of
     >>> from cumulus.scalars.typing import Typed
     >>> from cumulus.catalog.types import INTEGER
     >>> total = Summed("total", product_of([Atom("r", ("a", "b")), Var("b")]), INTEGER)
@@ -105,13 +105,12 @@ class _Closing:
         there = set(bound)
         result: list[Term] = []
         for factor in readable(monomial.factors, bound, self._derived):
-            what = self._derived.of(factor)
-            if what is None or not isinstance(factor, Atom):
-                result.append(factor)
-            else:
+            if isinstance(factor, Atom) and (what := self._derived.of(factor)) is not None:
                 result += self._row(what, factor, frozenset(there))
+            else:
+                result.append(factor)
             there.update(outputs(factor))
-        return product_of([number(monomial.coefficient), *result])
+        return Monomial(monomial.coefficient, tuple(result)).term()
 
     def _row(self, what: DerivedRelation, atom: Atom, bound: frozenset[str]) -> list[Term]:
         names = self._fresh.inside(what, atom)
@@ -122,8 +121,7 @@ class _Closing:
             # The count of rows binds the keys of a relation that is there only where there are rows.
             near = bound if each is what.numbers[0] else there
             factors.append(Lift(names[each.name], self._number(each, names, keys, near)))
-        where = rename(what.where, names)
-        factors += factors_of(where)
+        factors += factors_of(rename(what.where, names))
         return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
 
     def _number(
