@@ -15,15 +15,7 @@ from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
-from cumulus.compiler.maps.columns import (
-    ColumnGroup,
-    MaintainedNumber,
-    MapRule,
-    is_count,
-    nice_names,
-    row_counts,
-    variable_types,
-)
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import Spelled, closed
@@ -118,7 +110,7 @@ def name_columns(group: ColumnGroup) -> None:
     """
     taken = set(group.columns[0].keys)
     for column in group.columns:
-        wanted = column.hint or ("n" if is_count(column) else "v" if len(group.columns) == 1 else "s")
+        wanted = column.hint or ("n" if column.is_count else "v" if len(group.columns) == 1 else "s")
         name, number_ = wanted, 2
         while name in taken:
             name, number_ = f"{wanted}{number_}", number_ + 1
@@ -139,15 +131,14 @@ def _map(group: ColumnGroup, tables: Mapping[str, Table], derived: Registry) -> 
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
-    counts = row_counts(group)
     bodies = _bodies(group)
     parts = [closed(first.keys, body, derived) for body in bodies]
-    values = tuple(NamedColumn(column.hint, BIGINT if is_count(column) else column.type) for column in group.columns)
+    values = tuple(NamedColumn(column.hint, BIGINT if column.is_count else column.type) for column in group.columns)
     return MapDef(
         name=group.name,
         keys=keys,
         values=values,
-        count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
+        count=next((each.hint for each in group.row_counts if len(group.columns) > 1 or group.of_view), ""),
         definitions=tuple(_definition(first.keys, sum_of(found)) for found in parts),
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
         initial=()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
@@ -21,7 +22,7 @@ from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
-from cumulus.compiler.maps.canonical_forms import Canonical, canonical, is_value, without_guards
+from cumulus.compiler.maps.canonical_forms import canonical, is_value, without_guards
 from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.options import CompilerOptions
@@ -70,10 +71,9 @@ class Materializer:
         self.rules: list[MapRule] = []
         self._by_form: dict[tuple[tuple[str, str], int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._by_skeleton: dict[tuple[str, int | None], ColumnGroup] = {}
-        self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
+        self._canonical = cache(canonical)  # triggers for +, - and batches ask for the same forms
         self._numbers: dict[tuple[str, str, int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[ColumnGroup, tuple[str, ...]]] = {}
-        self._changes: dict[str, list[RelationChange]] = {}
         self._todo: deque[MaintainedNumber] = deque()
         self._rows = 0
 
@@ -226,12 +226,6 @@ class Materializer:
         skeleton = f"[{','.join(names[key] for key in keys)}] {' + '.join(sorted(set(joins)))}"
         return (skeleton, str(sum_of(rename(m.term(), names) for m in body))), skeleton, keys, body
 
-    def _canonical(self, keys: tuple[str, ...], factors: tuple[Term, ...]) -> Canonical:
-        """Return the canonical form; triggers for +, - and batches ask for the same ones."""
-        if (keys, factors) not in self._forms:
-            self._forms[keys, factors] = canonical(keys, factors)
-        return self._forms[keys, factors]
-
     def _type(self, body: list[Monomial]) -> SqlType:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
         return number_type(sum_of(monomial.term() for monomial in body), variables)
@@ -261,6 +255,7 @@ class Materializer:
         Insertions come first, for all columns: deletions and batches need the same maps, so that a program that is too
         large is refused before they are looked at.
         """
+        changes_of = cache(self._changes_of)
         later: deque[tuple[MaintainedNumber, RelationChange]] = deque()
         while self._todo or later:
             if not self._todo:
@@ -269,9 +264,7 @@ class Materializer:
             column = self._todo.popleft()
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
-                if relation not in self._changes:
-                    self._changes[relation] = self._changes_of(relation)
-                insertion, *others = self._changes[relation]
+                insertion, *others = changes_of(relation)
                 self._keep(column, insertion)
                 later += ((column, change) for change in others)
 

@@ -7,26 +7,13 @@ from dataclasses import dataclass, replace
 
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import (
-    MIRRORED,
-    Apply,
-    Atom,
-    Cast,
-    Compare,
-    Const,
-    Lift,
-    Product,
-    Sum,
-    Term,
-    Var,
-    factors_of,
-    sum_of,
-)
+from cumulus.algebra.terms import Apply, Atom, Cast, Compare, Const, Lift, Product, Sum, Term, Var, factors_of, sum_of
 from cumulus.calculus.derived_relations import DerivedRelation, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
 from cumulus.compiler.statements.definitions import readable
+from cumulus.compiler.statements.factors import compared_with
 from cumulus.scalars.float_parts import PLACES
 from cumulus.sql.syntax.words import RESERVED
 
@@ -318,11 +305,9 @@ def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
             mine = [factor for factor in monomial.factors if given in variables_of(factor)]
             if len(mine) != 1 or each.type.is_float:
                 return None
-            match mine[0]:
-                case Compare(op, Var(axis), Var(other)) if op in MIRRORED and other == given != axis:
+            match compared_with(Var(given), mine[0]):
+                case (Var(axis), op) if axis != given:
                     ways.add((axis, op))
-                case Compare(op, Var(other), Var(axis)) if op in MIRRORED and other == given != axis:
-                    ways.add((axis, MIRRORED[op]))
                 case _:
                     return None
             rest = [factor for factor in monomial.factors if factor is not mine[0]]

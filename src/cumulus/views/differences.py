@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from cumulus.algebra.order import order_key
 from cumulus.catalog.events import Row
@@ -17,20 +17,13 @@ from cumulus.views.reader import MapViewReader
 from cumulus.views.row_changes import Change
 
 
-class EntrySource(MapSource, Protocol):
-    """Where the entries of maps come from, and the keys of slices."""
-
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
-
-
 class BagDifferences:
     """The changes of a view that shows all its rows. A row that stands n times more or less is told n times."""
 
-    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self.move(finisher, source)
 
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
+    def move(self, finisher: Finisher, source: MapSource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._names = [each.name for each in finisher.maps]
@@ -124,7 +117,7 @@ def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
 class _Remembering:
     """Entries of maps that do not change meanwhile, each read once; those of some maps at once."""
 
-    def __init__(self, source: EntrySource, maps: Iterable[str] = ()) -> None:
+    def __init__(self, source: MapSource, maps: Iterable[str] = ()) -> None:
         self.whole = {map: dict(source.items(map)) for map in maps}
         self._read, self.end, self.along = cache(source.read), cache(source.end), source.along
 
@@ -145,11 +138,11 @@ class Window:
     went, or that came.
     """
 
-    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self.move(finisher, source)
         self._shown = self._rows()
 
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
+    def move(self, finisher: Finisher, source: MapSource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._reader = MapViewReader(finisher, source)
@@ -207,7 +200,7 @@ Differences: TypeAlias = BagDifferences | Window
 """Tells how the rows of a view change, as it shows them."""
 
 
-def differences_of(finisher: Finisher, source: EntrySource) -> Differences:
+def differences_of(finisher: Finisher, source: MapSource) -> Differences:
     """Return what tells how the rows of a view change."""
     is_window = finisher.view.limit is not None or finisher.view.offset
     return Window(finisher, source) if is_window else BagDifferences(finisher, source)

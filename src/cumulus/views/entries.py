@@ -64,6 +64,9 @@ class MapSource(Slices, Protocol):
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
 
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
+
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
 

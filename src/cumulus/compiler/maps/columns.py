@@ -28,6 +28,11 @@ class ColumnGroup:
     name: str = ""
     of_view: bool = False
 
+    @property
+    def row_counts(self) -> list[MaintainedNumber]:
+        """The columns that are 0 where, and only where, there is no entry."""
+        return [each for each in self.columns if each.counts or (each.is_count and each.skeleton == self.skeleton)]
+
 
 @dataclass(slots=True, eq=False)
 class MaintainedNumber:
@@ -58,6 +63,11 @@ class MaintainedNumber:
     order: int | None = None
     counts: bool = False
 
+    @property
+    def is_count(self) -> bool:
+        """Whether the column counts rows: it adds up nothing but ones."""
+        return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in self.body)
+
 
 @dataclass(frozen=True, slots=True)
 class MapRule:
@@ -70,16 +80,6 @@ class MapRule:
     factors: tuple[Term, ...]
     reads: tuple[tuple[str, MaintainedNumber], ...]
     op: str = "+="
-
-
-def is_count(column: MaintainedNumber) -> bool:
-    """Whether a column counts rows: it adds up nothing but ones."""
-    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
-
-
-def row_counts(group: ColumnGroup) -> list[MaintainedNumber]:
-    """Return the columns of a group that are 0 where, and only where, it has no entry."""
-    return [each for each in group.columns if each.counts or (is_count(each) and each.skeleton == group.skeleton)]
 
 
 def variable_types(

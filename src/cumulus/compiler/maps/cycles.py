@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cumulus.algebra.terms import MapRead
-from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, row_counts
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule
 from cumulus.m3.infer import nodes
 
 
@@ -67,7 +67,7 @@ def _read_inside(circle: set[ColumnGroup], rules: Iterable[MapRule]) -> list[Mai
             found.update((column, None) for _, column in rule.reads if column.group in circle)
     for column in list(found):
         if column.type.is_float:  # a float that looks like 0 does not say that its entry is gone
-            found.update((count, None) for count in row_counts(column.group))
+            found.update((count, None) for count in column.group.row_counts)
     return list(found)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cumulus.algebra.scope import outputs, variables_of
-from cumulus.algebra.terms import Atom, Batch, Lift, Term
+from cumulus.algebra.terms import MIRRORED, Atom, Batch, Compare, Lift, Term, Var
 from cumulus.calculus.derived_relations import Registry
 
 Names = frozenset[str]
@@ -42,7 +42,6 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Var
     >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
     ['x', 'y', 'z']
     """
@@ -66,6 +65,23 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
                     pass
         if len(found) == before:
             return frozenset(found)
+
+
+def compared_with(key: Var, condition: Term) -> tuple[Term, str] | None:
+    """Return what a condition compares a variable with by order: the other side and, with the key behind, the operator.
+
+    Examples
+    --------
+    >>> compared_with(Var("k"), Compare("<", Var("k"), Var("x")))
+    (Var(name='x'), '>')
+    """
+    match condition:
+        case Compare(op, other, right) if op in MIRRORED and right is key:
+            return other, op
+        case Compare(op, left, other) if op in MIRRORED and left is key:
+            return other, MIRRORED[op]
+        case _:
+            return None
 
 
 def used_beside(part: Term, parts: Iterable[Term], wanted: Names) -> Names:
