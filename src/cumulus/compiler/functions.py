@@ -13,15 +13,10 @@ from cumulus.m3.program import Program
 
 
 def declare_functions(program: Program, functions: Sequence[FunctionSignature]) -> Program:
-    """Return `program` with the signatures of the functions that it calls.
+    """Return `program` with the signatures of those of some functions that it calls.
 
     The binder writes ``score(a, b)`` as ``CAST(score(a, b) AS DOUBLE)``, so that the compiler sees the type of the
     value. In a program the signature says it, and the cast goes.
-
-    Parameters
-    ----------
-    functions
-        Those that the text might have called.
 
     Examples
     --------

@@ -92,10 +92,6 @@ class Materializer:
 
         Parameters
         ----------
-        keys
-            The key variables.
-        body
-            Monomials over them and other variables.
         home
             The group that the column must live in, and the caller's key variables in the order of the group's
             keys; without it, the group of the definition's skeleton, or a new one.
@@ -182,8 +178,6 @@ class Materializer:
         ----------
         names
             What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
-        order
-            How the column is kept.
         """
         place = (what.name, each.name, order)
         own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))

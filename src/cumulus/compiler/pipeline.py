@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -132,14 +132,7 @@ def extend_sql(
 ) -> tuple[str, Program]:
     """Return a script with statements added, and its program: new tables, and views that come and go.
 
-    Parameters
-    ----------
-    earlier
-        The script so far.
-    text
-        The statements: places in errors are those of this text.
-    keep, functions, size
-        As of `compile_sql`.
+    Places in errors are those of `text`; `keep`, `functions` and `size` are as of `compile_sql`.
 
     Raises
     ------
@@ -180,12 +173,18 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     bound, derived = _bound(declared)
     if declared.errors:
         raise SqlError.together(declared.errors)
-    views = list(declared.views.values())
-    orders = {"": options.order, "full": None, "0": 0, "1": 1}
-    spelled = {table.name: table for table in declared.tables.values()}
-    wanted = {str(view.name): orders[view.order] for view in views}
-    program = compile_views(spelled, bound, options, derived, wanted)
-    check_strict(program, views, script.source)
+    tables = {table.name: table for table in declared.tables.values()}
+    words = {"": options.order, "full": None, "0": 0, "1": 1}
+    orders = {str(view.name): words[view.order] for view in declared.views.values()}
+    materializer = Materializer(tables, options, derived)
+    planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in bound]
+    kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
+    materializer.run()
+    groups, rules = without_circles(materializer.groups, materializer.rules)
+    _name(groups, planned, kept, tables)
+    definitions = tuple(_view(view, columns) for view, columns in planned)
+    program = lower(tables, groups, rules, definitions, kept, derived, options)
+    check_strict(program, declared.views.values(), script.source)
     return program
 
 
@@ -224,24 +223,6 @@ def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:
                 hint="Aggregate or filter the table in a table of its own first.",
                 **source.place(view.at),
             )
-
-
-def compile_views(
-    tables: Mapping[str, Table],
-    views: Iterable[BoundView],
-    options: CompilerOptions,
-    derived: Registry,
-    orders: Mapping[str, int | None],
-) -> Program:
-    """Compile bound views, all together; `orders` says how each is kept."""
-    materializer = Materializer(tables, options, derived)
-    planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
-    kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
-    materializer.run()
-    groups, rules = without_circles(materializer.groups, materializer.rules)
-    _name(groups, planned, kept, tables)
-    definitions = tuple(_view(view, columns) for view, columns in planned)
-    return lower(tables, groups, rules, definitions, kept, derived, options)
 
 
 @dataclass(frozen=True, slots=True)

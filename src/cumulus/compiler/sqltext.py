@@ -32,16 +32,7 @@ def definition_sql(
     tables: Mapping[str, Table],
     derived: Registry,
 ) -> str:
-    """Return a SELECT of keys and values that computes a map from the base tables.
-
-    Parameters
-    ----------
-    values
-        The names of the value columns.
-    keys
-        The names of the keys, which the bodies bind.
-    bodies
-        One sum of monomials per value column.
+    """Return a SELECT of keys and values that computes a map from the base tables; a body is the sum of one value.
 
     Examples
     --------
@@ -204,20 +195,16 @@ class _Parts:
     def comparison(self, op: str, left: Term, right: Term) -> str:
         """Return a comparison as `Compare` means it: NULL equals NULL."""
         first, second = self.scalar(left), self.scalar(right)
-        if self.not_null_all(left, right):
+        if all(
+            term.name in self.not_null if isinstance(term, Var) else isinstance(term, Const) and term.value is not None
+            for term in (left, right)
+        ):  # then SQL's comparison is ours
             return f"{first} {op} {second}"
         if op == "=":
             return f"{first} IS NOT DISTINCT FROM {second}"
         if op == "<>":
             return f"{first} IS DISTINCT FROM {second}"
         return f"({first} {op} {second}) IS TRUE"
-
-    def not_null_all(self, *terms: Term) -> bool:
-        """Whether no column or literal in the terms is NULL, so that SQL's comparison is ours."""
-        return all(
-            term.name in self.not_null if isinstance(term, Var) else isinstance(term, Const) and term.value is not None
-            for term in terms
-        )
 
     def value(self, term: Term) -> str:
         """Return a number in value context: NULL counts as 0."""

@@ -15,14 +15,7 @@ _SIGNS = {1: "+", -1: "-", 0: "BATCH "}
 
 
 def traced(options: CompilerOptions, definition: Term, change: RelationChange, delta: Term) -> Trace | None:
-    """Tell a delta and return what tells its simplification; None if nobody wants to know.
-
-    Parameters
-    ----------
-    options
-        Where the lines go.
-    definition
-        What the delta is of.
+    """Tell the delta of a definition and return what tells its simplification; None if nobody wants to know.
 
     Examples
     --------

@@ -52,15 +52,7 @@ class Columnar:
     # --- out --------------------------------------------------------------------------------------------------------
 
     def table(self, columns: Sequence[int] | None = None, limit: int | None = None) -> pa.Table:
-        """Return the rows of the view as Arrow.
-
-        Parameters
-        ----------
-        columns
-            Those that are wanted, by their numbers.
-        limit
-            How many rows are wanted, of the first.
-        """
+        """Return the rows of the view as Arrow: some columns, by their numbers, of so many of the first rows."""
         if limit is None:
             self._load(columns)
         return self._made(self._batch(limit), columns)

@@ -22,15 +22,7 @@ from cumulus.views.reader import MapViewReader
 
 
 class ViewDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of a view, read when they are scanned.
-
-    Parameters
-    ----------
-    reader
-        Of the view.
-    opened
-        Told whenever it is scanned.
-    """
+    """The rows of a view, read when they are scanned; `opened` is told its name whenever they are."""
 
     def __init__(self, reader: MapViewReader, opened: Callable[[str], None]) -> None:
         self._reader = reader

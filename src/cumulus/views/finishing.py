@@ -44,8 +44,6 @@ class Finisher:
 
     Parameters
     ----------
-    program, view
-        The view and the maps that it reads.
     functions
         The user's scalar functions that the program calls: a list of them, or by name.
 

@@ -70,12 +70,7 @@ def without(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[T
 def with_values(groups: Iterable[list[Term]], values: Iterable[Term], near: Names) -> tuple[list[list[Term]], Names]:
     """Return the components of a join with the values that are about one of them, and what other values are about.
 
-    The rows of a join may be as many as before, and their values others.
-
-    Parameters
-    ----------
-    near
-        Variables that have one value.
+    The rows of a join may be as many as before, and their values others. The variables `near` have one value.
     """
     valued = [list(group) for group in groups]
     several = Names()

@@ -32,15 +32,6 @@ class _Piece:
 def split_by_keys(group: list[Term], bound: Names, tables: Mapping[str, Table]) -> tuple[list[list[Term]], list[Term]]:
     """Return a component in parts that meet in variables which primary keys fix, if it were a cross product else.
 
-    Parameters
-    ----------
-    group
-        Factors of a component: relations, conditions and values.
-    bound
-        Variables with a value.
-    tables
-        Their primary keys decide, and which of them are static.
-
     Returns
     -------
     groups, conditions
