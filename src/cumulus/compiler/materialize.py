@@ -211,11 +211,8 @@ class Materializer:
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
             return identity, form.skeleton, form.keys, [Monomial(body[0].coefficient, tuple(factors))]
         # A sum of joins is shared only where it is written alike.
-        order: dict[str, None] = dict.fromkeys(keys)
-        for monomial in body:
-            for factor in monomial.factors:
-                order.update(dict.fromkeys(in_text_order(factor)))
-        names = {name: f"v{index}" for index, name in enumerate(order)}
+        own = [name for m in body for factor in m.factors for name in in_text_order(factor)]
+        names = {name: f"v{index}" for index, name in enumerate(ordered((*keys, *own)))}
         joins = [" * ".join(str(rename(f, names)) for f in m.factors if not is_value(f)) for m in body]
         skeleton = f"[{','.join(names[key] for key in keys)}] {' + '.join(sorted(set(joins)))}"
         return (skeleton, str(sum_of(rename(m.term(), names) for m in body))), skeleton, keys, body

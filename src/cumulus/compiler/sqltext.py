@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Atom, Cast, Compare, Const, Lift, Product, Sum, Term, Var, factors_of, sum_of
-from cumulus.calculus.derived_relations import DerivedRelation, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
@@ -43,8 +44,30 @@ def definition_sql(
     >>> print(definition_sql(["total"], ["x"], [body], {"r": table}, Registry()))
     SELECT t0.a AS x, SUM(COALESCE(t0.b, 0)) AS total FROM r t0 WHERE (t0.b > 1) IS TRUE GROUP BY t0.a
     """
-    columns = [(name, "", body) for name, body in zip(values, bodies, strict=True)]
+    columns = [_Column(name, body) for name, body in zip(values, bodies, strict=True)]
     return _grouped(columns, keys, _Context(tables, derived, "t", {}))
+
+
+class _Column(NamedTuple):
+    """A sum, or an end of a variable, over the rows of a body."""
+
+    name: str
+    body: Sequence[Monomial]
+    end: str = ""
+    variable: str = ""
+
+    def total(self, value: str) -> str:
+        return f"{self.end or 'SUM'}({value}) AS {_quoted(self.name)}"
+
+    def value(self, part: _Parts) -> str:
+        return part.bound[self.variable] if self.end else part.number
+
+
+def _columns(numbers: Iterable[Summed | Ended]) -> list[_Column]:
+    return [
+        _Column(each.name, monomials(each.term), *((each.end, each.variable) if isinstance(each, Ended) else ()))
+        for each in numbers
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +80,35 @@ class _Context:
     outer: Mapping[str, str]
 
 
-def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Sequence[str], context: _Context) -> str:
-    """Return a SELECT of keys and columns: sums, or where the second part is "MIN x" or "MAX x" ends."""
+def _grouped(columns: Sequence[_Column], keys: Sequence[str], context: _Context) -> str:
+    """Return a SELECT of keys and columns."""
     parts = [
         (index, _Parts(monomial, replace(context, prefix=f"{context.prefix}{'' if not place else f'{place}_'}")))
-        for index, (_, _, body) in enumerate(columns)
-        for place, monomial in enumerate(body)
+        for index, column in enumerate(columns)
+        for place, monomial in enumerate(column.body)
     ]
     if not parts:
-        nothing = ", ".join(f"CAST(NULL AS BIGINT) AS {_quoted(name)}" for name in (*keys, *(c[0] for c in columns)))
+        names = (*keys, *(column.name for column in columns))
+        nothing = ", ".join(f"CAST(NULL AS BIGINT) AS {_quoted(name)}" for name in names)
         return f"SELECT {nothing} FROM (SELECT 1) AS one WHERE FALSE"
     first = parts[0][1]
-    named = ", ".join(_quoted(key) for key in keys)
     is_one_each = [index for index, _ in parts] == list(range(len(columns)))
     if is_one_each and all(part.source == first.source and part.bound == first.bound for _, part in parts):
         shown = [f"{first.bound[key]} AS {_quoted(key)}" for key in keys]
-        for (name, how, _), (_, part) in zip(columns, parts, strict=True):
-            end, _, variable = how.partition(" ")
-            value = f"{end}({part.bound[variable]})" if how else f"SUM({part.number})"
-            shown.append(f"{value} AS {_quoted(name)}")
+        shown += [column.total(column.value(part)) for column, (_, part) in zip(columns, parts, strict=True)]
         group = f" GROUP BY {', '.join(_no_position(first.bound[key]) for key in keys)}" if keys else ""
         return f"SELECT {', '.join(shown)} {first.source}{group}"
-
-    def cell(at: int, index: int, part: _Parts) -> str:
-        how = columns[at][1]
-        if at != index:
-            return "NULL" if how else "0"
-        return part.bound[how.partition(" ")[2]] if how else part.number
-
-    selects = [
-        "SELECT "
-        + ", ".join(
-            [f"{part.bound[key]} AS {_quoted(key)}" for key in keys]
-            + [f"{cell(at, index, part)} AS {_quoted(name)}" for at, (name, _, _) in enumerate(columns)]
-        )
-        + f" {part.source}"
-        for index, part in parts
-    ]
-    totals = ", ".join(
-        f"{how.partition(' ')[0] or 'SUM'}({_quoted(name)}) AS {_quoted(name)}" for name, how, _ in columns
-    )
-    group = f" GROUP BY {named}" if keys else ""
-    return f"SELECT {named + ', ' if named else ''}{totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
+    selects = []
+    for index, part in parts:
+        shown = [f"{part.bound[key]} AS {_quoted(key)}" for key in keys]
+        for at, column in enumerate(columns):
+            cell = column.value(part) if at == index else "NULL" if column.end else "0"
+            shown.append(f"{cell} AS {_quoted(column.name)}")
+        selects.append(f"SELECT {', '.join(shown)} {part.source}")
+    named = [_quoted(key) for key in keys]
+    totals = ", ".join([*named, *(column.total(_quoted(column.name)) for column in columns)])
+    group = f" GROUP BY {', '.join(named)}" if keys else ""
+    return f"SELECT {totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
 
 
 def _no_position(text: str) -> str:
@@ -166,11 +176,10 @@ class _Parts:
         if source not in self._aliases:
             return False
         key, op, sums = at
-        columns = [(each.name, "", monomials(each.term)) for each in sums]
         names = [_quoted(each.name) for each in sums]
         running = ", ".join(f"SUM({name}) OVER before AS {name}" for name in names)
         axis, order = _quoted(key), "DESC" if op.startswith(">") else "ASC"
-        grouped = _grouped(columns, [key], replace(context, prefix=f"{alias}_"))
+        grouped = _grouped(_columns(sums), [key], replace(context, prefix=f"{alias}_"))
         self._froms[self._aliases[source]] += (
             f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({grouped}) {alias}_g"
             f" WHERE {axis} IS NOT NULL WINDOW before AS (ORDER BY {axis} {order})) {alias}"
@@ -331,17 +340,16 @@ def _row_sql(what: DerivedRelation, atom: Atom, bound: Mapping[str, str], contex
     """Return a query of the rows of a derived relation; one that is a look-up refers to the tables to its left."""
     given = dict(zip(what.parameters, atom.variables, strict=True))
     inputs = {name: bound[given[name]] for name in what.inputs}
-    columns = [(each.name, "", monomials(each.term)) for each in what.sums]
-    columns += [(each.name, f"{each.end} {each.variable}", monomials(each.term)) for each in what.ends]
+    columns = _columns(what.numbers)
     inner = f"({_grouped(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
-    names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(name for name, _, _ in columns))}
+    names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(c.name for c in columns))}
     if what.is_lookup:
         totals = [f"COALESCE(SUM({names[each.name]}), 0) AS {_quoted(each.name)}" for each in what.sums]
-        totals += [f"{each.end}({names[each.name]}) AS {_quoted(each.name)}" for each in what.ends]
+        totals += [column.total(names[column.name]) for column in columns if column.end]
         wanted = [f"{names[key]} IS NOT DISTINCT FROM {bound[given[key]]}" for key in what.keys]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         inner = f"(SELECT {', '.join(totals)} FROM {inner}{where}) {context.prefix}h"
-        names = {name: f"{context.prefix}h.{_quoted(name)}" for name, _, _ in columns}
+        names = {column.name: f"{context.prefix}h.{_quoted(column.name)}" for column in columns}
         names |= {key: bound[given[key]] for key in what.keys}
     parts = _Parts(Monomial(1, ()), replace(context, outer=names | inputs))
     shown = [f"{parts.bound[name]} AS {_quoted(name)}" for name in (*what.keys, *what.inputs)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -157,11 +158,9 @@ def call(function: str, args: Sequence[Vector], result: SqlType) -> Vector:
     kernel = _KERNELS.get((function, len(args)))
     if kernel is None:
         raise NotColumnarError
-    null = None
-    for arg in args:
-        if arg.type.kind is Kind.NULL:
-            raise NotColumnarError
-        null = either(null, arg.null)
+    if any(arg.type.kind is Kind.NULL for arg in args):
+        raise NotColumnarError
+    null = reduce(either, (arg.null for arg in args))
     data = kernel(*args, null)
     if result.is_exact and _range(result)[1] < _GREATEST:
         within(data, null, *_range(result))

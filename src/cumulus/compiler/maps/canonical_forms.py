@@ -137,15 +137,11 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
 
 
 def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
-    numbers: dict[str, str] = {}
-    for part in join:
-        for name in _template(part)[1]:
-            if name not in numbers:
-                numbers[name] = f"v{len(numbers)}"
-    for name in sorted(set(colours) - set(numbers), key=lambda name: (colours[name], name)):
-        numbers[name] = f"v{len(numbers)}"
+    names = dict.fromkeys(name for part in join for name in _template(part)[1])
+    names |= dict.fromkeys(sorted(colours.keys() - names.keys(), key=lambda name: (colours[name], name)))
+    numbers = {name: f"v{place}" for place, name in enumerate(names)}
     skeleton = " * ".join(_filled(part, numbers) for part in join)
     summed = sorted(_filled(part, numbers) for part in values)
-    ordered_keys = tuple(sorted(keys, key=lambda name: int(numbers[name][1:])))
+    ordered_keys = tuple(name for name in numbers if name in keys)
     shown = ",".join(numbers[name] for name in ordered_keys)
     return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)
