@@ -120,17 +120,19 @@ def compare(old: Program, new: Program) -> ProgramDifference:
     ON -r: 0 added, 0 dropped, 1 kept
     """
     before, after = _Forms(old), _Forms(new)
-    relations = _named({r.name: r for r in old.relations}, {r.name: r for r in new.relations}, "its declaration")
-    maps, texts = _maps(before, after)
-    views = _named(
+    relations = _compare_named(
+        {r.name: r for r in old.relations}, {r.name: r for r in new.relations}, "its declaration"
+    )
+    maps, texts = _compare_maps(before, after)
+    views = _compare_named(
         {view.name: before.view(view) for view in old.views},
         {view.name: after.view(view) for view in new.views},
         "its definition",
     )
-    return ProgramDifference(relations, views, maps, _statements(before, after), texts)
+    return ProgramDifference(relations, views, maps, _compare_statements(before, after), texts)
 
 
-def _named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
+def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
     return Part(
         [name for name in new if name not in old],
         [name for name in old if name not in new],
@@ -139,7 +141,7 @@ def _named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
     )
 
 
-def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
+def _compare_maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
     part = Part()
     texts: dict[str, str] = {}
     waiting: dict[Form, list[str]] = {}
@@ -161,7 +163,7 @@ def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
         if old is not None:
             fresh.remove(each)
             gone.remove(old)
-            part.changed.append((each.name, _columns(before, old, after, each)))
+            part.changed.append((each.name, _changed_columns(before, old, after, each)))
     for sign, names, maps in (("+", part.added, fresh), ("-", part.dropped, gone)):
         for each in maps:
             names.append(each.name)
@@ -169,7 +171,7 @@ def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
     return part, texts
 
 
-def _columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
+def _changed_columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
     was, now = before.columns[old.name], after.columns[new.name]
     told = [f"column {name} is new" for name, form in now.items() if form not in was.values()]
     told += [f"column {name} is gone" for name, form in was.items() if form not in now.values()]
@@ -177,14 +179,14 @@ def _columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
     return f"{', '.join(told) or 'its types or its count'}{renamed}"
 
 
-def _statements(before: _Forms, after: _Forms) -> dict[str, Part]:
+def _compare_statements(before: _Forms, after: _Forms) -> dict[str, Part]:
     found: dict[str, Part] = {}
     events = [
         (trigger.on, trigger.relation) for program in (before.program, after.program) for trigger in program.triggers
     ]
     for on, relation in dict.fromkeys(events):
-        was = _texts(before, before.program.trigger(on, relation))
-        now = _texts(after, after.program.trigger(on, relation))
+        was = _statement_forms(before, before.program.trigger(on, relation))
+        now = _statement_forms(after, after.program.trigger(on, relation))
         left = Counter(form for form, _ in was)
         part = Part()
         for form, text in now:
@@ -201,7 +203,7 @@ def _statements(before: _Forms, after: _Forms) -> dict[str, Part]:
     return found
 
 
-def _texts(forms: _Forms, trigger: Trigger | None) -> list[tuple[Form, str]]:
+def _statement_forms(forms: _Forms, trigger: Trigger | None) -> list[tuple[Form, str]]:
     if trigger is None:
         return []
     return [(forms.statement(trigger, each), print_statement(each, forms.program)) for each in trigger.statements]
@@ -226,7 +228,7 @@ class _Forms:
             self._orders[each.name] = tuple(range(len(names)))
             self.entries[each.name] = f"map {each.name} of {len(names)} keys"
         else:
-            forms = [_form(names, definition) for definition in each.definitions]
+            forms = [_definition_form(names, definition) for definition in each.definitions]
             self.columns[each.name] = {v.name: f[1] for v, f in zip(each.values, forms, strict=True)}
             counted = each.column_index(each.count) if each.count else 0
             self.entries[each.name], self._orders[each.name] = forms[counted][0], forms[counted][2]
@@ -280,7 +282,7 @@ class _Forms:
         return f"{columns} {[self.entries[name] for name in view.maps]} {scalars} {directions} {shape}"
 
 
-def _form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[int, ...]]:
+def _definition_form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[int, ...]]:
     """Return what entries a column has, the column itself, and the places of its keys in the order of the form."""
     body = definition.term if isinstance(definition, AggSum) else definition
     found = monomials(body)

@@ -27,7 +27,7 @@ from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber,
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.statements.builder import evaluation, rules_of
-from cumulus.compiler.statements.factors import known
+from cumulus.compiler.statements.factors import bound_variables
 from cumulus.compiler.tracing import traced
 from cumulus.scalars.typing import number_type
 
@@ -105,14 +105,14 @@ class Materializer:
             Whether it may live in the group of the same join without its `guards`.
         """
         wanted = ordered(keys)
-        body = [Monomial(m.coefficient, self._once(m.factors)) for m in body]
+        body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
         identity, skeleton, listed, body = self._form(wanted, body)
         found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
             column, own = found
             mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
-        host = self._host(wanted, body, order) if guest and home is None and near is None else None
+        host = self._unguarded_group(wanted, body, order) if guest and home is None and near is None else None
         if host is not None and (skeleton, order) not in self._by_skeleton:
             group, key_order = host
         elif home is not None:
@@ -127,7 +127,7 @@ class Materializer:
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         if len(self.columns) >= MAX_COLUMNS:
-            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._way_out())
+            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice())
         column = MaintainedNumber(
             tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order
         )
@@ -143,7 +143,7 @@ class Materializer:
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
 
-    def _host(
+    def _unguarded_group(
         self, keys: tuple[str, ...], body: list[Monomial], order: int | None
     ) -> tuple[ColumnGroup, tuple[str, ...]] | None:
         """Return the group of the same join without guards, and the keys in its order; None if there is none.
@@ -159,7 +159,7 @@ class Materializer:
         group = self._by_skeleton.get((form.skeleton, order))
         return None if group is None else (group, form.keys)
 
-    def _once(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
+    def _without_repetition(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
         return tuple(
             factor
@@ -221,7 +221,7 @@ class Materializer:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
         return number_type(sum_of(monomial.term() for monomial in body), variables)
 
-    def _way_out(self) -> str:
+    def _advice(self) -> str:
         """Return what makes a program of many maps smaller: the tables whose changes need most of them are named."""
         names = Counter(
             factor.name
@@ -250,16 +250,16 @@ class Materializer:
         later: deque[tuple[MaintainedNumber, RelationChange]] = deque()
         while self._todo or later:
             if not self._todo:
-                self._keep(*later.popleft())
+                self._add_rules(*later.popleft())
                 continue
             column = self._todo.popleft()
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
                 insertion, *others = changes_of(relation)
-                self._keep(column, insertion)
+                self._add_rules(column, insertion)
                 later += ((column, change) for change in others)
 
-    def _keep(self, column: MaintainedNumber, change: RelationChange) -> None:
+    def _add_rules(self, column: MaintainedNumber, change: RelationChange) -> None:
         """Add the rules that keep a column while a table changes."""
         if column.order == 0:
             self.rules.append(evaluation(self, column, change))
@@ -269,7 +269,7 @@ class Materializer:
         body = sum_of(monomial.term() for monomial in column.body)
         about = aggregate(column.keys, body)
         bound = frozenset(change.variables)
-        for monomial in self.changed(rename(body, names), change, frozenset(keys), bound, about):
+        for monomial in self.delta_monomials(rename(body, names), change, frozenset(keys), bound, about):
             self.rules += rules_of(self, column, change, keys, monomial)
 
     def _changes_of(self, relation: str) -> list[RelationChange]:
@@ -284,7 +284,7 @@ class Materializer:
             changes.append(RelationChange(relation, 0, (), derived, lookups))
         return changes
 
-    def changed(
+    def delta_monomials(
         self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str], about: Term | None = None
     ) -> list[Monomial]:
         """Return the delta of `body` as monomials, without what can only be zero; `about` is what a trace says."""
@@ -299,5 +299,5 @@ class Materializer:
                 starts_empty(factor, self.derived, self._static) for factor in monomial.factors
             ):
                 continue
-            result += split_scalars(monomial, known(monomial.factors, bound, self.derived))
+            result += split_scalars(monomial, bound_variables(monomial.factors, bound, self.derived))
         return result

@@ -170,25 +170,25 @@ def extend_sql(
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
-    bound, derived = _bound(declared)
+    bound, derived = _bind_views(declared)
     if declared.errors:
         raise SqlError.together(declared.errors)
     tables = {table.name: table for table in declared.tables.values()}
     words = {"": options.order, "full": None, "0": 0, "1": 1}
     orders = {str(view.name): words[view.order] for view in declared.views.values()}
     materializer = Materializer(tables, options, derived)
-    planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in bound]
-    kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
+    planned = [(view, _add_view(view, materializer, options, orders[view.name])) for view in bound]
+    kept = {name: _keep_rows(table, materializer) for name, table in tables.items() if keeps_rows(table, options)}
     materializer.run()
     groups, rules = without_circles(materializer.groups, materializer.rules)
-    _name(groups, planned, kept, tables)
-    definitions = tuple(_view(view, columns) for view, columns in planned)
+    _name_maps(groups, planned, kept, tables)
+    definitions = tuple(_view_definition(view, columns) for view, columns in planned)
     program = lower(tables, groups, rules, definitions, kept, derived, options)
     check_strict(program, declared.views.values(), script.source)
     return program
 
 
-def _bound(declared: Declarations) -> tuple[list[BoundView], Registry]:
+def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
     """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound."""
     derived = Registry()
     seen: dict[str, CreateView] = {}
@@ -234,7 +234,7 @@ class Planned:
     """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
-def _materialize(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
+def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
     home: tuple[ColumnGroup, tuple[str, ...]] | None = None
@@ -267,7 +267,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
     return view.repeat is not None or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
 
-def keeps(table: Table, options: CompilerOptions) -> bool:
+def keeps_rows(table: Table, options: CompilerOptions) -> bool:
     """Whether a table's rows are kept (docs/architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
@@ -275,7 +275,7 @@ def keeps(table: Table, options: CompilerOptions) -> bool:
     return bool(table.key) and not table.key_rely
 
 
-def _keep(table: Table, materializer: Materializer) -> ColumnGroup:
+def _keep_rows(table: Table, materializer: Materializer) -> ColumnGroup:
     columns = tuple(map(folded, table.column_names))
     body = [Monomial(1, (Atom(table.name, columns),))]
     group = ColumnGroup(len(columns), f"rows of {table.name}", of_view=True)
@@ -284,7 +284,7 @@ def _keep(table: Table, materializer: Materializer) -> ColumnGroup:
     return group
 
 
-def _name(
+def _name_maps(
     groups: list[ColumnGroup],
     planned: list[tuple[BoundView, Planned]],
     kept: Mapping[str, ColumnGroup],
@@ -317,7 +317,7 @@ def _name(
         name_columns(group)
 
 
-def _view(view: BoundView, planned: Planned) -> ViewDef:
+def _view_definition(view: BoundView, planned: Planned) -> ViewDef:
     """Return the finishing step over the names of keys and columns."""
     first, order = next(iter(planned.columns.values()))
     keys = first.group.columns[0].keys
@@ -326,7 +326,7 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
     for name, (column, _) in planned.columns.items():
         names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
     for end in view.ends:
-        names[end.name] = _end(end, planned, names)
+        names[end.name] = _end_read(end, planned, names)
     for lookup in view.lookups:
         what = lookup.derived
         given: dict[str, Term] = {
@@ -337,7 +337,7 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
             column, key_order = planned.reads[each.name]
             inside[each.name] = MapRead(column.group.name, column.hint, tuple(given[key] for key in key_order))
         for end in what.ends:
-            inside[end.name] = _end(end, planned, given)
+            inside[end.name] = _end_read(end, planned, given)
         for out, (_, scalar) in zip(lookup.outs, what.columns, strict=True):
             names[out] = substitute(scalar, inside)
     bound = ViewDef(
@@ -354,6 +354,6 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
     return bound.rewritten(lambda scalar: substitute(scalar, names))
 
 
-def _end(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
+def _end_read(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
     column, order = planned.reads[end.name]
     return MapEnd(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))

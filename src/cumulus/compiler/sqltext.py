@@ -13,7 +13,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry,
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
-from cumulus.compiler.statements.definitions import readable
+from cumulus.compiler.statements.definitions import in_binding_order
 from cumulus.compiler.statements.factors import compared_with
 from cumulus.scalars.float_parts import PLACES
 from cumulus.sql.syntax.words import RESERVED
@@ -45,7 +45,7 @@ def definition_sql(
     SELECT t0.a AS x, SUM(COALESCE(t0.b, 0)) AS total FROM r t0 WHERE (t0.b > 1) IS TRUE GROUP BY t0.a
     """
     columns = [_Column(name, body) for name, body in zip(values, bodies, strict=True)]
-    return _grouped(columns, keys, _Context(tables, derived, "t", {}))
+    return _grouped_select(columns, keys, _Context(tables, derived, "t", {}))
 
 
 class _Column(NamedTuple):
@@ -63,7 +63,7 @@ class _Column(NamedTuple):
         return part.bound[self.variable] if self.end else part.number
 
 
-def _columns(numbers: Iterable[Summed | Ended]) -> list[_Column]:
+def _columns_of(numbers: Iterable[Summed | Ended]) -> list[_Column]:
     return [
         _Column(each.name, monomials(each.term), *((each.end, each.variable) if isinstance(each, Ended) else ()))
         for each in numbers
@@ -80,7 +80,7 @@ class _Context:
     outer: Mapping[str, str]
 
 
-def _grouped(columns: Sequence[_Column], keys: Sequence[str], context: _Context) -> str:
+def _grouped_select(columns: Sequence[_Column], keys: Sequence[str], context: _Context) -> str:
     """Return a SELECT of keys and columns."""
     parts = [
         (index, _Parts(monomial, replace(context, prefix=f"{context.prefix}{'' if not place else f'{place}_'}")))
@@ -126,16 +126,16 @@ class _Parts:
         self._aliases: dict[str, int] = {}
         self._wheres: list[str] = []
         numbers = [] if monomial.coefficient == 1 else [str(monomial.coefficient)]
-        for index, factor in enumerate(readable(monomial.factors, frozenset(context.outer), context.derived)):
+        for index, factor in enumerate(in_binding_order(monomial.factors, frozenset(context.outer), context.derived)):
             alias = f"{context.prefix}{index}"
             match factor:
                 case Atom(name, variables):
                     what = context.derived.get(name)
                     if what is None:
-                        self._from(_quoted(name), alias, variables, context.tables[name])
-                    elif not self._joined(what, factor, alias, context):
+                        self._add_table(_quoted(name), alias, variables, context.tables[name])
+                    elif not self._join_running_sums(what, factor, alias, context):
                         inside = replace(context, prefix=f"{alias}_", outer={})
-                        self._from(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
+                        self._add_table(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
                 case Lift(variable, inner) if variable in self.bound:
                     self._wheres.append(f"{self.bound[variable]} IS NOT DISTINCT FROM {self.scalar(inner)}")
                 case Lift(variable, inner):
@@ -149,7 +149,7 @@ class _Parts:
         if self._wheres:
             self.source += f" WHERE {' AND '.join(self._wheres)}"
 
-    def _from(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
+    def _add_table(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
         """Add a table to FROM; a variable that is known already is an equality."""
         self._aliases[alias] = len(self._froms)
         self._froms.append(f"{source} {alias}")
@@ -162,7 +162,7 @@ class _Parts:
             if column.not_null:
                 self.not_null.add(variable)
 
-    def _joined(self, what: DerivedRelation, atom: Atom, alias: str, context: _Context) -> bool:
+    def _join_running_sums(self, what: DerivedRelation, atom: Atom, alias: str, context: _Context) -> bool:
         """Look up sums over a range as the running sum that stands next to its end; False if they are others.
 
         DuckDB would compare all rows with all.
@@ -179,7 +179,7 @@ class _Parts:
         names = [_quoted(each.name) for each in sums]
         running = ", ".join(f"SUM({name}) OVER before AS {name}" for name in names)
         axis, order = _quoted(key), "DESC" if op.startswith(">") else "ASC"
-        grouped = _grouped(_columns(sums), [key], replace(context, prefix=f"{alias}_"))
+        grouped = _grouped_select(_columns_of(sums), [key], replace(context, prefix=f"{alias}_"))
         self._froms[self._aliases[source]] += (
             f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({grouped}) {alias}_g"
             f" WHERE {axis} IS NOT NULL WINDOW before AS (ORDER BY {axis} {order})) {alias}"
@@ -230,7 +230,7 @@ class _Parts:
                 text = self.scalar(inner)
                 return f"CASE WHEN isfinite({text}) THEN {text} ELSE 0 END"
             case Apply("float_whole" | "float_fraction" | "float_rest" as part, (inner,)):
-                return _part(part, self.scalar(inner))
+                return _float_part(part, self.scalar(inner))
             case Apply("special", (inner,)):
                 text = self.scalar(inner)
                 infinite = f"WHEN isinf({text}) AND {text} > 0 THEN {1 << 40} WHEN isinf({text}) THEN {1 << 80}"
@@ -261,7 +261,7 @@ class _Parts:
             case Apply("in", (arg, *choices)):
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
             case Apply("float_fits", (inner,)):
-                return f"({_part('float_rest', self.scalar(inner))} = 0)"
+                return f"({_float_part('float_rest', self.scalar(inner))} = 0)"
             case Apply("float_total", (whole, fraction, rest)):
                 parts = f"{self.scalar(whole)} + {self.scalar(fraction)} * 1e0 / {1 << PLACES}"
                 return f"CAST({parts} + {self.scalar(rest)} AS DOUBLE)"
@@ -315,7 +315,7 @@ def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
     return axis, op, sums
 
 
-def _part(part: str, given: str) -> str:
+def _float_part(part: str, given: str) -> str:
     """Return a number that a float is cut into (`scalars.float_parts`), 0 where it is NULL; NaN and ±inf are rests."""
     unit = f"CAST({1 << PLACES} AS DOUBLE)"
     left = f"({given} - trunc({given}))"
@@ -340,8 +340,8 @@ def _row_sql(what: DerivedRelation, atom: Atom, bound: Mapping[str, str], contex
     """Return a query of the rows of a derived relation; one that is a look-up refers to the tables to its left."""
     given = dict(zip(what.parameters, atom.variables, strict=True))
     inputs = {name: bound[given[name]] for name in what.inputs}
-    columns = _columns(what.numbers)
-    inner = f"({_grouped(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
+    columns = _columns_of(what.numbers)
+    inner = f"({_grouped_select(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
     names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(c.name for c in columns))}
     if what.is_lookup:
         totals = [f"COALESCE(SUM({names[each.name]}), 0) AS {_quoted(each.name)}" for each in what.sums]

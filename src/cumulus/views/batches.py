@@ -25,7 +25,7 @@ from cumulus.views import kernels
 from cumulus.views.entries import LARGE, MapSource
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import python_values
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, joined
+from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, join_vectors
 
 _SAMPLE = 64
 """So many entries at most are looked at for one that exists."""
@@ -105,7 +105,7 @@ class Tables:
         return np.flatnonzero(columns.there(slice(0, columns.size), positive=False))
 
 
-def _matched(
+def _match_rows(
     keys: Sequence[Array], theirs: Sequence[Array], numbers: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.int64]:
     """Return for each row of `keys` the number of the only row of `theirs` that equals it, -1 for none."""
@@ -250,7 +250,7 @@ class EntryColumns:
         left = np.ones(self.count, np.bool_)
         parts: list[tuple[Term, Mask]] = []
         for condition, value in zip(args[::2], args[1::2], strict=False):
-            holds = self._spread(kernels.true(self._guarded(condition, left)), left)
+            holds = self._spread(kernels.is_true(self._guarded(condition, left)), left)
             parts.append((value, holds))
             left = left & ~holds
         if len(args) % 2:
@@ -264,7 +264,7 @@ class EntryColumns:
             found = kernels.cast(self._value(value), result).full(self.count)
             missing = None if mask.all() else ~mask
             return Vector(found.type, found.data, kernels.either(missing, found.null), found.numbered)
-        return joined(
+        return join_vectors(
             [(kernels.cast(self._guarded(each, mask), result), mask) for each, mask in others], result, self.count
         )
 
@@ -284,7 +284,7 @@ class EntryColumns:
             left = left & ~here
             if not left.any():
                 break
-        return joined(vectors, result, self.count) if vectors else constant(None, result)
+        return join_vectors(vectors, result, self.count) if vectors else constant(None, result)
 
     def _connective(self, function: str, args: tuple[Term, ...]) -> Vector:
         """Return AND or OR: what decides it spares the rest."""
@@ -326,14 +326,14 @@ class EntryColumns:
             places = range(len(keys))
             words, entries = self._key_words(map, keys, places), self.tables.existing(map.name)
             theirs = [word for place in places for word in columns.key_words(place, entries)]
-            self._numbers[map.name, keys] = _matched(words, theirs, entries, self.count)
+            self._numbers[map.name, keys] = _match_rows(words, theirs, entries, self.count)
         numbers = self._numbers[map.name, keys]
         missing = numbers < 0
         if not missing.any():
             return columns.value(column, numbers)
         found = columns.value(column, numbers[~missing])
         zero = Vector(found.type, np.zeros(np.count_nonzero(missing), found.data.dtype))
-        return joined([(found, ~missing), (zero, missing)], found.type, self.count)
+        return join_vectors([(found, ~missing), (zero, missing)], found.type, self.count)
 
     def _key_words(self, map: MapDef, keys: Keys, places: Iterable[int]) -> list[npt.NDArray[np.int64]]:
         """Return the words of the view's keys by which a map is read."""
@@ -365,16 +365,16 @@ class EntryColumns:
         if searched.null is not None:
             numbers, searched = numbers[~searched.null], searched.take(~searched.null)
         words = [word for place in others for word in columns.key_words(place, numbers)]
-        best = _ends(words, searched.sortable(), read.end)
+        best = _end_places(words, searched.sortable(), read.end)
         if not others:
             entries = np.full(self.count, numbers[best[0]] if len(best) else -1)
         else:
-            entries = _matched(keys, [word[best] for word in words], numbers[best], self.count)
+            entries = _match_rows(keys, [word[best] for word in words], numbers[best], self.count)
         missing = entries < 0
         if not missing.any():
             return columns.key(axis, entries)
         found = columns.key(axis, entries[~missing])
-        return joined([(found, ~missing)], found.type, self.count)
+        return join_vectors([(found, ~missing)], found.type, self.count)
 
     def _is_in_order(self, read: EntryRead, columns: MapColumns, others: Sequence[int]) -> bool:
         """Whether ends of slices are found without going through the slices."""
@@ -391,7 +391,7 @@ def _type_of(key: Column) -> SqlType:
     return key.type
 
 
-def _ends(words: Sequence[Array], sortable: Sequence[Array], end: str) -> npt.NDArray[np.int64]:
+def _end_places(words: Sequence[Array], sortable: Sequence[Array], end: str) -> npt.NDArray[np.int64]:
     """Return for each different row of words one place with its least or greatest value."""
     order = np.lexsort((*sortable[::-1], *words))
     if not len(order):

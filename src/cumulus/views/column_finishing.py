@@ -23,7 +23,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.views import kernels
 from cumulus.views.batches import EntryColumns, Tables
-from cumulus.views.entries import MapSource, Whole
+from cumulus.views.entries import MapSource, WholeMaps
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import arrow_values, python_values
 from cumulus.views.vectors import Mask, NotColumnarError, Vector
@@ -47,7 +47,7 @@ class Columnar:
         self._finisher, self._source = finisher, source
         self._view = finisher.view
         self._tables = Tables(finisher, source)
-        self._whole: Whole | None = None
+        self._whole: WholeMaps | None = None
 
     # --- out --------------------------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ class Columnar:
         """Return the rows of the view as Arrow: some columns, by their numbers, of so many of the first rows."""
         if limit is None:
             self._load(columns)
-        return self._made(self._batch(limit), columns)
+        return self._arrow_table(self._batch(limit), columns)
 
     def rows(self) -> list[Row]:
         """Return the rows of the view as tuples."""
@@ -93,10 +93,10 @@ class Columnar:
         """
         self._load(names)
         batch = self._batch(None)
-        places = keep(self._made(batch, names))
+        places = keep(self._arrow_table(batch, names))
         if len(places) < batch.count:
             batch = batch.take(np.asarray(places, np.int64))
-        return self._made(batch, columns)
+        return self._arrow_table(batch, columns)
 
     def _load(self, columns: Sequence[int] | None) -> None:
         """Read what some columns of all rows take, if nothing bounds how many these are."""
@@ -105,7 +105,7 @@ class Columnar:
             shown = view.select if columns is None else [view.select[place] for place in columns]
             self._tables.load([*shown, *(each for each in view.expressions if each not in view.select)])
 
-    def _made(self, batch: EntryColumns, columns: Sequence[int] | None) -> pa.Table:
+    def _arrow_table(self, batch: EntryColumns, columns: Sequence[int] | None) -> pa.Table:
         wanted = range(len(self._view.columns)) if columns is None else columns
         arrays = [self._array(batch, self._view.select[place], self._view.columns[place]) for place in wanted]
         return pa.Table.from_arrays(arrays, names=[self._view.columns[place].name for place in wanted])
@@ -191,7 +191,7 @@ class Columnar:
     def _truth(self, batch: EntryColumns, condition: Scalar) -> Mask:
         found = self._vector(batch, condition)
         if isinstance(found, Vector):
-            return kernels.true(found)
+            return kernels.is_true(found)
         return np.fromiter(map(bool, found), np.bool_, batch.count)
 
     def _array(self, batch: EntryColumns, scalar: Scalar, column: Column) -> Any:
@@ -211,7 +211,7 @@ class Columnar:
         names, compute = self._finisher.expression(scalar, column)
         if self._whole is None:
             source = self._source
-            self._whole = Whole(source.items, source, source.size(self._finisher.maps[0].name))
+            self._whole = WholeMaps(source.items, source, source.size(self._finisher.maps[0].name))
         vectors = [batch.named(name).full(batch.count) for name in names]
         given = [python_values(vector, vector.type) for vector in vectors]  # as the `Finisher` sees them
         lines = zip(*given, strict=True) if given else repeat((), batch.count)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from cumulus.algebra.order import order_key
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.views.entries import Before, Key, MapChanges, MapSource, Values
+from cumulus.views.entries import EntriesBefore, Key, MapChanges, MapSource, Values
 from cumulus.views.finishing import Finisher, Raw
 from cumulus.views.reader import MapViewReader
 from cumulus.views.row_changes import Change
@@ -27,23 +27,23 @@ class BagDifferences:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._names = [each.name for each in finisher.maps]
-        self._is_own = finisher.touched.is_own
+        self._is_own = finisher.affected.is_own
         self._has_keys = bool(finisher.maps[0].keys)
 
     def of(self, changes: MapChanges) -> list[Change]:
         """Return how the rows changed in the transaction that has just changed these entries."""
         with decimal.localcontext(EXACT):
             if self._is_own:
-                return self._own(changes)
-            keys = self._touched(changes)
+                return self._own_changes(changes)
+            keys = self._affected_keys(changes)
             if keys is not None:
-                return self._at(changes, keys, _Remembering(self._source))
+                return self._changes_at(changes, keys, _CachedEntries(self._source))
             if not self._has_keys:
-                return self._at(changes, [()], _Remembering(self._source))
-            now, first = _Remembering(self._source, self._names), self._names[0]
-            return self._at(changes, dict.fromkeys((*now.whole[first], *changes.get(first, ()))), now)
+                return self._changes_at(changes, [()], _CachedEntries(self._source))
+            now, first = _CachedEntries(self._source, self._names), self._names[0]
+            return self._changes_at(changes, dict.fromkeys((*now.whole[first], *changes.get(first, ()))), now)
 
-    def _own(self, changes: MapChanges) -> list[Change]:
+    def _own_changes(self, changes: MapChanges) -> list[Change]:
         """Return the changes of rows that are made of the entries at their key, and of nothing else."""
         found: list[Change] = []
         raw, source = self._finisher.raw, self._source
@@ -51,7 +51,7 @@ class BagDifferences:
         try:
             for key, old, new in entries:
                 before = None if self._has_keys and old[0] is None else raw(key, old, source)
-                _tell(found, before, raw(key, new, source))
+                _add_changes(found, before, raw(key, new, source))
         except Exception:  # a user's function may raise anything; this names it
             for key, old, new in entries:
                 self._finisher.entry(key, old, source)
@@ -76,9 +76,9 @@ class BagDifferences:
             found.append((key, [old for old, _ in both], [new for _, new in both]))
         return found
 
-    def _touched(self, changes: MapChanges) -> Iterable[Key] | None:
+    def _affected_keys(self, changes: MapChanges) -> Iterable[Key] | None:
         """Return the keys of rows that may have changed; None if all may have."""
-        touched = self._finisher.touched
+        touched = self._finisher.affected
         found: dict[Key, None] = {}
         for name in touched.maps:
             for key in changes.get(name, ()):
@@ -88,18 +88,18 @@ class BagDifferences:
                 found.update(dict.fromkeys(keys))
         return found
 
-    def _at(self, changes: MapChanges, keys: Iterable[Key], now: _Remembering) -> list[Change]:
+    def _changes_at(self, changes: MapChanges, keys: Iterable[Key], now: _CachedEntries) -> list[Change]:
         """Return the changes of the rows at some keys."""
         found: list[Change] = []
-        before = Before(now, self._source.find, changes)
+        before = EntriesBefore(now, self._source.find, changes)
         entry, names = self._finisher.entry, self._names
         for key in keys:
             old = entry(key, [before.read(name, key) for name in names], before)
-            _tell(found, old, entry(key, [now.read(name, key) for name in names], now))
+            _add_changes(found, old, entry(key, [now.read(name, key) for name in names], now))
         return found
 
 
-def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
+def _add_changes(found: list[Change], old: Raw | None, new: Raw | None) -> None:
     """Add the changes from what an entry gave to what it gives."""
     if old is None:
         if new is not None:
@@ -114,7 +114,7 @@ def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
             found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
 
 
-class _Remembering:
+class _CachedEntries:
     """Entries of maps that do not change meanwhile, each read once; those of some maps at once."""
 
     def __init__(self, source: MapSource, maps: Iterable[str] = ()) -> None:
@@ -131,7 +131,7 @@ _FEW = 200
 """For so many changed entries it is found out whether they reach the rows that are shown, before these are read."""
 
 
-class Window:
+class WindowDifferences:
     """The changes of what a view with LIMIT or OFFSET shows: its rows are read again, and compared with those before.
 
     A row in whose place another one with the same grouping columns comes is one change; any other is told as one that
@@ -150,7 +150,7 @@ class Window:
 
     def of(self, changes: MapChanges) -> list[Change]:
         """Return how the rows changed; see `BagDifferences.of`."""
-        if not any(changes.get(name) for name in self._finisher.touched.maps) or self._is_beyond(changes):
+        if not any(changes.get(name) for name in self._finisher.affected.maps) or self._is_beyond(changes):
             return []
         before, now = self._shown, self._rows()
         self._shown = now
@@ -179,7 +179,7 @@ class Window:
     def _is_beyond(self, changes: MapChanges) -> bool:
         """Whether all entries that changed were, and are, behind the last row that is shown."""
         finisher = self._finisher
-        if self._edge is None or len(finisher.maps) > 1 or not finisher.touched.is_own:
+        if self._edge is None or len(finisher.maps) > 1 or not finisher.affected.is_own:
             return False
         found = changes[finisher.maps[0].name]
         if len(found) > _FEW:
@@ -196,11 +196,11 @@ class Window:
         return True
 
 
-Differences: TypeAlias = BagDifferences | Window
+Differences: TypeAlias = BagDifferences | WindowDifferences
 """Tells how the rows of a view change, as it shows them."""
 
 
 def differences_of(finisher: Finisher, source: MapSource) -> Differences:
     """Return what tells how the rows of a view change."""
     is_window = finisher.view.limit is not None or finisher.view.offset
-    return Window(finisher, source) if is_window else BagDifferences(finisher, source)
+    return WindowDifferences(finisher, source) if is_window else BagDifferences(finisher, source)

@@ -75,7 +75,7 @@ LARGE = 8
 """Going through so many entries for each row of a view costs more than going down a tree for its end."""
 
 
-class Whole:
+class WholeMaps:
     """`Entries` of maps that are gone through, each once: for a view that is read as a whole.
 
     Ends are gathered for all slices of a map together, so reading one for every row of the view costs the map's size;
@@ -109,18 +109,18 @@ class Whole:
         """Return the end of a slice; see `Entries.end`."""
         which = (map, end, axis, column)
         if which not in self._ends:
-            self._ends[which] = self._ordered(map, end, axis, others, column) or self._gathered(*which)
+            self._ends[which] = self._ordered_source(map, end, axis, others, column) or self._gather_ends(*which)
         found = self._ends[which]
         return found.get(others) if isinstance(found, dict) else found.end(map, end, axis, others, column)
 
-    def _ordered(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
+    def _ordered_source(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
         """Return what finds ends of the map sooner than going through it does, if there is anything."""
         source = self._source
         if source is None or source.size(map) <= LARGE * self._rows:
             return None
         return None if source.along(map, end, axis, others, column) is None else source
 
-    def _gathered(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
+    def _gather_ends(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
         ends: dict[Key, Any] = {}
         for key, values in self.entries(map).items():
             here = key[axis]
@@ -133,7 +133,7 @@ class Whole:
         return ends
 
 
-class Before:
+class EntriesBefore:
     """`Entries` as they were before a committed transaction.
 
     Parameters
@@ -176,7 +176,7 @@ class Before:
         stayed = [
             key[axis]
             for key in self._find(map, all_but(axis, len(others) + 1), others)
-            if key[axis] not in come and _counts(self._now.read(map, key), column)
+            if key[axis] not in come and _is_candidate(self._now.read(map, key), column)
         ]
         return end_of(end, [*stayed, *gone])
 
@@ -184,12 +184,12 @@ class Before:
         """Return for every changed slice the keys that came into it and those that left it."""
         moves: dict[Key, tuple[set[Any], set[Any]]] = {}
         for key, (old, new) in self._changes.get(map, {}).items():
-            was, is_now = _counts(old, column), _counts(new, column)
+            was, is_now = _is_candidate(old, column), _is_candidate(new, column)
             if was != is_now:
                 moves.setdefault(key[:axis] + key[axis + 1 :], (set(), set()))[was].add(key[axis])
         return moves
 
 
-def _counts(values: Values | None, column: int | None) -> bool:
+def _is_candidate(values: Values | None, column: int | None) -> bool:
     """Whether an entry with these values is one that an end may take."""
     return values is not None and (column is None or bool(values[column]))

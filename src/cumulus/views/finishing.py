@@ -23,8 +23,8 @@ from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import names_in, read_of, top_of
 from cumulus.scalars.python_code import NAN, Pool, PythonCode, ScalarCoder, canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
-from cumulus.views.affected_rows import Touched
-from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
+from cumulus.views.affected_rows import AffectedRows
+from cumulus.views.entries import Entries, Items, Key, MapSource, Values, WholeMaps
 
 
 class Finished(NamedTuple):
@@ -64,7 +64,7 @@ class Finisher:
                     hint="All maps of a view have the same keys.",
                 )
         self.top = top_of(program, view)
-        self.touched = Touched(program, view)
+        self.affected = AffectedRows(program, view)
         """Which rows an entry of a map may change."""
         self.values: dict[str, tuple[int, int]] = {}
         """Name of a value → which of the view's maps, which column."""
@@ -88,7 +88,7 @@ class Finisher:
             place for place, column in enumerate(view.columns) if column.type is None or column.type.is_float
         ]
         self._functions = runnable(program.functions, given_functions(functions))
-        self._entry = self._compiled(Pool(self._functions))
+        self._entry = self._compile(Pool(self._functions))
         self._expressions: dict[tuple[Scalar, Column | None], tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
     # --- one entry --------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Finisher:
                 return tuple(NAN if value != value else value for value in found[0]), *found[1:]
         return found
 
-    def _compiled(self, pool: Pool) -> Callable[..., Raw | None]:
+    def _compile(self, pool: Pool) -> Callable[..., Raw | None]:
         """Return the function from a key and the values of each map to a row."""
         lines = ["def finish(key, entries, *maps):"]
         if self.maps[0].keys:
@@ -194,7 +194,7 @@ class Finisher:
         read = read_of(self.program, term)
         if read is None:
             raise ValidationError(f"view {self.view.name}: {term} is not a scalar", hint="Keep it in a map.")
-        keys = "".join(f"{_key(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
+        keys = "".join(f"{_key_code(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
         name = coder.pool.literal(read.map.name)
         if read.end:
             searched = read.map.keys[read.axis]
@@ -234,7 +234,7 @@ class Finisher:
             Naming the view.
         """
         first = self.maps[0]
-        whole = Whole(items, source, 0 if source is None else source.size(first.name))
+        whole = WholeMaps(items, source, 0 if source is None else source.size(first.name))
         others = [whole.entries(each.name) for each in self.maps[1:]]
         entries: Iterable[tuple[Key, Values | None]] = items(first.name)
         if not first.keys:
@@ -245,7 +245,7 @@ class Finisher:
                 found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
                 if found is not None:
                     finished.append(found)
-        return self._shown(finished)
+        return self._rows_in_order(finished)
 
     def first_rows(self, source: MapSource) -> tuple[list[Row], Any] | None:
         """Return the rows of the view, made from the entries of `first`, and where they end; None if it has none.
@@ -257,7 +257,7 @@ class Finisher:
             return None
         assert self.view.limit is not None, "a view without a limit shows all rows"
         finished = [each for _, each in found]
-        rows, left = self._shown(finished), self.view.offset + self.view.limit
+        rows, left = self._rows_in_order(finished), self.view.offset + self.view.limit
         for each in finished:  # which are in order now
             left -= each.copies
             if left <= 0 < self.view.limit:
@@ -297,7 +297,7 @@ class Finisher:
                 missing -= found.copies
         return finished + nulls if missing > 0 else finished
 
-    def _shown(self, finished: list[Finished]) -> list[Row]:
+    def _rows_in_order(self, finished: list[Finished]) -> list[Row]:
         """Return the rows of a view's entries, which are sorted in place."""
         # By the last item of ORDER BY first, each time keeping the order of equals.
         for place, item in reversed(list(enumerate(self.view.order_by))):
@@ -326,7 +326,7 @@ class Finisher:
             ) from None
 
 
-def _key(code: PythonCode, pool: Pool) -> str:
+def _key_code(code: PythonCode, pool: Pool) -> str:
     """Return the code of a key to look up by, as it stands in maps."""
     if code.type is None or code.type.is_float:
         return f"{pool.bind(canonical, 'canonical')}({code.text})"

@@ -16,7 +16,7 @@ import numpy as np
 from cumulus.catalog.types import BOOLEAN, DOUBLE, INTEGER_BITS, Kind, SqlType
 from cumulus.scalars.arithmetic import float_sum
 from cumulus.scalars.float_parts import total
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, within
+from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, check_within
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _WHOLE_FLOAT = 4503599627370496.0
@@ -30,7 +30,7 @@ def either(left: Mask | None, right: Mask | None) -> Mask | None:
     return left | right
 
 
-def true(condition: Vector) -> Mask:
+def is_true(condition: Vector) -> Mask:
     """Return where a condition is TRUE, and not NULL."""
     if condition.type.kind is Kind.NULL:
         return np.zeros(np.shape(condition.data), np.bool_)
@@ -54,11 +54,11 @@ def cast(vector: Vector, target: SqlType) -> Vector:
             return replace(vector, type=target)
         if INTEGER_BITS[target.kind] > 64:
             return replace(vector, type=target)
-        return replace(vector, type=target, data=within(vector.narrow(), vector.null, *_range(target)))
+        return replace(vector, type=target, data=check_within(vector.narrow(), vector.null, *_range(target)))
     if target.kind is not Kind.DECIMAL or target.scale < vector.scale:
         raise NotColumnarError
     data = _times(vector.narrow(), np.int64(_power(target.scale - vector.scale)), vector.null)
-    return replace(vector, type=target, data=within(data, vector.null, *_range(target)))
+    return replace(vector, type=target, data=check_within(data, vector.null, *_range(target)))
 
 
 def _power(digits: int) -> int:
@@ -163,7 +163,7 @@ def call(function: str, args: Sequence[Vector], result: SqlType) -> Vector:
     null = reduce(either, (arg.null for arg in args))
     data = kernel(*args, null)
     if result.is_exact and _range(result)[1] < _GREATEST:
-        within(data, null, *_range(result))
+        check_within(data, null, *_range(result))
     return Vector(result, data, null)
 
 
@@ -209,7 +209,7 @@ def _signed(change: Callable[[Array], Array]) -> Callable[[Vector, Mask | None],
             return change(value.data)
         if not value.type.is_exact:
             raise NotColumnarError
-        return change(within(value.narrow(), null, _LEAST + 1, _GREATEST))
+        return change(check_within(value.narrow(), null, _LEAST + 1, _GREATEST))
 
     return kernel
 
@@ -271,4 +271,4 @@ _KERNELS: dict[tuple[str, int], Callable[..., Array]] = {
 
 def negation(condition: Vector) -> Vector:
     """Return NOT of a condition."""
-    return Vector(BOOLEAN, ~true(replace(condition, null=None)), condition.null)
+    return Vector(BOOLEAN, ~is_true(replace(condition, null=None)), condition.null)

@@ -39,7 +39,7 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
     ([['n', 's'], ['']], True)
     """
     groups = list(groups)
-    while circle := _circle(rules):
+    while circle := _find_circle(rules):
         copies: dict[MaintainedNumber, MaintainedNumber] = {}
         new: dict[ColumnGroup, ColumnGroup] = {}
         read = _read_inside(circle, rules)
@@ -50,12 +50,12 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
             copies[column] = replace(column, group=group, hint="")
             group.columns.append(copies[column])
         groups += new.values()
-        rules = [_rewired(rule, copies) if rule.target.group in circle else rule for rule in rules]
+        rules = [_rewire(rule, copies) if rule.target.group in circle else rule for rule in rules]
         rules += [replace(rule, target=copies[rule.target]) for rule in rules if rule.target in copies]
     return groups, rules
 
 
-def _rewired(rule: MapRule, copies: dict[MaintainedNumber, MaintainedNumber]) -> MapRule:
+def _rewire(rule: MapRule, copies: dict[MaintainedNumber, MaintainedNumber]) -> MapRule:
     return replace(rule, reads=tuple((token, copies.get(column, column)) for token, column in rule.reads))
 
 
@@ -71,21 +71,21 @@ def _read_inside(circle: set[ColumnGroup], rules: Iterable[MapRule]) -> list[Mai
     return list(found)
 
 
-def _circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
+def _find_circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
     """Return groups that all wait for each other, none if there are no such."""
     waits: dict[object, dict[ColumnGroup, set[ColumnGroup]]] = {}
     for rule in rules:
         mine = waits.setdefault((rule.change.relation, rule.change.sign), {}).setdefault(rule.target.group, set())
-        mine.update(_ahead(rule))
+        mine.update(_groups_read_ahead(rule))
     for each in waits.values():
         for group in each:
-            reached = _reached(group, each)
+            reached = _reachable(group, each)
             if group in reached:
-                return {other for other in reached if group in _reached(other, each)}
+                return {other for other in reached if group in _reachable(other, each)}
     return set()
 
 
-def _ahead(rule: MapRule) -> Iterator[ColumnGroup]:
+def _groups_read_ahead(rule: MapRule) -> Iterator[ColumnGroup]:
     """Return the groups that a statement reads as they will be."""
     sources = dict(rule.reads)
     for node in (node for factor in rule.factors for node in nodes(factor)):
@@ -93,7 +93,7 @@ def _ahead(rule: MapRule) -> Iterator[ColumnGroup]:
             yield sources[node.map].group
 
 
-def _reached(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:
+def _reachable(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:
     found: set[ColumnGroup] = set()
     todo = [group]
     while todo:

@@ -18,10 +18,10 @@ from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import MaintainedNumber, MapRule, nice_names
 from cumulus.compiler.statements.change_locator import ChangeLocator
-from cumulus.compiler.statements.changed_keys import asked_of, is_asked
+from cumulus.compiler.statements.changed_keys import is_asked, numbers_asked
 from cumulus.compiler.statements.components import ComponentSplitter
 from cumulus.compiler.statements.definitions import FreshNames
-from cumulus.compiler.statements.factors import Alternative, FactorBlock, Names, in_order, used_beside
+from cumulus.compiler.statements.factors import Alternative, FactorBlock, Names, order_blocks, used_beside
 from cumulus.compiler.statements.map_reads import MapReads, is_read_off_rows
 from cumulus.compiler.statements.map_requests import MapRequests
 from cumulus.compiler.statements.passes import STATEMENT_PASSES, SUM_PASSES, OrderedProduct, apply_passes
@@ -40,7 +40,7 @@ def rules_of(
     build = StatementBuilder(requests, change, column.order)
     bound = frozenset(change.variables)
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
-        product = apply_passes(OrderedProduct(in_order(blocks, bound), bound, target_keys), STATEMENT_PASSES)
+        product = apply_passes(OrderedProduct(order_blocks(blocks, bound), bound, target_keys), STATEMENT_PASSES)
         if ZERO in product.factors:  # a row of the event never meets itself, say
             continue
         seen = [*product.keys, *(n for f in product.factors for n in sorted(variables_of(f)))]
@@ -61,7 +61,7 @@ def rules_of(
 def evaluation(requests: MapRequests, column: MaintainedNumber, change: RelationChange) -> MapRule:
     """Return the statement that evaluates a column anew."""
     build = StatementBuilder(requests, change, 0)
-    term = build.closed(column.body, frozenset(), column.keys, "OLD")
+    term = build.sum_over_maps(column.body, frozenset(), column.keys, "OLD")
     names = nice_names([*column.keys, *sorted(variables_of(term))], ())
     keys = tuple(names.get(key, key) for key in column.keys)
     return MapRule(column, change, keys, 1, (rename(term, names),), tuple(build.reads.sources.items()), ":=")
@@ -98,7 +98,7 @@ class StatementBuilder:
         for part in parts:
             if isinstance(part, Batch) and (what := self._derived.get(part.name)) is not None:
                 atom = Atom(part.name, part.variables)
-                asked = asked_of(what, atom, used_beside(part, parts, wanted | bound))
+                asked = numbers_asked(what, atom, used_beside(part, parts, wanted | bound))
                 where = self._locator.keys(what, atom, bound, asked)
                 if where is None:
                     return []
@@ -142,7 +142,7 @@ class StatementBuilder:
         self._requests.count_row()
         names = self._fresh.inside(what, atom)
         columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if is_asked(names[mine], atom, used)]
-        asked = asked_of(what, atom, used)
+        asked = numbers_asked(what, atom, used)
         given: set[str] = set()
         # A column that is a sum needs no name of its own.
         for _, outer, scalar in columns:
@@ -170,17 +170,17 @@ class StatementBuilder:
         """Return a sum or an end of a row, over maps."""
         if what.inputs or is_read_off_rows(what, each, self._derived):
             own = (names[each.variable],) if isinstance(each, Ended) else ()
-            term = self.closed(monomials(rename(each.term, names)), there, own, state)
+            term = self.sum_over_maps(monomials(rename(each.term, names)), there, own, state)
         else:
             term = self.reads.of_number(what, each, names, state)
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
 
-    def closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
+    def sum_over_maps(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
         parts: list[Term] = []
         for monomial in body:
             for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group), state):
-                product = OrderedProduct(in_order(blocks, bound), bound, wanted=frozenset(group))
+                product = OrderedProduct(order_blocks(blocks, bound), bound, wanted=frozenset(group))
                 factors = apply_passes(product, SUM_PASSES).factors
                 part = Monomial(monomial.coefficient * sign, tuple(factors)).term()
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))

@@ -11,7 +11,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.statements import changed_keys
-from cumulus.compiler.statements.changed_keys import KeyBinding, asked_of, bound_place
+from cumulus.compiler.statements.changed_keys import KeyBinding, complete_place, numbers_asked
 from cumulus.compiler.statements.components import ComponentSplitter
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import FactorBlock, Names, used_beside
@@ -61,9 +61,9 @@ class ChangeLocator:
         least = [place for form, place in found.items() if not any(other < set(form) for other in every)]
         if not least:
             return None
-        factors = changed_keys.one_place([place.factors for place in least], keys, there)
+        factors = changed_keys.merge_places([place.factors for place in least], keys, there)
         free = tuple(key for key in keys if key not in there)
-        wide = changed_keys.widest([place.wider for place in least], free, bound)
+        wide = changed_keys.merge_wider([place.wider for place in least], free, bound)
         needed = given & frozenset[str]().union(*(variables_of(factor) for factor in factors))
         return (FactorBlock(factors, needed, 3, wide),) if factors else ()
 
@@ -79,7 +79,7 @@ class ChangeLocator:
         if self.change.sign == 0 or relations_of(body) & self.change.derived:
             return None
         found = []
-        for monomial in self.requests.changed(body, self.change, frozenset(keys), there):
+        for monomial in self.requests.delta_monomials(body, self.change, frozenset(keys), there):
             place = changed_keys.event_place(monomial.factors, keys, there)
             if place is None:
                 return None
@@ -104,12 +104,12 @@ class ChangeLocator:
         for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, keys | own, bound, there, is_row)
             for start in starts:
-                place = bound_place(start.factors, loops, tests, keys, there)
-                wider = None if start.wider is None else bound_place(start.wider, loops, tests, keys, there)
+                place = complete_place(start.factors, loops, tests, keys, there)
+                wider = None if start.wider is None else complete_place(start.wider, loops, tests, keys, there)
                 if place is None:
                     if what.is_lookup:
                         return None
-                    place = wider = tuple(map(changed_keys.touched, self.reads.of_keys(what, atom, "CHANGED")))
+                    place = wider = tuple(map(changed_keys.old_or_changed, self.reads.of_keys(what, atom, "CHANGED")))
                 places.append(KeyBinding(place, wider))
         return places
 
@@ -119,7 +119,7 @@ class ChangeLocator:
         """Return what in a product has changed, all that it loops over, and its conditions."""
         parts = [factor for factor in monomial.factors if not is_value(factor)]
         own, groups, near = self.splitter.split(parts, there | keys if is_row else there)
-        valued, several = changed_keys.with_values(groups, filter(is_value, monomial.factors), near)
+        valued, several = changed_keys.place_values(groups, filter(is_value, monomial.factors), near)
         outside = keys.union(near, several, *(variables_of(part) for part in own))
         loops: list[MapRead] = []
         starts: list[KeyBinding] = []
@@ -143,10 +143,10 @@ class ChangeLocator:
                 loops += self.reads.of_keys(what, part, "CHANGED")
             if self._moves(part):
                 atom = Atom(what.name, part.variables)
-                asked = asked_of(what, atom, used_beside(part, monomial.factors, keys | there))
+                asked = numbers_asked(what, atom, used_beside(part, monomial.factors, keys | there))
                 blocks = self.keys(what, atom, bound, asked, there - bound)
                 if blocks is not None:
-                    starts.append(changed_keys.place_of(blocks))
+                    starts.append(changed_keys.place_of_blocks(blocks))
         return starts, loops, [part for part in own if isinstance(part, (Lift, Compare))]
 
     def _moves(self, term: Term) -> bool:

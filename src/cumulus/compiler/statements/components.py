@@ -12,8 +12,8 @@ from cumulus.calculus.polynomial import components
 from cumulus.compiler.maps.columns import variable_types
 from cumulus.compiler.statements.cross_products import split_by_keys
 from cumulus.compiler.statements.definitions import FreshNames
-from cumulus.compiler.statements.equalities import looked_up
-from cumulus.compiler.statements.factors import Names, known
+from cumulus.compiler.statements.equalities import bind_by_equalities
+from cumulus.compiler.statements.factors import Names, bound_variables
 from cumulus.compiler.statements.map_requests import MapRequests
 
 
@@ -28,7 +28,7 @@ class ComponentSplitter:
 
     def look_up(self, parts: list[Term], bound: Names, loose: Names) -> tuple[list[Term], list[Lift]]:
         """Return factors in which equalities bind keys, and those of them that say what a new key of a map is."""
-        there = known(parts, bound, self.requests.derived, loose)
+        there = bound_variables(parts, bound, self.requests.derived, loose)
         late = self._late(parts, there)
         free: set[str] = set()
         for part in parts:
@@ -40,7 +40,9 @@ class ComponentSplitter:
         tables = self.requests.tables
         event = variable_types([Atom(self.change.relation, self.change.variables)] if self.change.sign else [], tables)
         fresh = None if self.order is not None else self.fresh.key
-        return looked_up(parts, there, frozenset(free) - there - late, variable_types(parts, tables, event), fresh)
+        return bind_by_equalities(
+            parts, there, frozenset(free) - there - late, variable_types(parts, tables, event), fresh
+        )
 
     def split(
         self, parts: list[Term], bound: Names, loose: Names = frozenset(), inside: Sequence[Term] = ()
@@ -49,7 +51,7 @@ class ComponentSplitter:
 
         The factors `inside` belong to components.
         """
-        there = known(parts, bound, self.requests.derived, loose)
+        there = bound_variables(parts, bound, self.requests.derived, loose)
         late = self._late(parts, there)
         own: list[Term] = []
         inner: list[Term] = []

@@ -64,10 +64,10 @@ def split_by_keys(group: list[Term], bound: Names, tables: Mapping[str, Table]) 
     free = [factor for factor in group if _is_free(factor, fixed)]
     if not all(_is_whole(piece) for piece in pieces):
         return whole
-    moving = _merged([piece for piece in pieces if not piece.is_static])
+    moving = _merge_reached([piece for piece in pieces if not piece.is_static])
     if len(moving) < 2:
         return whole
-    still = _joined([piece for piece in pieces if piece.is_static])
+    still = _join_meeting([piece for piece in pieces if piece.is_static])
     parts = [*moving, *still]
     conditions = []
     for condition in free:
@@ -104,7 +104,7 @@ def _piece(factors: list[Term], bound: Names, fixed: Names, tables: Mapping[str,
     return _Piece(factors, visible & bound, visible & (bound | fixed), is_static)
 
 
-def _merged(pieces: Collection[_Piece]) -> list[_Piece]:
+def _merge_reached(pieces: Collection[_Piece]) -> list[_Piece]:
     """Join pieces that meet, where one is reached by keys of the other: that is no cross product."""
     found = list(pieces)
     while True:
@@ -115,7 +115,7 @@ def _merged(pieces: Collection[_Piece]) -> list[_Piece]:
         found = [piece for piece in found if piece not in pair] + [_together(*pair)]
 
 
-def _joined(pieces: Collection[_Piece]) -> list[_Piece]:
+def _join_meeting(pieces: Collection[_Piece]) -> list[_Piece]:
     """Join pieces that meet."""
     found: list[_Piece] = []
     for piece in pieces:

@@ -15,7 +15,7 @@ from cumulus.compiler.statements.factors import Names
 from cumulus.scalars.typing import Typed, scalar_type
 
 
-def looked_up(
+def bind_by_equalities(
     factors: Iterable[Term],
     there: Names,
     free: Names,
@@ -47,7 +47,7 @@ def looked_up(
     >>> types = {name: Typed(BIGINT, False) for name in "xy"}
     >>> remainder = Compare("=", Apply("mod", (Var("x"), number(10))), Var("y"))
     >>> for there, free in (("x", "y"), ("y", "x")):
-    ...     found = looked_up([remainder], frozenset(there), frozenset(free), types, lambda: "k")
+    ...     found = bind_by_equalities([remainder], frozenset(there), frozenset(free), types, lambda: "k")
     ...     print([[str(factor) for factor in part] for part in found])
     [['(y := mod(x, 10))'], []]
     [['(y := mod(x, 10))'], ['(y := mod(x, 10))']]

@@ -32,7 +32,7 @@ class Alternative(NamedTuple):
     blocks: tuple[FactorBlock, ...]
 
 
-def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
+def bound_variables(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
     """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them.
 
     Parameters
@@ -42,7 +42,8 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
 
     Examples
     --------
-    >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
+    >>> lifts = [Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))]
+    >>> sorted(bound_variables(lifts, frozenset("x"), Registry()))
     ['x', 'y', 'z']
     """
     found = set(bound)
@@ -91,7 +92,7 @@ def used_beside(part: Term, parts: Iterable[Term], wanted: Names) -> Names:
     return wanted.union(*(variables_of(other) for other in others))
 
 
-def in_order(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
+def order_blocks(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
     """Order blocks so that each finds its variables bound: conditions as early as they can stand, values last."""
     waiting = list(blocks)
     there = set(bound)

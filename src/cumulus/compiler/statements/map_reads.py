@@ -11,7 +11,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry,
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
-from cumulus.compiler.statements.changed_keys import without
+from cumulus.compiler.statements.changed_keys import join_for_all
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import Names
 from cumulus.compiler.statements.map_requests import MapRequests
@@ -55,7 +55,7 @@ class MapReads:
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
         return [
-            self.of_sum(keys, [Monomial(1, without(given, monomial.factors, self.requests.derived))], state)
+            self.of_sum(keys, [Monomial(1, join_for_all(given, monomial.factors, self.requests.derived))], state)
             for monomial in monomials(rename(what.sums[0].term, names))
         ]
 

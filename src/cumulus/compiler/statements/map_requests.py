@@ -35,7 +35,7 @@ class MapRequests(Protocol):
     def count_row(self) -> None:
         """Count a statement's look into a derived relation; refuse programs that would not end."""
 
-    def changed(
+    def delta_monomials(
         self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str]
     ) -> list[Monomial]:
         """Return the delta of `body` as monomials, without what can only be zero."""
