@@ -134,22 +134,16 @@ def _map_definition(group: ColumnGroup, tables: Mapping[str, Table], derived: Re
     bodies = _bodies(group)
     parts = [spell_out(first.keys, body, derived) for body in bodies]
     values = tuple(NamedColumn(column.hint, BIGINT if column.is_count else column.type) for column in group.columns)
+    pairs = zip(bodies, parts, strict=True)
+    started = [(_not_empty(body, part, derived), value.type) for (body, part), value in zip(pairs, values, strict=True)]
     return MapDef(
         name=group.name,
         keys=keys,
         values=values,
         count=next((each.hint for each in group.row_counts if len(group.columns) > 1 or group.of_view), ""),
-        definitions=tuple(_with_nice_names(first.keys, sum_of(found)) for found in parts),
+        definitions=tuple(_with_nice_names(first.keys, sum_of(part)) for part in parts),
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
-        initial=()
-        if first.order == 0
-        else initial_entries(
-            first.keys,
-            [
-                (_not_empty(body, found, derived), value.type)
-                for body, found, value in zip(bodies, parts, values, strict=True)
-            ],
-        ),
+        initial=() if first.order == 0 else initial_entries(first.keys, started),
     )
 
 
