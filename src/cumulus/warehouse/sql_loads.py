@@ -23,7 +23,7 @@ from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Given
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import fetched
+from cumulus.views.duckdb_selects import fetch
 
 
 class Computer:
@@ -64,7 +64,7 @@ class Computer:
 
     def ask(self, sql: str) -> pa.Table:
         """Return the result of a SELECT over the tables; duckdb.Error if it has none, KeyboardInterrupt by Ctrl-C."""
-        answer = self._worker.submit(fetched, self._connection, sql)
+        answer = self._worker.submit(fetch, self._connection, sql)
         try:
             return answer.result()
         except BaseException:

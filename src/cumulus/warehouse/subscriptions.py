@@ -91,7 +91,7 @@ class Subscriptions:
     @property
     def maps(self) -> set[str]:
         """The maps that these depend on."""
-        return {name for view in self.views for name in self._finishers[view].touched.maps}
+        return {name for view in self.views for name in self._finishers[view].affected.maps}
 
     def _add(self, receiver: Receiver) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
@@ -103,7 +103,7 @@ class Subscriptions:
 
     def _watch(self) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
-        wanted = {name: None for view in self._differences for name in self._finishers[view].touched.maps}
+        wanted = {name: None for view in self._differences for name in self._finishers[view].affected.maps}
         for name in wanted:
             self._engine.watch(name)
         for definition in self._engine.program.maps:
