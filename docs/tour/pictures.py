@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -67,7 +68,7 @@ def _drawn(engine: NativeEngine, layout: MapLayout) -> Iterator[str]:
     cells = [cell for each in named for cell in _words(*each)]
     indexes = [layout.key_names[places[0]] for places in layout.indexes]
     tables = " and on ".join(["whole keys", *indexes])
-    yield f"{layout.name}: a record of {shape.record_size} bytes; a hash index on {tables}"
+    yield f"{layout.name}: shape {shape.name}; a record of {shape.record_size} bytes; a hash index on {tables}"
     heads = [*cells, *(f"chain of {name}: next, previous" for name in indexes)]
     yield f"  row of {shape.row_size} bytes | {' | '.join(heads)} |"
     for number, row in enumerate(_stored(engine, layout.name).view.matrix().tolist(), 1):
@@ -180,20 +181,20 @@ def _listed(modules: list[str]) -> str:
 def transaction() -> str:
     """Return the states of a transaction of an engine: what calls lead from one to the other."""
     seen: dict[tuple[str, str, str], None] = {}
-    for events, ends in (((1,), "commit"), ((1,), "rollback"), ((), "commit"), ((), "rollback")):
+    for signs, ends in product(((), (1,), (1, -1)), ("commit", "rollback")):
         engine = make_engine("interpreter", cumulus.compile(SCRIPT), None, ())
-        state = "committed"
+        state = "none"
         engine.begin()
         seen[state, "begin", state := "open"] = None
-        for sign in events:
+        for sign in signs:
             engine.on_event(sign, "customers", (1, "France"))
             after = "written" if engine.touched() else "open"
             seen[state, "on_event", after] = None
             state = after
         getattr(engine, ends)()
-        seen[state, ends, "committed"] = None
+        seen[state, ends, "none"] = None
     lines = [f"  {start} --> {end}: {call}" for start, call, end in sorted(seen)]
-    return "\n".join(["stateDiagram-v2", "  [*] --> committed", *lines])
+    return "\n".join(["stateDiagram-v2", "  [*] --> none", *lines])
 
 
 PICTURES: dict[str, Callable[[], str]] = {

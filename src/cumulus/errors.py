@@ -1,44 +1,7 @@
 """Every exception that Cumulus raises on purpose.
 
 Exceptions are for the world: bad SQL, bad rows, a lost disk. Our own mistakes are assertions. Each message
-names the place and ends with a way out (`hint`).
-
-::
-
-    CumulusError
-    ├── SourceTextError            somebody's text is wrong: carries line, column and the line itself
-    │   ├── SqlError
-    │   │   ├── SqlSyntaxError     not SQL
-    │   │   ├── BindError          unknown or ambiguous name, wrong type or arity in a query
-    │   │   └── UnsupportedError   SQL that does not compile (yet): carries `feature`
-    │   └── M3Error
-    │       ├── M3SyntaxError      not M3
-    │       └── ValidationError    scope, arity or types of an M3 program
-    ├── DataError                  an event is wrong: carries `relation` and `row`; nothing was applied
-    │   ├── ArityError             wrong number of columns
-    │   ├── ValueTypeError         a value that is not of the column's type
-    │   ├── NullError              NULL in a key or NOT NULL column
-    │   ├── DuplicateKeyError      a second row with one primary key
-    │   ├── AbsentRowError         a deletion of a row that is not there
-    │   ├── OrphanError            a child without its parent, or a parent removed before its children
-    │   └── StaticTableError       a change of a static table after it was loaded
-    ├── EvaluationError            division by zero, overflow, failed cast: carries `view` and `event`
-    ├── UsageError                 the API called wrongly
-    │   ├── UnknownNameError       no such table, view or map here
-    │   ├── MissingFunctionError   a function that the program calls was not given: carries `names`
-    │   ├── ThreadError            another thread uses a Warehouse, and who came does not wait, or not that long
-    │   ├── HistoryError           changes of a view that are not kept any more
-    │   └── ClosedError            a Warehouse, or what came from it, that was closed
-    ├── LayoutError                no one-round layout, or a cyclic program where none may be
-    ├── InputError                 a source folder or file that is missing, truncated or of the wrong shape
-    ├── StoreError                 a snapshot, checkpoint or sink that cannot be read or written
-    │   ├── MismatchError          … belongs to another program or checkpoint
-    │   └── LockedError            … is in use by another run
-    ├── MemoryLimitError           maps that may not grow any more; the transaction was undone
-    └── MissingError               Java, pyspark or a package is missing
-
-Warnings: `EvaluationWarning`, when a view is read that could not take all events in whole; `EngineWarning`, when a
-program is interpreted that should have run as machine code; `MemoryLimitWarning`, when maps come near their limit.
+names the place and ends with a way out (`hint`). `help(cumulus.errors)` shows them as a tree.
 """
 
 from __future__ import annotations

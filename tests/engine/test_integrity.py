@@ -68,9 +68,9 @@ def test_in_a_transaction_a_reference_need_only_hold_at_its_end() -> None:
     engine.begin()
     assert integrity.check(1, "children", (1, 5), duties) is None
     engine.on_event(1, "children", (1, 5))
-    assert isinstance(integrity.settle(duties), OrphanError)
+    assert isinstance(integrity.first_violation(duties), OrphanError)
     engine.on_event(1, "parents", (5, 0))
-    assert integrity.settle(duties) is None
+    assert integrity.first_violation(duties) is None
 
 
 def test_a_row_may_refer_to_itself() -> None:

@@ -10,7 +10,7 @@ import pytest
 from cumulus import Warehouse
 from cumulus.algebra.terms import number, rebuild
 from cumulus.compiler import compile_sql
-from cumulus.engine.analysis.signs import SIGN, signed
+from cumulus.engine.analysis.signs import SIGN, joined_triggers
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program, Trigger
 from cumulus.workloads import queries
@@ -34,7 +34,7 @@ def pairs(program: Program) -> list[tuple[Trigger, Trigger]]:
 
 def check(program: Program) -> None:
     for pair in pairs(program):
-        statements = signed(*pair)
+        statements = joined_triggers(*pair)
         assert statements is not None
         for sign, trigger in zip((1, -1), pair, strict=True):
             for statement, own in zip(statements, trigger.statements, strict=True):
@@ -78,20 +78,20 @@ DECLARED = "RELATION r(a INT, b INT); MAP m[a INT](n INT); MAP q[](n INT);"
 )
 def test_what_differs_in_signs_alone_is_one(insertion: str, deletion: str, both: str | None) -> None:
     program = parse(f"{DECLARED} ON +r(a, b) {{ {insertion} }} ON -r(a, b) {{ {deletion} }}")
-    found = signed(*program.triggers)
+    found = joined_triggers(*program.triggers)
     assert (None if found is None else str(found[0].term)) == both
 
 
 def test_variables_must_be_the_same() -> None:
     program = parse(f"{DECLARED} ON +r(a, b) {{ m[a] += 1 }} ON -r(b, a) {{ m[a] += -1 }}")
-    assert signed(*program.triggers) is None
+    assert joined_triggers(*program.triggers) is None
 
 
 def test_a_column_may_be_called_as_the_sign() -> None:
     program = compile_sql(
         'CREATE TABLE r ("#sign" INT, b INT); CREATE VIEW v AS SELECT "#sign" AS s, SUM(b) AS n FROM r GROUP BY s'
     )
-    assert [signed(*pair) for pair in pairs(program)] == [None]
+    assert [joined_triggers(*pair) for pair in pairs(program)] == [None]
     warehouse = Warehouse(program)
     warehouse.insert("r", [(2, 3), (2, 5), (4, 7)])
     warehouse.delete("r", [(2, 3)])

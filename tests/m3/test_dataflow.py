@@ -7,10 +7,8 @@ import pytest
 from cumulus.errors import LayoutError
 from cumulus.m3 import parse
 from cumulus.m3.dataflow import (
-    LateRead,
     cycles,
     depths,
-    late_reads,
     maps_of_view,
     reads,
     to_dot,
@@ -62,12 +60,6 @@ def test_every_knot_of_maps_is_named_once_in_the_direction_of_the_data():
     for question in (depths, topological):
         with pytest.raises(LayoutError, match="x → y → z → x"):
             question(CYCLIC)
-
-
-def test_reads_after_a_write_of_the_same_trigger_are_found():
-    program = parse("ON +R(a) { m[a] += 1; q[] += m[a] * n[a]; n[a] += m[a]; top[] := m[x] }")
-    assert late_reads(program) == (LateRead(0, 0, 1, "m"), LateRead(0, 0, 2, "m"))
-    assert late_reads(PROGRAM) == ()
 
 
 def test_a_view_needs_its_map_and_what_that_is_made_from():

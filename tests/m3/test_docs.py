@@ -47,7 +47,7 @@ def test_the_domain_prints_as_the_page_shows():
 
 
 def test_literals_have_the_types_of_the_table():
-    from cumulus.algebra.parser import parse_scalar
+    from support.term_texts import parse_scalar
 
     types = {"12": "INTEGER", "0.50": "DECIMAL(2,2)", "1e0": "DOUBLE", "5e-1": "DOUBLE", "'it''s'": "VARCHAR"}
     types |= {"CAST(12 AS BIGINT)": "BIGINT", "CAST(NULL AS DATE)": "DATE", "CAST('nan' AS DOUBLE)": "DOUBLE"}

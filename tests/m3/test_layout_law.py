@@ -166,8 +166,10 @@ def assert_merged_is_embedded(layout, events, buckets, *, batched=False, epoch=5
 
 def homes(layout, event, buckets):
     _, relation, row = event
-    position = layout.key_position(relation)
-    return range(buckets) if position is None else [bucket_of(row[position], buckets)]
+    column = layout.partitioned.get(relation)
+    if column is None:
+        return range(buckets)
+    return [bucket_of(row[layout.program.relation(relation).position(column)], buckets)]
 
 
 def every_choice():

@@ -12,7 +12,7 @@ from cumulus import m3
 from cumulus.errors import ValidationError
 from cumulus.scalars.python_code import NAN
 from cumulus.views import Finisher, finish
-from cumulus.views.entries import Before, Whole
+from cumulus.views.entries import EntriesBefore, WholeMaps
 
 MAPS = """
 MAP m[a INT](n BIGINT, s DECIMAL(38,2)) COUNT n;
@@ -106,12 +106,12 @@ TOUCHED = [
 @pytest.mark.parametrize(("source", "select", "name", "key", "wanted"), TOUCHED)
 def test_a_changed_entry_touches_the_rows_whose_keys_it_names(source, select, name, key, wanted) -> None:
     program = m3.read(f"{MAPS} VIEW v(a INT, y) FROM {source} SELECT {select};")
-    touched = Finisher(program, program.views[0]).touched
+    touched = Finisher(program, program.views[0]).affected
     assert touched.keys(name, key) == wanted
     assert (name in touched.maps) is (wanted != () or name in (source, "w", "p"))
 
 
-class Now(Whole):
+class Now(WholeMaps):
     """Maps of which slices are kept in order, or not."""
 
     def __init__(self, entries: dict, is_ordered: bool) -> None:
@@ -143,14 +143,14 @@ def test_the_state_before_a_transaction_is_found_from_the_state_after_it(seed: i
     old, new = some(), some()
     for key in chance.sample(sorted(old, key=repr), len(old) // 2):
         new[key] = old[key]
-    changes = [(key, (old.get(key), new.get(key))) for key in old | new if old.get(key) != new.get(key)]
+    changes = {key: (old.get(key), new.get(key)) for key in old | new if old.get(key) != new.get(key)}
 
     def slice_of(name: str, positions: tuple, values: tuple) -> list:
         assert not is_ordered, "what is in order need not be gone through"
         return [key for key in new if tuple(key[at] for at in positions) == values]
 
-    before = Before(Now(new, is_ordered), slice_of, lambda name: changes)
-    wanted = Whole(lambda name: old.items())
+    before = EntriesBefore(Now(new, is_ordered), slice_of, {"p": changes})
+    wanted = WholeMaps(lambda name: old.items())
     for key in old | new:
         assert before.read("p", key) == wanted.read("p", key)
     for end in ("MIN", "MAX"):

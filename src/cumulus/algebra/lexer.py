@@ -110,8 +110,8 @@ def tokenize(text: str, name: str = "") -> list[Token]:
     tokens: list[Token] = []
     at, line, line_start = 0, 1, 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             what = "a string or quoted name that never ends" if text[at] in "'\"" else f"the character {text[at]!r}"
             raise M3SyntaxError(
                 f"{what} cannot stand here",
@@ -121,13 +121,13 @@ def tokenize(text: str, name: str = "") -> list[Token]:
                 name=name,
                 hint="A quote inside quotes is doubled." if text[at] in "'\"" else "Put odd names in double quotes.",
             )
-        kind, raw = found.lastgroup, found.group()
+        kind, raw = token.lastgroup, token.group()
         if kind in _KINDS:
             tokens.append(Token(_KINDS[kind], _content(kind, raw), line, at - line_start + 1))
         if "\n" in raw:
             line += raw.count("\n")
             line_start = at + raw.rindex("\n") + 1
-        at = found.end()
+        at = token.end()
     tokens.append(Token(TokenKind.END, "", line, at - line_start + 1))
     return tokens
 
@@ -141,31 +141,22 @@ def _content(kind: str, raw: str) -> str:
 
 
 class TokenStream:
-    """The tokens of a text, read from left to right with as much look-ahead as wanted."""
+    """The tokens of a text, read from left to right with as much look-ahead as wanted; `position` is the next one's."""
 
     def __init__(self, text: str, name: str = "") -> None:
         self.text = text
         self.name = name
-        self._tokens = tokenize(text, name)
-        self._at = 0
-
-    @property
-    def position(self) -> int:
-        """Return the index of the next token."""
-        return self._at
+        self.tokens = tokenize(text, name)
+        self.position = 0
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the next token, or one further ahead, without taking it."""
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
-
-    def all(self) -> list[Token]:
-        """Return every token of the text, taken or not."""
-        return self._tokens
+        return self.tokens[min(self.position + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
         """Take the next token."""
         token = self.peek()
-        self._at += 1
+        self.position += 1
         return token
 
     def at_sign(self, *signs: str) -> bool:
@@ -179,14 +170,14 @@ class TokenStream:
     def accept(self, *signs: str) -> bool:
         """Take the next token if it is one of `signs`; say whether it was."""
         if self.peek().is_sign(*signs):
-            self._at += 1
+            self.position += 1
             return True
         return False
 
     def accept_word(self, *words: str) -> bool:
         """Take the next token if it is one of the keywords `words`; say whether it was."""
         if self.peek().is_word(*words):
-            self._at += 1
+            self.position += 1
             return True
         return False
 
@@ -209,6 +200,13 @@ class TokenStream:
         while not self.accept(closing):
             if items:
                 self.expect(",", where or f"or '{closing}'")
+            items.append(read())
+        return items
+
+    def separated(self, read: Callable[[], T]) -> list[T]:
+        """Take one item or more, which `read` takes and commas separate."""
+        items = [read()]
+        while self.accept(","):
             items.append(read())
         return items
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from decimal import Decimal
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
@@ -63,64 +63,15 @@ _OPERATORS = {
 """The operators between scalars: how strongly each binds, and the function that it is."""
 
 
-def parse_term(text: str, relations: Collection[str] | None = None, *, name: str = "") -> Term:
-    """Read one term in value context.
-
-    Parameters
-    ----------
-    text
-        As `cumulus.algebra.printing.print_term` writes it, or freer.
-    relations
-        The names that are relations: ``r(x, y)`` is a `Atom` of them and a function call of all others. None: every
-        call on nothing but variables is a relation.
-    name
-        What to call the text in errors.
-
-    Raises
-    ------
-    M3SyntaxError
-        With line, column, and what was expected.
-
-    Examples
-    --------
-    >>> from cumulus.algebra.terms import *
-    >>> parse_term("r(x, y) * 2 * y").parts[1:]
-    (Atom(name='r', variables=('x', 'y')), Var(name='y'))
-    """
-    tokens = TokenStream(text, name)
-    term = TermReader(tokens, (lambda _: True) if relations is None else relations.__contains__).value()
-    tokens.expect_end()
-    return term
-
-
-def parse_scalar(text: str, *, name: str = "") -> Scalar:
-    """Read one term in scalar context.
-
-    Raises
-    ------
-    M3SyntaxError
-        With line, column, and what was expected.
-
-    Examples
-    --------
-    >>> parse_scalar("a + 1 < b").function
-    'lt'
-    """
-    tokens = TokenStream(text, name)
-    scalar = TermReader(tokens, lambda _: False).scalar()
-    tokens.expect_end()
-    return scalar
-
-
 class TermReader:
-    """Reads terms from `tokens`.
+    """Reads terms from `tokens`, shared with whoever reads what stands around them.
 
-    Parameters
-    ----------
-    tokens
-        Shared with whoever reads what stands around the terms.
-    is_relation
-        Whether a name is a relation: in value context a call of it on variables is a `Atom`.
+    In value context a call of a name that `is_relation`, on variables, is an `Atom`.
+
+    Examples
+    --------
+    >>> TermReader(TokenStream("r(x, y) * 2 * y"), {"r"}.__contains__).value().parts[1:]
+    (Atom(name='r', variables=('x', 'y')), Var(name='y'))
     """
 
     def __init__(self, tokens: TokenStream, is_relation: Callable[[str], bool]) -> None:

@@ -1,8 +1,8 @@
 """Terms as text: the term part of the M3 language.
 
 `print_term` writes a term in value context, `print_scalar` in scalar context (see `cumulus.algebra.terms`);
-`cumulus.algebra.parser` reads both back. Each spelling means one term only, so that ``parse_term(print_term(t)) is t``
-for every term built by the smart constructors, provided that no name is both a relation and a function.
+`cumulus.algebra.parser` reads both back: each spelling means one term only, of those built by the smart constructors,
+provided that no name is both a relation and a function.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ INFIX = {
 
 
 @lru_cache(maxsize=1 << 16)
-def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
+def print_name(name: str) -> str:
     """Return a name as M3 writes it: bare where it can be, else in double quotes.
 
     Examples
@@ -93,7 +93,7 @@ def print_name(name: str, reserved: frozenset[str] = HARD_WORDS) -> str:
     ('oid', 'c.nation', '"no of orders"', '"end"')
     """
     words = name.split(".")
-    if all(_WORD.fullmatch(word) and word.upper() not in reserved for word in words):
+    if all(_WORD.fullmatch(word) and word.upper() not in HARD_WORDS for word in words):
         return name
     return quoted(name)
 
@@ -276,8 +276,8 @@ def _closed(term: Term) -> str:
 
 
 def _column(column: str) -> str:
-    """A column behind a dot: a dot of its own is quoted."""
-    return print_name(column) if "." not in column else f'"{column.replace(chr(34), chr(34) * 2)}"'
+    """Return a column as it stands behind a dot: a dot of its own is quoted."""
+    return print_name(column) if "." not in column else quoted(column)
 
 
 def print_names(names: tuple[str, ...]) -> str:

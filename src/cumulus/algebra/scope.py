@@ -193,10 +193,8 @@ def rename(term: Term, names: Mapping[str, str]) -> Term:
     match term:
         case Var(name):
             return Var(names.get(name, name))
-        case Atom(relation, variables):
-            return Atom(relation, tuple(names.get(name, name) for name in variables))
-        case Batch(relation, variables):
-            return Batch(relation, tuple(names.get(name, name) for name in variables))
+        case Atom(relation, variables) | Batch(relation, variables):
+            return type(term)(relation, tuple(names.get(name, name) for name in variables))
         case Lift(variable, inner):
             return Lift(names.get(variable, variable), rename(inner, names))
         case AggSum(group, inner):
@@ -207,7 +205,7 @@ def rename(term: Term, names: Mapping[str, str]) -> Term:
                 return rename(own_variable(term, frozenset((*names, *names.values()))), names)
             return End(end, names.get(variable, variable), rename(inner, names))
         case _:
-            renamed: Term = rebuild(term, lambda child: _rename_child(child, names))
+            renamed: Term = rebuild(term, lambda child: rename(child, names))
             return renamed
 
 
@@ -229,23 +227,6 @@ def own_variable(term: End, taken: Collection[str]) -> End:
     return End(term.end, name, rename(term.term, {term.variable: name}))
 
 
-def _rename_child(child: Term | Range, names: Mapping[str, str]) -> Term | Range:
-    if isinstance(child, Range):
-        changed: Range = rebuild(child, lambda end: rename(end, names))
-        return changed
-    return rename(child, names)
-
-
-def in_text_order(part: Term) -> tuple[str, ...]:
+def in_text_order(part: Term | Range) -> tuple[str, ...]:
     """Return the variables of a term in the order in which its text names them, repetitions included."""
-    match part:
-        case Atom(_, variables) | Batch(_, variables):
-            return variables
-        case Var(name):
-            return (name,)
-        case Lift(variable, inner):
-            return (variable, *in_text_order(inner))
-        case AggSum(group, inner):
-            return (*group, *in_text_order(inner))
-        case _:
-            return tuple(name for child in children(part) for name in in_text_order(child))  # type: ignore[arg-type]
+    return (*_own_variables(part), *(name for child in children(part) for name in in_text_order(child)))

@@ -76,19 +76,9 @@ def after(atom: Atom) -> Atom:
 
 
 def delta(term: Term, change: RelationChange) -> Term:
-    """Return the change in `term` caused by `change`.
+    """Return the change in a term without map reads that `change` causes.
 
-    Parameters
-    ----------
-    term
-        Any calculus term; map references must already be expanded.
-    change
-        An insertion, a deletion or a batch.
-
-    Returns
-    -------
-    Term
-        Free of the relation whenever `term` mentions it once.
+    It is free of the relation whenever `term` mentions it once.
 
     Raises
     ------
@@ -124,11 +114,13 @@ def delta(term: Term, change: RelationChange) -> Term:
             # The third product is what makes self-joins right.
             return sum_of([product_of([d_head, tail]), product_of([head, d_tail]), product_of([d_head, d_tail])])
         case Lift(variable, inner):
-            return _of_lift(variable, inner, change)
+            d_inner = delta(inner, change)
+            new: Term = Lift(variable, sum_of([inner, d_inner]))
+            return product_of([_domain(outputs(inner), d_inner), sum_of([new, negate(term)])])
         case Exists(inner):
             d_inner = delta(inner, change)
-            where, what = domain(outputs(term), d_inner)
-            return product_of([where, sum_of([Exists(sum_of([inner, what])), negate(Exists(inner))])])
+            new = Exists(sum_of([inner, d_inner]))
+            return product_of([_domain(outputs(inner), d_inner), sum_of([new, negate(term)])])
         case Const() | Var() | Apply() | Cast() | Compare() | Batch() | MapRead() | MapEnd():
             return ZERO
         case End():
@@ -146,29 +138,12 @@ def _of_relation(name: str, variables: tuple[str, ...], change: RelationChange) 
     return product_of([number(change.sign), *bindings])
 
 
-def _of_lift(variable: str, inner: Term, change: RelationChange) -> Term:
-    d_inner = delta(inner, change)
-    where, what = domain(outputs(inner), d_inner)
-    return product_of([where, sum_of([Lift(variable, sum_of([inner, what])), negate(Lift(variable, inner))])])
+def _domain(names: tuple[str, ...], changed: Term) -> Term:
+    """Return where a delta that binds `names` is not zero: a term that binds them, too, and is 1 or 0.
 
-
-def domain(names: tuple[str, ...], changed: Term) -> tuple[Term, Term]:
-    """Split a delta into where it is not zero, and the delta itself.
-
-    Parameters
-    ----------
-    names
-        The variables that the delta binds.
-
-    Returns
-    -------
-    where, what
-        `where` binds `names` and is 1 or 0; `where * what` is the delta. A correlated term, which binds nothing, is
-        not everywhere changed either: there `where` is a condition.
+    A correlated term, which binds nothing, is not everywhere changed either: there the domain is a condition.
     """
-    if changed is ZERO:
-        return ZERO, ZERO
-    return Exists(aggregate(names, changed)), changed
+    return ZERO if changed is ZERO else Exists(aggregate(names, changed))
 
 
 def aggregate(group: tuple[str, ...], term: Term) -> Term:

@@ -150,18 +150,18 @@ class Registry:
 
     def bases(self, term: Term) -> frozenset[str]:
         """Return the base tables that a term depends on."""
-        found: set[str] = set()
+        tables: set[str] = set()
         for name in relations_of(term):
             derived = self.get(name)
             if derived is None:
-                found.add(name)
+                tables.add(name)
             else:
                 if derived.name not in self._bases:
                     self._bases[derived.name] = frozenset[str]().union(*(self.bases(body) for body in derived.bodies))
-                found |= self._bases[derived.name]
-        return frozenset(found)
+                tables |= self._bases[derived.name]
+        return frozenset(tables)
 
-    def touched(self, relation: str) -> frozenset[str]:
+    def dependents(self, relation: str) -> frozenset[str]:
         """Return the names of the relations that depend on a base table."""
         return frozenset(
             each.name for each in self._derived.values() if any(relation in self.bases(body) for body in each.bodies)

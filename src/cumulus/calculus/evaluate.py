@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, TypeAlias, assert_never
 
 from cumulus.algebra.scope import outputs
@@ -35,7 +36,7 @@ from cumulus.algebra.terms import (
     add,
     multiply,
 )
-from cumulus.catalog.events import Event, Row
+from cumulus.catalog.events import Row
 from cumulus.catalog.types import Interval
 from cumulus.errors import EvaluationError
 from cumulus.scalars.registry import LAZY, call, cast_value
@@ -48,6 +49,8 @@ Binding: TypeAlias = tuple[tuple[str, Any], ...]
 
 Multiset: TypeAlias = dict[Binding, Number]
 """Bindings with multiplicities that are not 0."""
+
+_ZERO: Number = 0
 
 
 def evaluate(
@@ -62,10 +65,6 @@ def evaluate(
 
     Parameters
     ----------
-    term
-        A calculus term without map reads.
-    database
-        The base tables.
     bound
         Values of the input variables.
     batch
@@ -85,22 +84,6 @@ def evaluate(
     {(('a', 1),): 3}
     """
     return _Evaluator(database, batch or {}, failures_are_zero).value(term, dict(bound or {}))
-
-
-def sum_numbers(numbers: Iterable[Number]) -> Number:
-    """Add numbers of any kinds, exactly where all are exact."""
-    total: Number = 0
-    for item in numbers:
-        total = add(total, item)
-    return total
-
-
-def apply_event(database: dict[str, dict[Row, int]], event: Event) -> None:
-    """Change `database` by one event."""
-    rows = database.setdefault(event.relation, {})
-    rows[event.row] = rows.get(event.row, 0) + event.sign
-    if not rows[event.row]:
-        del rows[event.row]
 
 
 class _Evaluator:
@@ -166,7 +149,7 @@ class _Evaluator:
         else:
             cases = dict(self.value(inner, bound))
             if not [name for name in outputs(inner) if name not in bound]:
-                cases = {(): sum_numbers(cases.values())}
+                cases = {(): reduce(add, cases.values(), _ZERO)}
         return _gather(
             (_binding({**dict(binding), **({} if variable in bound else {variable: value})}), 1)
             for binding, value in cases.items()
@@ -201,7 +184,7 @@ class _Evaluator:
             case Range() | MapEnd() | MapRead():
                 raise TypeError(f"the reference evaluator has no maps: {term}")
             case _:
-                return sum_numbers(self.value(term, bound).values())
+                return reduce(add, self.value(term, bound).values(), _ZERO)
 
     def _as_needed(self, function: str, args: tuple[Scalar, ...], bound: dict[str, Any]) -> Any:
         """Evaluate a call whose arguments count from the left, only as far as the outcome needs."""

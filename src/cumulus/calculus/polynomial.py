@@ -25,7 +25,6 @@ from cumulus.algebra.terms import (
     number,
     product_of,
     split_coefficient,
-    sum_of,
 )
 
 
@@ -52,7 +51,7 @@ def monomials(term: Term) -> list[Monomial]:
     >>> [str(m.term()) for m in monomials(product_of([sum_of([r, s]), scalar]))]
     ['r(x) * (1 + x)', 's(x) * (1 + x)']
     """
-    if isinstance(term, Sum) and not _is_scalar(term):
+    if isinstance(term, Sum) and _binds(term):
         return [found for part in term.parts for found in monomials(part)]
     coefficient, rest = split_coefficient(term)
     if not coefficient:
@@ -62,7 +61,7 @@ def monomials(term: Term) -> list[Monomial]:
     partial = [Monomial(coefficient, ())]
     for factor in factors_of(rest):
         choices = [Monomial(1, (factor,))]
-        if isinstance(factor, Sum) and not _is_scalar(factor):
+        if isinstance(factor, Sum) and _binds(factor):
             choices = monomials(factor)
         partial = [
             Monomial(multiply(left.coefficient, right.coefficient), left.factors + right.factors)
@@ -72,34 +71,26 @@ def monomials(term: Term) -> list[Monomial]:
     return partial
 
 
-def combined(terms: Iterable[Monomial]) -> list[Monomial]:
-    """Add equal monomials up; what cancels is gone."""
-    return monomials(sum_of(monomial.term() for monomial in terms))
-
-
 def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
     """Distribute over scalar sums whose variables do not all come from one atom.
 
-    Parameters
-    ----------
-    bound
-        Variables with a value already: a sum over one of them and something else is split too.
+    `bound` have a value already: a sum over one of them and something else is split too.
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Var
+    >>> from cumulus.algebra.terms import Var, sum_of
     >>> r, s = Atom("r", ("x",)), Atom("s", ("y",))
     >>> both = Monomial(1, (r, s, sum_of([Var("x"), Var("y")])))
     >>> [str(m.term()) for m in split_scalars(both, ())]
     ['r(x) * s(y) * x', 'r(x) * s(y) * y']
     """
-    known = frozenset(bound)
-    places = [frozenset(outputs(factor)) - known for factor in monomial.factors if is_atom(factor)]
+    fixed = frozenset(bound)
+    places = [frozenset(outputs(factor)) - fixed for factor in monomial.factors if is_atom(factor)]
     for index, factor in enumerate(monomial.factors):
         if not isinstance(factor, Sum):
             continue
-        free = variables_of(factor) - known
-        together = any(free <= place for place in places) and not variables_of(factor) & known
+        free = variables_of(factor) - fixed
+        together = any(free <= place for place in places) and not variables_of(factor) & fixed
         if free and not together:
             result: list[Monomial] = []
             for part in factor.parts:
@@ -109,33 +100,25 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
                     multiply(monomial.coefficient, coefficient),
                     monomial.factors[:index] + middle + monomial.factors[index + 1 :],
                 )
-                result += split_scalars(one, known)
+                result += split_scalars(one, fixed)
             return result
     return [monomial]
 
 
 def is_atom(factor: Term) -> bool:
     """Whether a factor binds variables from data: a relation, a batch, a map, or an aggregate of them."""
-    return isinstance(factor, (Atom, Batch, MapRead, AggSum)) and bool(outputs(factor) or _has_data(factor))
-
-
-def _has_data(factor: Term) -> bool:
-    return isinstance(factor, (Atom, Batch, MapRead)) or (
-        isinstance(factor, AggSum) and any(is_atom(part) for part in factors_of(factor.term))
-    )
-
-
-def _is_scalar(term: Sum) -> bool:
-    """Whether a sum is a number over variables that others bind."""
-    return not any(_binds(part) for part in term.parts)
+    if isinstance(factor, AggSum):
+        return bool(outputs(factor)) or any(map(is_atom, factors_of(factor.term)))
+    return isinstance(factor, (Atom, Batch, MapRead))
 
 
 def _binds(term: Term) -> bool:
-    return any(isinstance(part, (Atom, Batch, MapRead, AggSum, Lift)) or _nested(part) for part in factors_of(term))
-
-
-def _nested(part: Term) -> bool:
-    return isinstance(part, (Sum, Product)) and any(_binds(inner) for inner in part.parts)
+    """Whether a term binds variables; one that does not is a number over variables that others bind."""
+    match term:
+        case Sum(parts) | Product(parts):
+            return any(map(_binds, parts))
+        case _:
+            return isinstance(term, (Atom, Batch, MapRead, AggSum, Lift))
 
 
 def components(factors: Iterable[Term], bound: Iterable[str]) -> list[list[Term]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import localcontext
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from cumulus.algebra.scope import outputs, rename, variables_of
 from cumulus.algebra.terms import (
@@ -31,7 +31,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.evaluate import compare
-from cumulus.calculus.polynomial import combined, monomials
+from cumulus.calculus.polynomial import monomials
 from cumulus.catalog.types import EXACT
 
 Names: TypeAlias = frozenset[str]
@@ -48,7 +48,7 @@ def distribute(term: Term, keys: Names, bound: Names) -> Term:
     >>> str(distribute(sum_of([product_of([sum_of([r, s]), r]), negate(product_of([s, r]))]), Names(), Names()))
     'r(x) * r(x)'
     """
-    return sum_of(monomial.term() for monomial in combined(monomials(term)))
+    return sum_of(monomial.term() for monomial in monomials(term))
 
 
 def unify(term: Term, keys: Names, bound: Names) -> Term:
@@ -80,17 +80,17 @@ def _unify(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term:
 
 def _unify_hidden(parts: tuple[Term, ...], keys: Names, bound: Names) -> tuple[Term, ...]:
     """Unify the lifts of bound variables to variables that are no keys: an event has one for each of its columns."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     others: list[Term] = []
     for part in parts:
         match part:
             case Lift(variable, Var(value)) if value in bound and not (
-                variable in keys or variable in bound or variable in found
+                variable in keys or variable in bound or variable in values
             ):
-                found[variable] = value
+                values[variable] = value
             case _:
                 others.append(part)
-    return factors_of(product_of(rename(other, found) for other in others)) if found else parts
+    return factors_of(product_of(rename(other, values) for other in others)) if values else parts
 
 
 def _unify_one(parts: tuple[Term, ...], keys: Names, bound: Names) -> Term | None:
@@ -179,11 +179,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 MAX_ROUNDS = 1000
 
 
-class Trace(Protocol):
-    """Is told a term after every pass that has changed it, with the name of the pass."""
-
-    def __call__(self, step: str, term: Term, /) -> None:
-        """Take note of a step."""
+Trace: TypeAlias = Callable[[str, Term], None]
+"""Is told the name of every pass that has changed a term, and the term after it."""
 
 
 def simplify(term: Term, keys: Names, bound: Names, trace: Trace | None = None) -> Term:

@@ -19,14 +19,7 @@ ZSTD = pa.Codec("zstd", compression_level=1)
 
 
 def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
-    """Return rows of plain values as an Arrow table.
-
-    Parameters
-    ----------
-    columns
-        Names, types and order of the result. A column without a type gets the type that Arrow infers.
-    rows
-        Values of the columns' types.
+    """Return rows of plain values as an Arrow table; a column without a type gets the one that Arrow infers.
 
     Raises
     ------
@@ -63,12 +56,7 @@ def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
 def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> list[Any] | None:
     """Return the plain values of an Arrow array, or None if it is not of the type and each value must be looked at.
 
-    Parameters
-    ----------
-    array
-        Any Arrow array.
-    sql_type
-        The type of the column that the values are for; None takes them as they are.
+    Without a type the values are taken as they are.
     """
     if sql_type is None:
         return plain_list(decoded(array))
@@ -100,8 +88,8 @@ def typed(array: Any, sql_type: SqlType) -> Any:
         except pa.ArrowInvalid:
             return None
     if sql_type.kind is Kind.REAL and array.type != pa.float32():
-        array = _reals(array)
-        if array is None:
+        array = array.cast(pa.float32())
+        if pc.any(pc.is_inf(array)).as_py():  # one is beyond 32 bits, or infinite
             return None
     if sql_type.kind in _SPANS and not _is_within(array, sql_type):
         return None
@@ -116,7 +104,7 @@ MOST_DIGITS = 36
 """So many characters and the digits of any scale are less than the 76 digits of Arrow's widest decimals."""
 
 
-def wide(scale: int) -> pa.DataType:
+def widest_decimal(scale: int) -> pa.DataType:
     """Return the type as which decimals are read.
 
     Arrow multiplies what it reads of a decimal by a power of ten, and does not look how far that goes: it says 0.242
@@ -143,7 +131,7 @@ def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
         longest = pc.max(pc.binary_length(texts)).as_py() or 0
         if longest > MOST_DIGITS or _has_letter(texts, "eE"):
             return None
-        texts = texts.cast(wide(sql_type.scale))
+        texts = texts.cast(widest_decimal(sql_type.scale))
     elif sql_type.is_integer and _has_letter(texts, "xX"):  # it takes 0xFFFFFFFF for -1
         return None
     found = texts.cast(arrow_type(sql_type.computed))
@@ -164,12 +152,6 @@ def decoded(array: Any) -> Any:
         # Not every type of values has a `take`, nor a cast to itself; texts that are views have neither.
         array = pa.chunked_array([piece.dictionary.cast(kind).take(piece.indices) for piece in pieces], kind)
     return array
-
-
-def _reals(array: Any) -> Any:
-    """Return floats, rounded to 32 bits; None if each must be looked at, because one is beyond them or infinite."""
-    rounded = array.cast(pa.float32())
-    return None if pc.any(pc.is_inf(rounded)).as_py() else rounded
 
 
 _CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
@@ -216,33 +198,35 @@ def plain_list(array: Any) -> list[Any]:
 
 def _is_of(array: Any, sql_type: SqlType) -> bool:
     """Whether every value of `array` is a value of `sql_type`, or becomes one without loss by a cast."""
-    given = array.type
+    source = array.type
     kind = sql_type.kind
     if kind is Kind.HUGEINT:
-        return bool(pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0))
+        return bool(pa.types.is_integer(source) or (pa.types.is_decimal(source) and source.scale == 0))
     if kind in INTEGER_BITS:
-        if not pa.types.is_integer(given):
+        if not pa.types.is_integer(source):
             return False
-        if given == arrow_type(sql_type):
+        if source == arrow_type(sql_type):
             return True
         bounds = pc.min_max(array).as_py()
         limit = 1 << (INTEGER_BITS[kind] - 1)
         return bounds["min"] is None or (-limit <= bounds["min"] and bounds["max"] < limit)
     match kind:
         case Kind.DECIMAL:
-            return bool(pa.types.is_decimal(given) or pa.types.is_integer(given))
+            return bool(pa.types.is_decimal(source) or pa.types.is_integer(source))
         case Kind.REAL | Kind.DOUBLE:
-            return bool(pa.types.is_floating(given)) and given != pa.float16()
+            return bool(pa.types.is_floating(source)) and source != pa.float16()
         case Kind.VARCHAR:
-            return bool(pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given))
+            return bool(
+                pa.types.is_string(source) or pa.types.is_large_string(source) or pa.types.is_string_view(source)
+            )
         case Kind.BOOLEAN:
-            return bool(pa.types.is_boolean(given))
+            return bool(pa.types.is_boolean(source))
         case Kind.DATE:
-            return bool(pa.types.is_date(given))
+            return bool(pa.types.is_date(source))
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:  # Arrow keeps moments of a time zone in UTC
-            return bool(pa.types.is_timestamp(given))
+            return bool(pa.types.is_timestamp(source))
         case Kind.INTERVAL:
-            return bool(given == pa.month_day_nano_interval())
+            return bool(source == pa.month_day_nano_interval())
         case _:
             return False
 

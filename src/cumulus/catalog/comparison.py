@@ -89,9 +89,9 @@ def compare_rows(
         places = [place for place in range(width) if place not in loose]
     else:
         places = [*key]
-    wanted: dict[Key, list[Row]] = defaultdict(list)
-    given: dict[Key, list[Row]] = defaultdict(list)
-    for rows, into in zip(sides, (wanted, given), strict=True):
+    expected: dict[Key, list[Row]] = defaultdict(list)
+    kept: dict[Key, list[Row]] = defaultdict(list)
+    for rows, into in zip(sides, (expected, kept), strict=True):
         for row in rows:
             into[tuple([_plain(row[place]) for place in places if place < len(row)])].append(row)
 
@@ -101,16 +101,16 @@ def compare_rows(
         )
 
     sizes = magnitudes or {}
-    found = []
-    for at in [*wanted, *(each for each in given if each not in wanted)]:
-        missing, extra = _unmatched(wanted.get(at, []), given.get(at, []), agree)
+    witnesses = []
+    for at in [*expected, *(each for each in kept if each not in expected)]:
+        missing, extra = _unmatched(expected.get(at, []), kept.get(at, []), agree)
         pairs = min(len(missing), len(extra))
         shown = extra[0] if extra else missing[0] if missing else ()
         name = shown if key is None else tuple(shown[place] for place in key) if shown else ()
-        found += [Witness(name, extra[i], missing[i]) for i in range(pairs)]
-        found += [Witness(name, None, row) for row in missing[pairs:]]
-        found += [Witness(name, row, None) for row in extra[pairs:]]
-    return found
+        witnesses += [Witness(name, extra[i], missing[i]) for i in range(pairs)]
+        witnesses += [Witness(name, None, row) for row in missing[pairs:]]
+        witnesses += [Witness(name, row, None) for row in extra[pairs:]]
+    return witnesses
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Events, and the total order they stand in: the first of the three waists."""
+"""Rows and events: the first of the three waists."""
 
 from __future__ import annotations
 
@@ -18,11 +18,3 @@ class Event(NamedTuple):
     sign: int
     relation: str
     row: Row
-
-
-class Version(NamedTuple):
-    """The place of an event in the total order; compares as a tuple (Cumulus consistency paper, §4.1)."""
-
-    epoch: int
-    switch: int
-    sequence: int

@@ -11,16 +11,8 @@ from cumulus.catalog.types import SqlType
 class FunctionSignature:
     """The declaration of a scalar function that is not built in; a program carries one for each that it calls.
 
-    Parameters
-    ----------
-    name
-        As in `Apply`.
-    parameters
-        The types to which arguments are cast before the call.
-    result
-        The type of the value.
-    called_with_null
-        Whether the function is called with NULL arguments. If not, a NULL argument makes the value NULL.
+    Arguments are cast to the types of `parameters` before the call. If the function is not `called_with_null`, a NULL
+    argument makes the value NULL.
 
     Examples
     --------

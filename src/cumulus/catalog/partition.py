@@ -44,14 +44,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bucket_of(value: Any, buckets: int) -> int:
-    """Return the bucket of `value`, from 0 to ``buckets - 1``.
-
-    Parameters
-    ----------
-    value
-        A value of any SQL type, None for NULL.
-    buckets
-        How many there are, at least 1.
+    """Return the bucket, from 0 to ``buckets - 1``, of a value of any SQL type, None for NULL.
 
     Examples
     --------
@@ -66,12 +59,7 @@ def bucket_of(value: Any, buckets: int) -> int:
 def buckets_of(values: pa.Array | pa.ChunkedArray, buckets: int) -> pa.Array:
     """Return the buckets of all `values`, as 32-bit integers without NULLs: `bucket_of`, column-wise.
 
-    Parameters
-    ----------
-    values
-        An Arrow array whose type is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values.
-    buckets
-        How many there are, at least 1.
+    The type of the values is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values.
 
     Examples
     --------
@@ -138,7 +126,8 @@ def _mix_ratio(numerator: int, denominator: int) -> int:
 
 def _hashes(values: pa.Array) -> pa.Array:
     import pyarrow as pa
-    import pyarrow.compute as pc
+
+    from cumulus.catalog.arrow import plain_list
 
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -151,25 +140,18 @@ def _hashes(values: pa.Array) -> pa.Array:
         return _mixed(values.cast(pa.timestamp("us")).cast(pa.int64()))
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
         return _mixed(values.cast(pa.int64()))
-    if pa.types.is_interval(kind):
-        return pa.array([hash_of(_interval(value)) for value in values], pa.uint64())
-    if pa.types.is_null(kind):
-        return pa.array([hash_of(None)] * len(values), pa.uint64())
+    if pa.types.is_interval(kind) or pa.types.is_null(kind):
+        return pa.array([hash_of(value) for value in plain_list(values)], pa.uint64())
     # Anything else is hashed in Python, each different value once.
     encoded = values.dictionary_encode()
     different = pa.array([hash_of(value) for value in encoded.dictionary.to_pylist()], pa.uint64())
-    return pc.fill_null(_taken(different, encoded.indices), hash_of(None))
+    return _taken(different, encoded.indices)
 
 
 def _taken(different: pa.Array, indices: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     return pc.fill_null(different.take(indices), hash_of(None))
-
-
-def _interval(value: Any) -> Interval | None:
-    found = value.as_py()
-    return None if found is None else Interval(found[0], found[1], found[2] // 1_000)
 
 
 def _mixed(numbers: pa.Array) -> pa.Array:

@@ -141,7 +141,7 @@ class Relation:
             hint=f"The {where} is NOT NULL; give it a value or drop the constraint.",
         )
 
-    def lacking(self, column: str) -> NullError:
+    def missing_column(self, column: str) -> NullError:
         """Return the error of a table without a column that must not be NULL."""
         return NullError(
             f"the table has no column {column}, and {self.name}.{column} is NOT NULL",
@@ -157,7 +157,7 @@ class Relation:
         ArityError
             If there is no such column, or two names stand for one.
         """
-        found: dict[str, Any] = {}
+        by_column: dict[str, Any] = {}
         for name in names:
             column = find_name(name, self.column_names)
             if column is None:
@@ -167,15 +167,15 @@ class Relation:
                     row=row,
                     hint=f"Its columns are {', '.join(self.column_names)}.",
                 )
-            if column in found:
+            if column in by_column:
                 raise ArityError(
-                    f"two columns are given for {self.name}.{column}: {found[column]!r} and {name!r}",
+                    f"two columns are given for {self.name}.{column}: {by_column[column]!r} and {name!r}",
                     relation=self.name,
                     row=row,
                     hint="Names that differ in case only are one name. Rename or leave out one of the columns.",
                 )
-            found[column] = name
-        return list(found)
+            by_column[column] = name
+        return list(by_column)
 
     def _ordered(self, row: Any) -> Row:
         if isinstance(row, dict):

@@ -191,41 +191,34 @@ def type_named(name: str, parameters: tuple[int, ...] = ()) -> SqlType | None:
     return SqlType(Kind(word)) if word in Kind.__members__ else None
 
 
+_ARROW_TYPES: dict[Kind, tuple[Any, ...]] = {
+    Kind.BOOLEAN: ("bool_",),
+    Kind.TINYINT: ("int8",),
+    Kind.SMALLINT: ("int16",),
+    Kind.INTEGER: ("int32",),
+    Kind.BIGINT: ("int64",),
+    Kind.HUGEINT: ("decimal128", 38, 0),
+    Kind.BIGDECIMAL: ("float64",),
+    Kind.REAL: ("float32",),
+    Kind.DOUBLE: ("float64",),
+    Kind.VARCHAR: ("string",),
+    Kind.DATE: ("date32",),
+    Kind.TIMESTAMP: ("timestamp", "us"),
+    Kind.TIMESTAMPTZ: ("timestamp", "us", "UTC"),
+    Kind.INTERVAL: ("month_day_nano_interval",),
+    Kind.NULL: ("null",),
+}
+"""The function of pyarrow that makes the type, and what it takes."""
+
+
 def arrow_type(sql_type: SqlType) -> pa.DataType:
     """Return the Arrow type in which values of `sql_type` are handed out."""
     import pyarrow as pa
 
-    match sql_type.kind:
-        case Kind.BOOLEAN:
-            return pa.bool_()
-        case Kind.TINYINT:
-            return pa.int8()
-        case Kind.SMALLINT:
-            return pa.int16()
-        case Kind.INTEGER:
-            return pa.int32()
-        case Kind.BIGINT:
-            return pa.int64()
-        case Kind.HUGEINT:
-            return pa.decimal128(38, 0)
-        case Kind.DECIMAL:
-            return pa.decimal128(sql_type.precision, sql_type.scale)
-        case Kind.REAL:
-            return pa.float32()
-        case Kind.DOUBLE | Kind.BIGDECIMAL:
-            return pa.float64()
-        case Kind.VARCHAR:
-            return pa.string()
-        case Kind.DATE:
-            return pa.date32()
-        case Kind.TIMESTAMP:
-            return pa.timestamp("us")
-        case Kind.TIMESTAMPTZ:
-            return pa.timestamp("us", tz="UTC")
-        case Kind.INTERVAL:
-            return pa.month_day_nano_interval()
-        case Kind.NULL:
-            return pa.null()
+    if sql_type.kind is Kind.DECIMAL:
+        return pa.decimal128(sql_type.precision, sql_type.scale)
+    name, *parameters = _ARROW_TYPES[sql_type.kind]
+    return getattr(pa, name)(*parameters)
 
 
 _SINGLE = struct.Struct("<f")  # unlike the native format, it refuses what is out of range
@@ -252,12 +245,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
     Floats are rounded to the nearest: to 32 bits for REAL, and whole numbers and decimals to 64 for DOUBLE. Times with
     a time zone, and texts with an offset or `Z`, become UTC for TIMESTAMP; what has none is UTC for TIMESTAMPTZ.
 
-    Parameters
-    ----------
-    value
-        What a user handed in: Python, numpy or pandas scalars.
-    sql_type
-        The type of the column.
+    Users hand in scalars of Python, numpy and pandas.
 
     Raises
     ------

@@ -130,13 +130,13 @@ def declarations(script: Script) -> Declarations:
             places.setdefault(Name(statement.relation.name), script.source.place(statement.at))
     for name, table in found.tables.items():
         try:
-            found.tables[name] = _resolved(table, found.tables, found.broken, places[name])
+            found.tables[name] = _resolve_keys(table, found.tables, found.broken, places[name])
         except SqlError as problem:
             found.errors.append(problem)
     return found
 
 
-def _resolved(table: Table, tables: Mapping[str, Table], broken: Iterable[str], place: dict[str, Any]) -> Table:
+def _resolve_keys(table: Table, tables: Mapping[str, Table], broken: Iterable[str], place: dict[str, Any]) -> Table:
     """Fill in what a FOREIGN KEY leaves unsaid, and check that its parent is there."""
     references = []
     for reference in table.foreign_keys:
@@ -159,7 +159,7 @@ def _resolved(table: Table, tables: Mapping[str, Table], broken: Iterable[str], 
     return replace(table, foreign_keys=tuple(references))
 
 
-def redefined(before: Declarations, after: Declarations) -> set[str]:
+def redefined_views(before: Declarations, after: Declarations) -> set[str]:
     """Return the views whose rows another query makes now, or that read such a view.
 
     Examples
@@ -168,7 +168,7 @@ def redefined(before: Declarations, after: Declarations) -> set[str]:
     >>> table, v, w = "CREATE TABLE r (a INT);", "VIEW v AS SELECT a FROM r;", "CREATE VIEW w AS SELECT a FROM v;"
     >>> scripts = f"{table} CREATE {v} {w}", f"{table} CREATE {v} {w} CREATE OR REPLACE {v.replace('a', 'a + 1 AS a')}"
     >>> one, other = (declarations(parse_script(script)) for script in scripts)
-    >>> sorted(redefined(one, one)), sorted(redefined(one, other))
+    >>> sorted(redefined_views(one, one)), sorted(redefined_views(one, other))
     ([], ['v', 'w'])
     """
     found: set[str] = set()

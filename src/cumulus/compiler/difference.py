@@ -8,7 +8,7 @@ term, up to the names of variables and of maps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -38,11 +38,6 @@ class Part:
     dropped: list[str] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
     changed: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing was added, dropped or changed."""
-        return not (self.added or self.dropped or self.changed)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -125,17 +120,19 @@ def compare(old: Program, new: Program) -> ProgramDifference:
     ON -r: 0 added, 0 dropped, 1 kept
     """
     before, after = _Forms(old), _Forms(new)
-    relations = _named({r.name: r for r in old.relations}, {r.name: r for r in new.relations}, "its declaration")
-    maps, texts = _maps(before, after)
-    views = _named(
+    relations = _compare_named(
+        {r.name: r for r in old.relations}, {r.name: r for r in new.relations}, "its declaration"
+    )
+    maps, texts = _compare_maps(before, after)
+    views = _compare_named(
         {view.name: before.view(view) for view in old.views},
         {view.name: after.view(view) for view in new.views},
         "its definition",
     )
-    return ProgramDifference(relations, views, maps, _statements(before, after), texts)
+    return ProgramDifference(relations, views, maps, _compare_statements(before, after), texts)
 
 
-def _named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
+def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
     return Part(
         [name for name in new if name not in old],
         [name for name in old if name not in new],
@@ -144,7 +141,7 @@ def _named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
     )
 
 
-def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
+def _compare_maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
     part = Part()
     texts: dict[str, str] = {}
     waiting: dict[Form, list[str]] = {}
@@ -166,7 +163,7 @@ def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
         if old is not None:
             fresh.remove(each)
             gone.remove(old)
-            part.changed.append((each.name, _columns(before, old, after, each)))
+            part.changed.append((each.name, _changed_columns(before, old, after, each)))
     for sign, names, maps in (("+", part.added, fresh), ("-", part.dropped, gone)):
         for each in maps:
             names.append(each.name)
@@ -174,7 +171,7 @@ def _maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
     return part, texts
 
 
-def _columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
+def _changed_columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
     was, now = before.columns[old.name], after.columns[new.name]
     told = [f"column {name} is new" for name, form in now.items() if form not in was.values()]
     told += [f"column {name} is gone" for name, form in was.items() if form not in now.values()]
@@ -182,14 +179,14 @@ def _columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) -> str:
     return f"{', '.join(told) or 'its types or its count'}{renamed}"
 
 
-def _statements(before: _Forms, after: _Forms) -> dict[str, Part]:
+def _compare_statements(before: _Forms, after: _Forms) -> dict[str, Part]:
     found: dict[str, Part] = {}
     events = [
         (trigger.on, trigger.relation) for program in (before.program, after.program) for trigger in program.triggers
     ]
     for on, relation in dict.fromkeys(events):
-        was = _texts(before, before.program.trigger(on, relation))
-        now = _texts(after, after.program.trigger(on, relation))
+        was = _statement_forms(before, before.program.trigger(on, relation))
+        now = _statement_forms(after, after.program.trigger(on, relation))
         left = Counter(form for form, _ in was)
         part = Part()
         for form, text in now:
@@ -206,7 +203,7 @@ def _statements(before: _Forms, after: _Forms) -> dict[str, Part]:
     return found
 
 
-def _texts(forms: _Forms, trigger: Trigger | None) -> list[tuple[Form, str]]:
+def _statement_forms(forms: _Forms, trigger: Trigger | None) -> list[tuple[Form, str]]:
     if trigger is None:
         return []
     return [(forms.statement(trigger, each), print_statement(each, forms.program)) for each in trigger.statements]
@@ -231,18 +228,16 @@ class _Forms:
             self._orders[each.name] = tuple(range(len(names)))
             self.entries[each.name] = f"map {each.name} of {len(names)} keys"
         else:
-            forms = [_form(names, definition) for definition in each.definitions]
+            forms = [_definition_form(names, definition) for definition in each.definitions]
             self.columns[each.name] = {v.name: f[1] for v, f in zip(each.values, forms, strict=True)}
             counted = each.column_index(each.count) if each.count else 0
             self.entries[each.name], self._orders[each.name] = forms[counted][0], forms[counted][2]
         types = {v.name: str(v.type) for v in each.values}
         columns = sorted(f"{form} {types[name]}" for name, form in self.columns[each.name].items())
         count = self.columns[each.name].get(each.count, "")
-        keys = [str(each.keys[place].type) for place in self._orders[each.name]]
-        self.maps[each.name] = f"{columns} {count} {keys} {each.ordered and self._place(each, each.ordered)}"
-
-    def _place(self, each: MapDef, key: str) -> int:
-        return [each.keys[place].name for place in self._orders[each.name]].index(key)
+        keys = [each.keys[place] for place in self._orders[each.name]]
+        along = each.ordered and [key.name for key in keys].index(each.ordered)
+        self.maps[each.name] = f"{columns} {count} {[str(key.type) for key in keys]} {along}"
 
     def _read(self, node: Any) -> Any:
         """Return a term with maps under their forms, keys in the order of the form."""
@@ -287,7 +282,7 @@ class _Forms:
         return f"{columns} {[self.entries[name] for name in view.maps]} {scalars} {directions} {shape}"
 
 
-def _form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[int, ...]]:
+def _definition_form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[int, ...]]:
     """Return what entries a column has, the column itself, and the places of its keys in the order of the form."""
     body = definition.term if isinstance(definition, AggSum) else definition
     found = monomials(body)
@@ -296,11 +291,7 @@ def _form(keys: tuple[str, ...], definition: Term) -> tuple[Form, Form, tuple[in
         order = tuple(keys.index(name) for name in form.keys)
         return form.skeleton, f"{form.skeleton} {found[0].coefficient} {form.values}", order
     names = {name: f"key {place}" for place, name in enumerate(keys)}
-    for name in _own(body, keys):
+    for name in sorted(variables_of(body) - set(keys)):
         names.setdefault(name, f"own {len(names)}")
     text = str(rename(body, names))
     return text, text, tuple(range(len(keys)))
-
-
-def _own(body: Term, keys: Iterable[str]) -> list[str]:
-    return sorted(variables_of(body) - set(keys))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, rebuild
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.m3.infer import nodes
-from cumulus.m3.program import Program, Statement
+from cumulus.m3.program import Program
 
 
 def declare_functions(program: Program, functions: Sequence[FunctionSignature]) -> Program:
-    """Return `program` with the signatures of the functions that it calls.
+    """Return `program` with the signatures of those of some functions that it calls.
 
     The binder writes ``score(a, b)`` as ``CAST(score(a, b) AS DOUBLE)``, so that the compiler sees the type of the
     value. In a program the signature says it, and the cast goes.
-
-    Parameters
-    ----------
-    functions
-        Those that the text might have called.
 
     Examples
     --------
@@ -45,22 +40,15 @@ def declare_functions(program: Program, functions: Sequence[FunctionSignature]) 
         return rebuild(term, plain)
 
     def changed(term: Term) -> Term:
-        found: Term = plain(term) if _calls(term, known) else term
+        calls = any(isinstance(node, Apply) and node.function in known for node in nodes(term))
+        found: Term = plain(term) if calls else term
         return found
 
     maps = tuple(replace(each, definitions=tuple(changed(term) for term in each.definitions)) for each in program.maps)
     views = tuple(view.rewritten(changed) for view in program.views)
     triggers = tuple(
-        replace(trigger, statements=tuple(_statement(each, changed) for each in trigger.statements))
+        replace(trigger, statements=tuple(replace(each, term=changed(each.term)) for each in trigger.statements))
         for trigger in program.triggers
     )
     used = tuple(signature for name, signature in known.items() if name in called)
     return replace(program, maps=maps, views=views, triggers=triggers, functions=used)
-
-
-def _calls(term: Term, names: Collection[str]) -> bool:
-    return any(isinstance(node, Apply) and node.function in names for node in nodes(term))
-
-
-def _statement(statement: Statement, change: Callable[[Term], Term]) -> Statement:
-    return replace(statement, term=change(statement.term))

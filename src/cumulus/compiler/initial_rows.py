@@ -69,13 +69,13 @@ def initial_entries(
     found: dict[tuple[Any, ...], list[Number]] = {}
     listed = list(columns)
     for place, (parts, sql_type) in enumerate(listed):
-        for key, number in _value(keys, sum_of(parts)).items() if parts else ():
+        for key, number in _entries_of(keys, sum_of(parts)).items() if parts else ():
             entry = found.setdefault(key, [0] * len(listed))
             entry[place] = float(number) if sql_type is not None and sql_type.is_float else number
     return tuple((key, tuple(numbers)) for key, numbers in found.items())
 
 
-def _value(keys: tuple[str, ...], term: Term) -> dict[tuple[Any, ...], Number]:
+def _entries_of(keys: tuple[str, ...], term: Term) -> dict[tuple[Any, ...], Number]:
     for node in nodes(term):
         if isinstance(node, Apply) and node.function not in FUNCTIONS:
             raise UnsupportedError(

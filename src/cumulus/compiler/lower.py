@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from cumulus.algebra.scope import rename, substitute, variables_of
-from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, number, product_of, rebuild, sum_of
+from cumulus.algebra.scope import rename, variables_of
+from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
@@ -15,20 +15,12 @@ from cumulus.catalog.schema import Column as NamedColumn
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
-from cumulus.compiler.maps.columns import (
-    ColumnGroup,
-    MaintainedNumber,
-    MapRule,
-    is_count,
-    nice_names,
-    row_counts,
-    variable_types,
-)
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.sqltext import definition_sql
-from cumulus.compiler.statements.definitions import Spelled, closed
+from cumulus.compiler.statements.definitions import SpelledSums, spell_out
 from cumulus.m3.infer import nodes
-from cumulus.m3.program import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
 
 MAX_SPELLED = 8000
@@ -56,11 +48,11 @@ def lower(
     """
     at = {column: (group.name, column.hint) for group in groups for column in group.columns}
     depths = _depths(rules)
-    spelled = Spelled(derived)
+    spelled = SpelledSums(derived)
     count = sum(spelled.count(column.body) for group in groups for column in group.columns)
     options.refuse(count, MAX_SPELLED, "sums of sub-queries in the definitions of their maps", _DEEP)
     every = {**tables, **{each.name: each.table() for each in derived}}
-    maps = tuple(_map(group, every, derived) for group in groups)
+    maps = tuple(_map_definition(group, every, derived) for group in groups)
     triggers = []
     for table in tables.values():
         for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
@@ -72,7 +64,7 @@ def lower(
                 last = (statement for statement in statements if statement.op == ":=")
                 triggers.append(Trigger(on, table.name, mine[0].change.variables, (*chain(*ordered), *last)))
     axes = _axes(triggers, views)
-    maps = tuple(replace(each, ordered=_order(each, axes.get(each.name, set()))) for each in maps)
+    maps = tuple(replace(each, ordered=_only_axis(each, axes.get(each.name, set()))) for each in maps)
     return Program(
         relations=tuple(tables.values()),
         maps=maps,
@@ -99,7 +91,7 @@ def _axes(triggers: Iterable[Trigger], views: Iterable[ViewDef]) -> dict[str, se
     return found
 
 
-def _order(each: MapDef, axes: set[int]) -> str:
+def _only_axis(each: MapDef, axes: set[int]) -> str:
     """Return the key in whose order a map is read, "" if there is none or more than one."""
     return each.keys[next(iter(axes))].name if len(axes) == 1 else ""
 
@@ -118,7 +110,7 @@ def name_columns(group: ColumnGroup) -> None:
     """
     taken = set(group.columns[0].keys)
     for column in group.columns:
-        wanted = column.hint or ("n" if is_count(column) else "v" if len(group.columns) == 1 else "s")
+        wanted = column.hint or ("n" if column.is_count else "v" if len(group.columns) == 1 else "s")
         name, number_ = wanted, 2
         while name in taken:
             name, number_ = f"{wanted}{number_}", number_ + 1
@@ -130,35 +122,28 @@ def _bodies(group: ColumnGroup) -> list[list[Monomial]]:
     """Return the definitions of a group's columns, over the key names of the first."""
     bodies = []
     for column in group.columns:
-        names = _onto(column, group.columns[0])
+        names = _key_renaming(column, group.columns[0])
         bodies.append([Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in column.body])
     return bodies
 
 
-def _map(group: ColumnGroup, tables: Mapping[str, Table], derived: Registry) -> MapDef:
+def _map_definition(group: ColumnGroup, tables: Mapping[str, Table], derived: Registry) -> MapDef:
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
     keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
-    counts = row_counts(group)
     bodies = _bodies(group)
-    parts = [closed(first.keys, body, derived) for body in bodies]
-    values = tuple(NamedColumn(column.hint, BIGINT if is_count(column) else column.type) for column in group.columns)
+    parts = [spell_out(first.keys, body, derived) for body in bodies]
+    values = tuple(NamedColumn(column.hint, BIGINT if column.is_count else column.type) for column in group.columns)
+    pairs = zip(bodies, parts, strict=True)
+    started = [(_not_empty(body, part, derived), value.type) for (body, part), value in zip(pairs, values, strict=True)]
     return MapDef(
         name=group.name,
         keys=keys,
         values=values,
-        count=counts[0].hint if counts and (len(group.columns) > 1 or group.of_view) else "",
-        definitions=tuple(_definition(first.keys, sum_of(found)) for found in parts),
+        count=next((each.hint for each in group.row_counts if len(group.columns) > 1 or group.of_view), ""),
+        definitions=tuple(_with_nice_names(first.keys, sum_of(part)) for part in parts),
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
-        initial=()
-        if first.order == 0
-        else initial_entries(
-            first.keys,
-            [
-                (_not_empty(body, found, derived), value.type)
-                for body, found, value in zip(bodies, parts, values, strict=True)
-            ],
-        ),
+        initial=() if first.order == 0 else initial_entries(first.keys, started),
     )
 
 
@@ -168,11 +153,11 @@ def _not_empty(body: list[Monomial], parts: list[Term], derived: Registry) -> li
     return [part for m, part in pairs if not any(starts_empty(factor, derived) for factor in m.factors)]
 
 
-def _definition(keys: tuple[str, ...], term: Term) -> Term:
+def _with_nice_names(keys: tuple[str, ...], term: Term) -> Term:
     return rename(term, nice_names([*keys, *sorted(variables_of(term))], ()))
 
 
-def _onto(column: MaintainedNumber, first: MaintainedNumber) -> dict[str, str]:
+def _key_renaming(column: MaintainedNumber, first: MaintainedNumber) -> dict[str, str]:
     """Return a renaming that gives a column the key names of another, keeping its other variables apart."""
     names = dict(zip(column.keys, first.keys, strict=True))
     inner = {n for m in column.body for f in m.factors for n in variables_of(f)} - set(column.keys)
@@ -217,10 +202,5 @@ def _statement(rule: MapRule, at: Mapping[MaintainedNumber, tuple[str, str]]) ->
                 changed: Term = rebuild(term, placed)
                 return changed
 
-    term = product_of([number(rule.coefficient), *(placed(factor) for factor in rule.factors)])
+    term = Monomial(rule.coefficient, tuple(map(placed, rule.factors))).term()
     return Statement(*at[rule.target], rule.keys, rule.op, term)
-
-
-def ordering(items: Iterable[OrderItem], names: Mapping[str, Term]) -> tuple[OrderItem, ...]:
-    """Return ORDER BY items with their variables replaced."""
-    return tuple(OrderItem(substitute(i.expression, names), i.descending, i.nulls_first) for i in items)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
@@ -21,12 +22,12 @@ from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
-from cumulus.compiler.maps.canonical_forms import Canonical, canonical, is_value, without_guards
+from cumulus.compiler.maps.canonical_forms import canonical, is_value, without_guards
 from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.statements.builder import evaluation, rules_of
-from cumulus.compiler.statements.factors import known
+from cumulus.compiler.statements.factors import bound_variables
 from cumulus.compiler.tracing import traced
 from cumulus.scalars.typing import number_type
 
@@ -59,7 +60,7 @@ class Materializer:
 
     def __init__(self, tables: Mapping[str, Table], options: CompilerOptions, derived: Registry | None = None) -> None:
         self.derived = derived or Registry()
-        self.tables = {
+        self.tables: Mapping[str, Table] = {
             **tables,
             **{each.name + mark: each.table(each.name + mark) for each in self.derived for mark in ("", AFTER)},
         }
@@ -70,10 +71,9 @@ class Materializer:
         self.rules: list[MapRule] = []
         self._by_form: dict[tuple[tuple[str, str], int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._by_skeleton: dict[tuple[str, int | None], ColumnGroup] = {}
-        self._forms: dict[tuple[tuple[str, ...], tuple[Term, ...]], Canonical] = {}
+        self._canonical = cache(canonical)  # triggers for +, - and batches ask for the same forms
         self._numbers: dict[tuple[str, str, int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[ColumnGroup, tuple[str, ...]]] = {}
-        self._changes: dict[str, list[RelationChange]] = {}
         self._todo: deque[MaintainedNumber] = deque()
         self._rows = 0
 
@@ -92,10 +92,6 @@ class Materializer:
 
         Parameters
         ----------
-        keys
-            The key variables.
-        body
-            Monomials over them and other variables.
         home
             The group that the column must live in, and the caller's key variables in the order of the group's
             keys; without it, the group of the definition's skeleton, or a new one.
@@ -109,14 +105,14 @@ class Materializer:
             Whether it may live in the group of the same join without its `guards`.
         """
         wanted = ordered(keys)
-        body = [Monomial(m.coefficient, self._once(m.factors)) for m in body]
+        body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
         identity, skeleton, listed, body = self._form(wanted, body)
         found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
             column, own = found
             mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
-        host = self._host(wanted, body, order) if guest and home is None and near is None else None
+        host = self._unguarded_group(wanted, body, order) if guest and home is None and near is None else None
         if host is not None and (skeleton, order) not in self._by_skeleton:
             group, key_order = host
         elif home is not None:
@@ -131,7 +127,7 @@ class Materializer:
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         if len(self.columns) >= MAX_COLUMNS:
-            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._way_out())
+            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice())
         column = MaintainedNumber(
             tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order
         )
@@ -147,7 +143,7 @@ class Materializer:
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
 
-    def _host(
+    def _unguarded_group(
         self, keys: tuple[str, ...], body: list[Monomial], order: int | None
     ) -> tuple[ColumnGroup, tuple[str, ...]] | None:
         """Return the group of the same join without guards, and the keys in its order; None if there is none.
@@ -163,7 +159,7 @@ class Materializer:
         group = self._by_skeleton.get((form.skeleton, order))
         return None if group is None else (group, form.keys)
 
-    def _once(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
+    def _without_repetition(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
         return tuple(
             factor
@@ -182,8 +178,6 @@ class Materializer:
         ----------
         names
             What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
-        order
-            How the column is kept.
         """
         place = (what.name, each.name, order)
         own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))
@@ -217,26 +211,17 @@ class Materializer:
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
             return identity, form.skeleton, form.keys, [Monomial(body[0].coefficient, tuple(factors))]
         # A sum of joins is shared only where it is written alike.
-        order: dict[str, None] = dict.fromkeys(keys)
-        for monomial in body:
-            for factor in monomial.factors:
-                order.update(dict.fromkeys(in_text_order(factor)))
-        names = {name: f"v{index}" for index, name in enumerate(order)}
+        own = [name for m in body for factor in m.factors for name in in_text_order(factor)]
+        names = {name: f"v{index}" for index, name in enumerate(ordered((*keys, *own)))}
         joins = [" * ".join(str(rename(f, names)) for f in m.factors if not is_value(f)) for m in body]
         skeleton = f"[{','.join(names[key] for key in keys)}] {' + '.join(sorted(set(joins)))}"
         return (skeleton, str(sum_of(rename(m.term(), names) for m in body))), skeleton, keys, body
-
-    def _canonical(self, keys: tuple[str, ...], factors: tuple[Term, ...]) -> Canonical:
-        """Return the canonical form; triggers for +, - and batches ask for the same ones."""
-        if (keys, factors) not in self._forms:
-            self._forms[keys, factors] = canonical(keys, factors)
-        return self._forms[keys, factors]
 
     def _type(self, body: list[Monomial]) -> SqlType:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
         return number_type(sum_of(monomial.term() for monomial in body), variables)
 
-    def _way_out(self) -> str:
+    def _advice(self) -> str:
         """Return what makes a program of many maps smaller: the tables whose changes need most of them are named."""
         names = Counter(
             factor.name
@@ -261,30 +246,35 @@ class Materializer:
         Insertions come first, for all columns: deletions and batches need the same maps, so that a program that is too
         large is refused before they are looked at.
         """
+        changes_of = cache(self._changes_of)
         later: deque[tuple[MaintainedNumber, RelationChange]] = deque()
         while self._todo or later:
             if not self._todo:
-                self._keep(*later.popleft())
+                self._add_rules(*later.popleft())
                 continue
             column = self._todo.popleft()
             body = sum_of(monomial.term() for monomial in column.body)
             for relation in sorted(self.derived.bases(body)):
-                if relation not in self._changes:
-                    self._changes[relation] = self._changes_of(relation)
-                insertion, *others = self._changes[relation]
-                self._keep(column, insertion)
+                insertion, *others = changes_of(relation)
+                self._add_rules(column, insertion)
                 later += ((column, change) for change in others)
 
-    def _keep(self, column: MaintainedNumber, change: RelationChange) -> None:
+    def _add_rules(self, column: MaintainedNumber, change: RelationChange) -> None:
         """Add the rules that keep a column while a table changes."""
         if column.order == 0:
             self.rules.append(evaluation(self, column, change))
-        else:
-            self._derive(column, change)
+            return
+        names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
+        keys = tuple(names.get(key, key) for key in column.keys)
+        body = sum_of(monomial.term() for monomial in column.body)
+        about = aggregate(column.keys, body)
+        bound = frozenset(change.variables)
+        for monomial in self.delta_monomials(rename(body, names), change, frozenset(keys), bound, about):
+            self.rules += rules_of(self, column, change, keys, monomial)
 
     def _changes_of(self, relation: str) -> list[RelationChange]:
         """Return the changes of a base table that maps must follow."""
-        table, derived = self.tables[relation], self.derived.touched(relation)
+        table, derived = self.tables[relation], self.derived.dependents(relation)
         signs = (+1,) if table.static else (+1, -1)
         lookups = self.derived.lookups() & derived
         changes = [
@@ -294,16 +284,7 @@ class Materializer:
             changes.append(RelationChange(relation, 0, (), derived, lookups))
         return changes
 
-    def _derive(self, column: MaintainedNumber, change: RelationChange) -> None:
-        """Add the rules of one column for one change."""
-        names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
-        keys = tuple(names.get(key, key) for key in column.keys)
-        body = rename(sum_of(monomial.term() for monomial in column.body), names)
-        about = aggregate(column.keys, sum_of(monomial.term() for monomial in column.body))
-        for monomial in self.changed(body, change, frozenset(keys), frozenset(change.variables), about):
-            self.rules += rules_of(self, column, change, keys, monomial)
-
-    def changed(
+    def delta_monomials(
         self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str], about: Term | None = None
     ) -> list[Monomial]:
         """Return the delta of `body` as monomials, without what can only be zero; `about` is what a trace says."""
@@ -318,5 +299,5 @@ class Materializer:
                 starts_empty(factor, self.derived, self._static) for factor in monomial.factors
             ):
                 continue
-            result += split_scalars(monomial, known(monomial.factors, bound, self.derived))
+            result += split_scalars(monomial, bound_variables(monomial.factors, bound, self.derived))
         return result

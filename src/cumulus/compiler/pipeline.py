@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
-from cumulus.compiler.lower import lower, name_columns, ordering
+from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
 from cumulus.compiler.maps.join_parts import count_join_parts
@@ -141,14 +141,7 @@ def extend_sql(
 ) -> tuple[str, Program]:
     """Return a script with statements added, and its program: new tables, and views that come and go.
 
-    Parameters
-    ----------
-    earlier
-        The script so far.
-    text
-        The statements: places in errors are those of this text.
-    keep, functions, size
-        As of `compile_sql`.
+    Places in errors are those of `text`; `keep`, `functions` and `size` are as of `compile_sql`.
 
     Raises
     ------
@@ -186,35 +179,50 @@ def extend_sql(
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
-    bound, derived = _bound(declared)
+    bound, derived = _bind_views(declared)
     if declared.errors:
         raise SqlError.together(declared.errors)
-    views = list(declared.views.values())
     tables = {table.name: table for table in declared.tables.values()}
     if options.enforced:
-        tables = mark_enforced(tables, options.rely, partial(keeps, options=options))
+        tables = mark_enforced(tables, options.rely, partial(keeps_rows, options=options))
     trusted = trusting(tables, options.rely)
-    given = {"": options.order, "full": None, "0": 0, "1": 1}
-    orders = {str(view.name): given[view.order] for view in views}
-    for view, mine in zip(views, bound, strict=True):
-        if not view.order and options.order is None and _is_wide(mine, derived, trusted, options.size):
-            orders[mine.name] = _lowered(view, script.source)
-    program = compile_views(tables, bound, options, derived, orders)
-    check_strict(program, views, script.source)
+    orders = _orders(declared, bound, derived, trusted, options)
+    materializer = Materializer(trusted, options, derived)
+    planned = [(view, _add_view(view, materializer, options, orders[view.name])) for view in bound]
+    kept = {name: _keep_rows(table, materializer) for name, table in tables.items() if keeps_rows(table, options)}
+    materializer.run()
+    groups, rules = without_circles(materializer.groups, materializer.rules)
+    _name_maps(groups, planned, kept, tables)
+    definitions = tuple(_view_definition(view, columns) for view, columns in planned)
+    program = lower(tables, groups, rules, definitions, kept, derived, options)
+    check_strict(program, declared.views.values(), script.source)
     return program
 
 
-def _is_wide(view: BoundView, derived: Registry, tables: Mapping[str, Table], size: int) -> bool:
-    """Whether a view joins so many tables in such a way that full order would need too many maps."""
-    limit = MAX_JOIN_PARTS * size
-    terms = [*(each.term for each in view.sums), *(each.term for each in view.ends)]
-    return count_join_parts(terms, derived, tables, limit) > limit
+def _orders(
+    declared: Declarations,
+    bound: list[BoundView],
+    derived: Registry,
+    tables: Mapping[str, Table],
+    options: CompilerOptions,
+) -> dict[str, int | None]:
+    """Return in which order each view is kept: what it says, and a lower one where full order needs too many maps."""
+    words = {"": options.order, "full": None, "0": 0, "1": 1}
+    orders = {str(view.name): words[view.order] for view in declared.views.values()}
+    limit = MAX_JOIN_PARTS * options.size
+    for view, mine in zip(declared.views.values(), bound, strict=True):
+        terms = [*(each.term for each in mine.sums), *(each.term for each in mine.ends)]
+        is_free = not view.order and options.order is None
+        if is_free and count_join_parts(terms, derived, tables, limit) > limit:
+            orders[mine.name] = _lower_order(view, limit, declared.source)
+    return orders
 
 
-def _lowered(view: CreateView, source: SqlText) -> int:
+def _lower_order(view: CreateView, limit: int, source: SqlText) -> int:
     """Return the order of a view that joins too many tables for full order, and say so; refuse it if it is STRICT."""
-    what = f"view {view.name} joins so many tables that may change at any time that it would need more than"
-    what += f" {MAX_JOIN_PARTS} maps"
+    what = (
+        f"view {view.name} joins so many tables that may change at any time that it would need more than {limit} maps"
+    )
     way_out = "Declare the keys of its tables and the references between them, or which tables are static"
     if view.strict:
         raise UnsupportedError(
@@ -232,7 +240,7 @@ def _lowered(view: CreateView, source: SqlText) -> int:
     return 1
 
 
-def _bound(declared: Declarations) -> tuple[list[BoundView], Registry]:
+def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
     """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound."""
     derived = Registry()
     seen: dict[str, CreateView] = {}
@@ -269,24 +277,6 @@ def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:
             )
 
 
-def compile_views(
-    tables: Mapping[str, Table],
-    views: Iterable[BoundView],
-    options: CompilerOptions,
-    derived: Registry,
-    orders: Mapping[str, int | None],
-) -> Program:
-    """Compile bound views, all together; `orders` says how each is kept, the tables which references are enforced."""
-    materializer = Materializer(trusting(tables, options.rely), options, derived)
-    planned = [(view, _materialize(view, materializer, options, orders[view.name])) for view in views]
-    kept = {name: _keep(table, materializer) for name, table in tables.items() if keeps(table, options)}
-    materializer.run()
-    groups, rules = without_circles(materializer.groups, materializer.rules)
-    _name(groups, planned, kept, tables)
-    definitions = tuple(_view(view, columns) for view, columns in planned)
-    return lower(tables, groups, rules, definitions, kept, derived, options)
-
-
 @dataclass(frozen=True, slots=True)
 class Planned:
     """Where a view's numbers are: for each name the column, and the definition's keys in the order of its map's."""
@@ -296,7 +286,7 @@ class Planned:
     """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
-def _materialize(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
+def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
     home: tuple[ColumnGroup, tuple[str, ...]] | None = None
@@ -329,7 +319,7 @@ def _asked_for(view: BoundView, name: str) -> bool:
     return view.repeat is not None or len(view.sums) == 1 or any(name in variables_of(scalar) for scalar in scalars)
 
 
-def keeps(table: Table, options: CompilerOptions) -> bool:
+def keeps_rows(table: Table, options: CompilerOptions) -> bool:
     """Whether a table's rows are kept (docs/architecture.md, "Kept rows")."""
     wanted = table.keep if table.keep != "auto" else options.keep
     if wanted != "auto":
@@ -337,7 +327,7 @@ def keeps(table: Table, options: CompilerOptions) -> bool:
     return bool(table.key) and not table.key_rely
 
 
-def _keep(table: Table, materializer: Materializer) -> ColumnGroup:
+def _keep_rows(table: Table, materializer: Materializer) -> ColumnGroup:
     columns = tuple(map(folded, table.column_names))
     body = [Monomial(1, (Atom(table.name, columns),))]
     group = ColumnGroup(len(columns), f"rows of {table.name}", of_view=True)
@@ -346,7 +336,7 @@ def _keep(table: Table, materializer: Materializer) -> ColumnGroup:
     return group
 
 
-def _name(
+def _name_maps(
     groups: list[ColumnGroup],
     planned: list[tuple[BoundView, Planned]],
     kept: Mapping[str, ColumnGroup],
@@ -379,7 +369,7 @@ def _name(
         name_columns(group)
 
 
-def _view(view: BoundView, planned: Planned) -> ViewDef:
+def _view_definition(view: BoundView, planned: Planned) -> ViewDef:
     """Return the finishing step over the names of keys and columns."""
     first, order = next(iter(planned.columns.values()))
     keys = first.group.columns[0].keys
@@ -388,7 +378,7 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
     for name, (column, _) in planned.columns.items():
         names[name] = Var(column.hint if column.group is first.group else f"{column.group.name}.{column.hint}")
     for end in view.ends:
-        names[end.name] = _end(end, planned, names)
+        names[end.name] = _end_read(end, planned, names)
     for lookup in view.lookups:
         what = lookup.derived
         given: dict[str, Term] = {
@@ -399,22 +389,23 @@ def _view(view: BoundView, planned: Planned) -> ViewDef:
             column, key_order = planned.reads[each.name]
             inside[each.name] = MapRead(column.group.name, column.hint, tuple(given[key] for key in key_order))
         for end in what.ends:
-            inside[end.name] = _end(end, planned, given)
+            inside[end.name] = _end_read(end, planned, given)
         for out, (_, scalar) in zip(lookup.outs, what.columns, strict=True):
             names[out] = substitute(scalar, inside)
-    return ViewDef(
+    bound = ViewDef(
         name=view.name,
         columns=view.columns,
         maps=tuple(maps),
-        select=tuple(substitute(scalar, names) for scalar in view.select),
-        where=None if view.having is None else substitute(view.having, names),
-        repeat=None if view.repeat is None else substitute(view.repeat, names),
-        order_by=ordering(view.order_by, names),
+        select=view.select,
+        where=view.having,
+        repeat=view.repeat,
+        order_by=view.order_by,
         limit=view.limit,
         offset=view.offset,
     )
+    return bound.rewritten(lambda scalar: substitute(scalar, names))
 
 
-def _end(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
+def _end_read(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
     column, order = planned.reads[end.name]
     return MapEnd(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))

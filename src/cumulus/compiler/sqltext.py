@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import (
-    MIRRORED,
-    Apply,
-    Atom,
-    Cast,
-    Compare,
-    Const,
-    Lift,
-    Product,
-    Sum,
-    Term,
-    Var,
-    factors_of,
-    number,
-    product_of,
-    sum_of,
-)
-from cumulus.calculus.derived_relations import DerivedRelation, Registry, Summed
+from cumulus.algebra.terms import Apply, Atom, Cast, Compare, Const, Lift, Product, Sum, Term, Var, factors_of, sum_of
+from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import Interval, Kind
-from cumulus.compiler.statements.definitions import readable
+from cumulus.compiler.statements.definitions import in_binding_order
+from cumulus.compiler.statements.factors import compared_with
 from cumulus.scalars.float_parts import PLACES
 from cumulus.sql.syntax.words import RESERVED
 
@@ -37,6 +23,7 @@ _INFIX = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "ilike": "ILIKE",
     "is_distinct": "IS DISTINCT FROM", "bit_and": "&", "bit_or": "|",
 }  # fmt: skip
+_PREFIX = {"not": "NOT ", "neg": "-", "bit_not": "~"}
 
 
 def definition_sql(
@@ -46,16 +33,7 @@ def definition_sql(
     tables: Mapping[str, Table],
     derived: Registry,
 ) -> str:
-    """Return a SELECT of keys and values that computes a map from the base tables.
-
-    Parameters
-    ----------
-    values
-        The names of the value columns.
-    keys
-        The names of the keys, which the bodies bind.
-    bodies
-        One sum of monomials per value column.
+    """Return a SELECT of keys and values that computes a map from the base tables; a body is the sum of one value.
 
     Examples
     --------
@@ -66,8 +44,30 @@ def definition_sql(
     >>> print(definition_sql(["total"], ["x"], [body], {"r": table}, Registry()))
     SELECT t0.a AS x, SUM(COALESCE(t0.b, 0)) AS total FROM r t0 WHERE (t0.b > 1) IS TRUE GROUP BY t0.a
     """
-    columns = [(name, "", body) for name, body in zip(values, bodies, strict=True)]
-    return _grouped(columns, keys, _Context(tables, derived, "t", {}))
+    columns = [_Column(name, body) for name, body in zip(values, bodies, strict=True)]
+    return _grouped_select(columns, keys, _Context(tables, derived, "t", {}))
+
+
+class _Column(NamedTuple):
+    """A sum, or an end of a variable, over the rows of a body."""
+
+    name: str
+    body: Sequence[Monomial]
+    end: str = ""
+    variable: str = ""
+
+    def total(self, value: str) -> str:
+        return f"{self.end or 'SUM'}({value}) AS {_quoted(self.name)}"
+
+    def value(self, part: _Parts) -> str:
+        return part.bound[self.variable] if self.end else part.number
+
+
+def _columns_of(numbers: Iterable[Summed | Ended]) -> list[_Column]:
+    return [
+        _Column(each.name, monomials(each.term), *((each.end, each.variable) if isinstance(each, Ended) else ()))
+        for each in numbers
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,48 +80,35 @@ class _Context:
     outer: Mapping[str, str]
 
 
-def _grouped(columns: Sequence[tuple[str, str, Sequence[Monomial]]], keys: Sequence[str], context: _Context) -> str:
-    """Return a SELECT of keys and columns: sums, or where the second part is "MIN x" or "MAX x" ends."""
+def _grouped_select(columns: Sequence[_Column], keys: Sequence[str], context: _Context) -> str:
+    """Return a SELECT of keys and columns."""
     parts = [
         (index, _Parts(monomial, replace(context, prefix=f"{context.prefix}{'' if not place else f'{place}_'}")))
-        for index, (_, _, body) in enumerate(columns)
-        for place, monomial in enumerate(body)
+        for index, column in enumerate(columns)
+        for place, monomial in enumerate(column.body)
     ]
     if not parts:
-        nothing = ", ".join(f"CAST(NULL AS BIGINT) AS {_quoted(name)}" for name in (*keys, *(c[0] for c in columns)))
+        names = (*keys, *(column.name for column in columns))
+        nothing = ", ".join(f"CAST(NULL AS BIGINT) AS {_quoted(name)}" for name in names)
         return f"SELECT {nothing} FROM (SELECT 1) AS one WHERE FALSE"
     first = parts[0][1]
-    named = ", ".join(_quoted(key) for key in keys)
     is_one_each = [index for index, _ in parts] == list(range(len(columns)))
     if is_one_each and all(part.source == first.source and part.bound == first.bound for _, part in parts):
         shown = [f"{first.bound[key]} AS {_quoted(key)}" for key in keys]
-        for (name, how, _), (_, part) in zip(columns, parts, strict=True):
-            end, _, variable = how.partition(" ")
-            value = f"{end}({part.bound[variable]})" if how else f"SUM({part.number})"
-            shown.append(f"{value} AS {_quoted(name)}")
+        shown += [column.total(column.value(part)) for column, (_, part) in zip(columns, parts, strict=True)]
         group = f" GROUP BY {', '.join(_no_position(first.bound[key]) for key in keys)}" if keys else ""
         return f"SELECT {', '.join(shown)} {first.source}{group}"
-
-    def cell(at: int, index: int, part: _Parts) -> str:
-        how = columns[at][1]
-        if at != index:
-            return "NULL" if how else "0"
-        return part.bound[how.partition(" ")[2]] if how else part.number
-
-    selects = [
-        "SELECT "
-        + ", ".join(
-            [f"{part.bound[key]} AS {_quoted(key)}" for key in keys]
-            + [f"{cell(at, index, part)} AS {_quoted(name)}" for at, (name, _, _) in enumerate(columns)]
-        )
-        + f" {part.source}"
-        for index, part in parts
-    ]
-    totals = ", ".join(
-        f"{how.partition(' ')[0] or 'SUM'}({_quoted(name)}) AS {_quoted(name)}" for name, how, _ in columns
-    )
-    group = f" GROUP BY {named}" if keys else ""
-    return f"SELECT {named + ', ' if named else ''}{totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
+    selects = []
+    for index, part in parts:
+        shown = [f"{part.bound[key]} AS {_quoted(key)}" for key in keys]
+        for at, column in enumerate(columns):
+            cell = column.value(part) if at == index else "NULL" if column.end else "0"
+            shown.append(f"{cell} AS {_quoted(column.name)}")
+        selects.append(f"SELECT {', '.join(shown)} {part.source}")
+    named = [_quoted(key) for key in keys]
+    totals = ", ".join([*named, *(column.total(_quoted(column.name)) for column in columns)])
+    group = f" GROUP BY {', '.join(named)}" if keys else ""
+    return f"SELECT {totals} FROM ({' UNION ALL '.join(selects)}) AS u{group}"
 
 
 def _no_position(text: str) -> str:
@@ -139,16 +126,16 @@ class _Parts:
         self._aliases: dict[str, int] = {}
         self._wheres: list[str] = []
         numbers = [] if monomial.coefficient == 1 else [str(monomial.coefficient)]
-        for index, factor in enumerate(readable(monomial.factors, frozenset(context.outer), context.derived)):
+        for index, factor in enumerate(in_binding_order(monomial.factors, frozenset(context.outer), context.derived)):
             alias = f"{context.prefix}{index}"
             match factor:
                 case Atom(name, variables):
                     what = context.derived.get(name)
                     if what is None:
-                        self._from(_quoted(name), alias, variables, context.tables[name])
-                    elif not self._joined(what, factor, alias, context):
+                        self._add_table(_quoted(name), alias, variables, context.tables[name])
+                    elif not self._join_running_sums(what, factor, alias, context):
                         inside = replace(context, prefix=f"{alias}_", outer={})
-                        self._from(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
+                        self._add_table(_row_sql(what, factor, self.bound, inside), alias, variables, what.table())
                 case Lift(variable, inner) if variable in self.bound:
                     self._wheres.append(f"{self.bound[variable]} IS NOT DISTINCT FROM {self.scalar(inner)}")
                 case Lift(variable, inner):
@@ -162,7 +149,7 @@ class _Parts:
         if self._wheres:
             self.source += f" WHERE {' AND '.join(self._wheres)}"
 
-    def _from(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
+    def _add_table(self, source: str, alias: str, variables: tuple[str, ...], table: Table) -> None:
         """Add a table to FROM; a variable that is known already is an equality."""
         self._aliases[alias] = len(self._froms)
         self._froms.append(f"{source} {alias}")
@@ -175,28 +162,30 @@ class _Parts:
             if column.not_null:
                 self.not_null.add(variable)
 
-    def _joined(self, what: DerivedRelation, atom: Atom, alias: str, context: _Context) -> bool:
+    def _join_running_sums(self, what: DerivedRelation, atom: Atom, alias: str, context: _Context) -> bool:
         """Look up sums over a range as the running sum that stands next to its end; False if they are others.
 
         DuckDB would compare all rows with all.
         """
-        at = _range_of(what)
-        given = dict(zip(what.parameters, atom.variables, strict=True))
-        place = self.bound.get(given[what.inputs[0]], "") if at is not None else ""
-        source = place.partition(".")[0]
-        if at is None or context.outer or source not in self._aliases:
+        at = None if context.outer else _range_of(what)
+        if at is None:
             return False
-        inside = replace(context, prefix=f"{alias}_")
-        columns = [(each.name, "", monomials(each.term)) for each in at.sums]
-        names = [_quoted(each.name) for each in at.sums]
+        given = dict(zip(what.parameters, atom.variables, strict=True))
+        place = self.bound.get(given[what.inputs[0]], "")
+        source = place.partition(".")[0]
+        if source not in self._aliases:
+            return False
+        key, op, sums = at
+        names = [_quoted(each.name) for each in sums]
         running = ", ".join(f"SUM({name}) OVER before AS {name}" for name in names)
-        axis, order = _quoted(at.axis), "DESC" if at.op.startswith(">") else "ASC"
+        axis, order = _quoted(key), "DESC" if op.startswith(">") else "ASC"
+        grouped = _grouped_select(_columns_of(sums), [key], replace(context, prefix=f"{alias}_"))
         self._froms[self._aliases[source]] += (
-            f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({_grouped(columns, [at.axis], inside)}) {alias}_g"
+            f" ASOF LEFT JOIN (SELECT {axis}, {running} FROM ({grouped}) {alias}_g"
             f" WHERE {axis} IS NOT NULL WINDOW before AS (ORDER BY {axis} {order})) {alias}"
-            f" ON {alias}.{axis} {at.op} {place}"
+            f" ON {alias}.{axis} {op} {place}"
         )
-        found = {each.name: f"COALESCE({alias}.{_quoted(each.name)}, 0)" for each in at.sums}
+        found = {each.name: f"COALESCE({alias}.{_quoted(each.name)}, 0)" for each in sums}
         row = _Parts(Monomial(1, ()), replace(context, outer={**found, what.inputs[0]: place}))
         texts = {name: row.scalar(scalar) for name, scalar in what.columns}
         for column in what.table().columns:
@@ -215,20 +204,16 @@ class _Parts:
     def comparison(self, op: str, left: Term, right: Term) -> str:
         """Return a comparison as `Compare` means it: NULL equals NULL."""
         first, second = self.scalar(left), self.scalar(right)
-        if self.not_null_all(left, right):
+        if all(
+            term.name in self.not_null if isinstance(term, Var) else isinstance(term, Const) and term.value is not None
+            for term in (left, right)
+        ):  # then SQL's comparison is ours
             return f"{first} {op} {second}"
         if op == "=":
             return f"{first} IS NOT DISTINCT FROM {second}"
         if op == "<>":
             return f"{first} IS DISTINCT FROM {second}"
         return f"({first} {op} {second}) IS TRUE"
-
-    def not_null_all(self, *terms: Term) -> bool:
-        """Whether no column or literal in the terms is NULL, so that SQL's comparison is ours."""
-        return all(
-            term.name in self.not_null if isinstance(term, Var) else isinstance(term, Const) and term.value is not None
-            for term in terms
-        )
 
     def value(self, term: Term) -> str:
         """Return a number in value context: NULL counts as 0."""
@@ -245,7 +230,7 @@ class _Parts:
                 text = self.scalar(inner)
                 return f"CASE WHEN isfinite({text}) THEN {text} ELSE 0 END"
             case Apply("float_whole" | "float_fraction" | "float_rest" as part, (inner,)):
-                return _part(part, self.scalar(inner))
+                return _float_part(part, self.scalar(inner))
             case Apply("special", (inner,)):
                 text = self.scalar(inner)
                 infinite = f"WHEN isinf({text}) AND {text} > 0 THEN {1 << 40} WHEN isinf({text}) THEN {1 << 80}"
@@ -271,16 +256,12 @@ class _Parts:
                 return f"CASE{branches} ELSE {self.scalar(args[-1])} END"
             case Apply("is_null", (arg,)):
                 return f"({self.scalar(arg)} IS NULL)"
-            case Apply("not", (arg,)):
-                return f"(NOT {self.scalar(arg)})"
-            case Apply("neg", (arg,)):
-                return f"(-{self.scalar(arg)})"
-            case Apply("bit_not", (arg,)):
-                return f"(~{self.scalar(arg)})"
+            case Apply("not" | "neg" | "bit_not" as function, (arg,)):
+                return f"({_PREFIX[function]}{self.scalar(arg)})"
             case Apply("in", (arg, *choices)):
                 return f"({self.scalar(arg)} IN ({', '.join(self.scalar(c) for c in choices)}))"
             case Apply("float_fits", (inner,)):
-                return f"({_part('float_rest', self.scalar(inner))} = 0)"
+                return f"({_float_part('float_rest', self.scalar(inner))} = 0)"
             case Apply("float_total", (whole, fraction, rest)):
                 parts = f"{self.scalar(whole)} + {self.scalar(fraction)} * 1e0 / {1 << PLACES}"
                 return f"CAST({parts} + {self.scalar(rest)} AS DOUBLE)"
@@ -304,17 +285,11 @@ class _Parts:
                 return self.value(term)
 
 
-@dataclass(frozen=True, slots=True)
-class _RangeOf:
-    """Sums by an axis, of which the rows with `axis op input` are wanted."""
+def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
+    """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone.
 
-    axis: str
-    op: str
-    sums: tuple[Summed, ...]
-
-
-def _range_of(what: DerivedRelation) -> _RangeOf | None:
-    """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone."""
+    That is an axis, an operator and sums by the axis, of which the rows with `axis op input` are wanted.
+    """
     if not what.is_lookup or what.keys or what.ends or len(what.inputs) != 1:
         return None
     (given,) = what.inputs
@@ -326,23 +301,21 @@ def _range_of(what: DerivedRelation) -> _RangeOf | None:
             mine = [factor for factor in monomial.factors if given in variables_of(factor)]
             if len(mine) != 1 or each.type.is_float:
                 return None
-            match mine[0]:
-                case Compare(op, Var(axis), Var(other)) if op in MIRRORED and other == given != axis:
+            match compared_with(Var(given), mine[0]):
+                case (Var(axis), op) if axis != given:
                     ways.add((axis, op))
-                case Compare(op, Var(other), Var(axis)) if op in MIRRORED and other == given != axis:
-                    ways.add((axis, MIRRORED[op]))
                 case _:
                     return None
             rest = [factor for factor in monomial.factors if factor is not mine[0]]
-            free.append(product_of([number(monomial.coefficient), *rest]))
+            free.append(Monomial(monomial.coefficient, tuple(rest)).term())
         sums.append(replace(each, term=sum_of(free)))
     if len(ways) != 1:
         return None
     ((axis, op),) = ways
-    return _RangeOf(axis, op, tuple(sums))
+    return axis, op, sums
 
 
-def _part(part: str, given: str) -> str:
+def _float_part(part: str, given: str) -> str:
     """Return a number that a float is cut into (`scalars.float_parts`), 0 where it is NULL; NaN and ±inf are rests."""
     unit = f"CAST({1 << PLACES} AS DOUBLE)"
     left = f"({given} - trunc({given}))"
@@ -367,17 +340,16 @@ def _row_sql(what: DerivedRelation, atom: Atom, bound: Mapping[str, str], contex
     """Return a query of the rows of a derived relation; one that is a look-up refers to the tables to its left."""
     given = dict(zip(what.parameters, atom.variables, strict=True))
     inputs = {name: bound[given[name]] for name in what.inputs}
-    columns = [(each.name, "", monomials(each.term)) for each in what.sums]
-    columns += [(each.name, f"{each.end} {each.variable}", monomials(each.term)) for each in what.ends]
-    inner = f"({_grouped(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
-    names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(name for name, _, _ in columns))}
+    columns = _columns_of(what.numbers)
+    inner = f"({_grouped_select(columns, what.keys, replace(context, outer=inputs))}) {context.prefix}g"
+    names = {name: f"{context.prefix}g.{_quoted(name)}" for name in (*what.keys, *(c.name for c in columns))}
     if what.is_lookup:
         totals = [f"COALESCE(SUM({names[each.name]}), 0) AS {_quoted(each.name)}" for each in what.sums]
-        totals += [f"{each.end}({names[each.name]}) AS {_quoted(each.name)}" for each in what.ends]
+        totals += [column.total(names[column.name]) for column in columns if column.end]
         wanted = [f"{names[key]} IS NOT DISTINCT FROM {bound[given[key]]}" for key in what.keys]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         inner = f"(SELECT {', '.join(totals)} FROM {inner}{where}) {context.prefix}h"
-        names = {name: f"{context.prefix}h.{_quoted(name)}" for name, _, _ in columns}
+        names = {column.name: f"{context.prefix}h.{_quoted(column.name)}" for column in columns}
         names |= {key: bound[given[key]] for key in what.keys}
     parts = _Parts(Monomial(1, ()), replace(context, outer=names | inputs))
     shown = [f"{parts.bound[name]} AS {_quoted(name)}" for name in (*what.keys, *what.inputs)]

@@ -23,14 +23,7 @@ _ENDS = ("min", "max")
 
 
 def check_strict(program: Program, views: Iterable[CreateView], source: SqlText) -> None:
-    """Refuse strict views that are not kept by changes alone.
-
-    Parameters
-    ----------
-    program
-        What all views of a script compile to.
-    views
-        All views of the script, strict or not.
+    """Refuse those of all views of a script that are strict and not kept by changes alone by its program.
 
     Raises
     ------
@@ -59,9 +52,8 @@ def check_strict(program: Program, views: Iterable[CreateView], source: SqlText)
 
 def is_refused(cost: StatementCost) -> bool:
     """Whether a statement has no place behind a strict view."""
-    if cost.cost is CostClass.REEVALUATION:
-        return True
-    return any(read.cost is CostClass.SCAN and read.nested for read in cost.reads)
+    is_anew = cost.cost is CostClass.REEVALUATION
+    return is_anew or any(read.cost is CostClass.SCAN and read.nested for read in cost.reads)
 
 
 def _refusal(view: CreateView, cost: StatementCost, source: SqlText) -> UnsupportedError:

@@ -15,14 +15,7 @@ _SIGNS = {1: "+", -1: "-", 0: "BATCH "}
 
 
 def traced(options: CompilerOptions, definition: Term, change: RelationChange, delta: Term) -> Trace | None:
-    """Tell a delta and return what tells its simplification; None if nobody wants to know.
-
-    Parameters
-    ----------
-    options
-        Where the lines go.
-    definition
-        What the delta is of.
+    """Tell the delta of a definition and return what tells its simplification; None if nobody wants to know.
 
     Examples
     --------
@@ -33,16 +26,15 @@ def traced(options: CompilerOptions, definition: Term, change: RelationChange, d
     >>> step("lifts", ONE)
       lifts: 1
     """
-    tell = options.trace
-    if tell is None:
+    if options.trace is None:
         return None
-    listener = tell
+    tell = options.trace
 
     def step(name: str, term: Term) -> None:
         # A definition's variables carry a mark while they stand beside a trigger's; people read it as a prime.
-        listener(f"  {name}: {_MARKED.sub(_PRIME, str(term))}")
+        tell(f"  {name}: {_MARKED.sub(_PRIME, str(term))}")
 
     variables = f"({', '.join(change.variables)})" if change.sign else ""
-    listener(f"ON {_SIGNS[change.sign]}{change.relation}{variables} of {_MARKED.sub(_PRIME, str(definition))}")
+    tell(f"ON {_SIGNS[change.sign]}{change.relation}{variables} of {_MARKED.sub(_PRIME, str(definition))}")
     step("delta", delta)
     return step

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from cumulus.catalog.arrow import table_of, typed
 from cumulus.catalog.events import UPSERT, Event, Row
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
-from cumulus.engine.frame_input import given_rows, named
+from cumulus.engine.frame_input import given_rows, with_names_of
 from cumulus.engine.rows_in import Checker, arrow_rows, checked_rows, is_required
 from cumulus.errors import UnknownNameError, UsageError
 
@@ -28,24 +29,14 @@ Counts: TypeAlias = "Counter[tuple[int, str]]"
 """(sign, relation) → how many events; in the order in which the kinds of events first come."""
 
 
+@dataclass(slots=True, eq=False)
 class Rows:
-    """Rows of one table, all inserted or all deleted.
+    """Rows of one table, all inserted or all deleted, in any form that `check` takes."""
 
-    Parameters
-    ----------
-    sign, relation
-        Of all events.
-    rows
-        In any form that `check` takes.
-    check
-        `cumulus.engine.rows_in.checker(relation)`.
-    """
-
-    def __init__(self, sign: int, relation: Relation, rows: list[Any], check: Callable[[Any], Row]) -> None:
-        self.sign = sign
-        self.relation = relation
-        self.rows = rows
-        self._check = check
+    sign: int
+    relation: Relation
+    rows: list[Any]
+    check: Checker
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,7 +46,7 @@ class Rows:
 
     def event(self, at: int) -> Event:
         """Return one event; DataError if its row is wrong."""
-        return Event(self.sign, self.relation.name, self._check(self.rows[at]))
+        return Event(self.sign, self.relation.name, self.check(self.rows[at]))
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
@@ -63,7 +54,7 @@ class Rows:
 
     def part(self, start: int, end: int) -> Rows:
         """Return the events from one number to before another."""
-        return Rows(self.sign, self.relation, self.rows[start:end], self._check)
+        return Rows(self.sign, self.relation, self.rows[start:end], self.check)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,39 +62,28 @@ class Rows:
         return (self.relation.name,)
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
-    """Events of any tables.
+    """Events `(sign, table, row)` of any tables, in their order; `check` returns one checked."""
 
-    Parameters
-    ----------
-    events
-        `(sign, table, row)`, in their order.
-    check
-        Returns such an event checked.
-    """
-
-    def __init__(self, events: list[Any], check: Callable[[Any], Checked]) -> None:
-        self.events = events
-        self._check = check
+    events: list[Any]
+    check: Callable[[Any], Checked]
+    names: ClassVar[tuple[str, ...]] = ()
+    """Nobody has looked which tables have events."""
 
     def __len__(self) -> int:
         return len(self.events)
 
     def __iter__(self) -> Iterator[Checked]:
-        return map(self._check, self.events)
+        return map(self.check, self.events)
 
     def event(self, at: int) -> Checked:
         """Return one event; UsageError or DataError if it is wrong."""
-        return self._check(self.events[at])
+        return self.check(self.events[at])
 
     def counts(self, start: int, end: int) -> Counts:
         """Return how many events of each kind there are from one number to before another."""
         return Counter((event[0], event[1]) for event in self.events[start:end])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Nothing: nobody has looked which tables have events."""
-        return ()
 
 
 class Columns:
@@ -168,13 +148,7 @@ class Columns:
 
 
 class Upserts:
-    """Rows of one table, each in place of the one with its primary key.
-
-    Parameters
-    ----------
-    rows
-        As if they were inserted.
-    """
+    """Rows of one table, given as insertions, each in place of the one with its primary key."""
 
     def __init__(self, rows: Rows | Columns) -> None:
         self.rows = rows
@@ -246,23 +220,23 @@ def interleaved(relations: Mapping[str, Relation], data: Any) -> Columns | None:
         return None
     table = data if isinstance(data, pa.Table) else pa.table(data)
     if set(table.column_names) != {"sign", "row"} or not _is_dense_union(table.column("row").type):
-        raise UsageError("a table of events has the columns sign and row", hint=_HOW)
+        raise UsageError("a table of events has the columns sign and row", hint=_EVENTS_HINT)
     signs = table.column("sign").to_numpy()
     if not np.isin(signs, (1, -1)).all():
-        raise UsageError("the sign of an event is +1 or -1", hint=_HOW)
+        raise UsageError("the sign of an event is +1 or -1", hint=_EVENTS_HINT)
     union = table.column("row").type
-    found: list[Relation] = []
+    members: list[Relation] = []
     for field in union:
         name = find_name(field.name, relations)
         if name is None:
             raise UnknownNameError(f"there is no table {field.name}", hint=f"Tables: {', '.join(relations)}.")
-        found.append(relations[name])
+        members.append(relations[name])
     chunks = table.column("row").chunks
     codes = np.concatenate([np.zeros(0, np.int8), *(np.asarray(chunk.type_codes) for chunk in chunks)])
     places = np.full(128, -1, dtype=np.int64)
-    places[union.type_codes] = np.arange(len(found))
-    tables = [_union_rows(relation, union, place, chunks) for place, relation in enumerate(found)]
-    return Columns(found, tables, (places[codes] << 1 | (signs > 0)).astype(np.uint8))
+    places[union.type_codes] = np.arange(len(members))
+    tables = [_union_rows(relation, union, place, chunks) for place, relation in enumerate(members)]
+    return Columns(members, tables, (places[codes] << 1 | (signs > 0)).astype(np.uint8))
 
 
 def _union_rows(relation: Relation, union: Any, place: int, chunks: Sequence[Any]) -> pa.Table:
@@ -273,9 +247,9 @@ def _union_rows(relation: Relation, union: Any, place: int, chunks: Sequence[Any
         parts.append(chunk.field(place).take(pa.array(mine)))
     structs = pa.chunked_array(parts, union.field(place).type)
     if not pa.types.is_struct(structs.type) or structs.null_count:
-        raise UsageError(f"the rows of {relation.name} are no structs", hint=_HOW)
+        raise UsageError(f"the rows of {relation.name} are no structs", hint=_EVENTS_HINT)
     flat = pa.table(structs.flatten(), names=[field.name for field in structs.type])
-    table = named(relation, flat)
+    table = with_names_of(relation, flat)
     columns = columns_of(relation, table)
     return table_of(relation.columns, arrow_rows(relation, table)) if columns is None else columns
 
@@ -284,22 +258,18 @@ def _is_dense_union(type_: pa.DataType) -> bool:
     return bool(pa.types.is_union(type_)) and type_.mode == "dense"
 
 
-_HOW = "Give sign, +1 or -1, and row, a dense union of a struct for each table; see docs/engine.md."
+_EVENTS_HINT = "Give sign, +1 or -1, and row, a dense union of a struct for each table; see docs/engine.md."
 
 
 def events_of(
-    relations: Mapping[str, Relation], events: Any, per: str, check: Callable[[Any], tuple[int, str, Row]]
+    relations: Mapping[str, Relation], events: Any, per: str, check: Callable[[Any], Checked]
 ) -> Events | None:
     """Return events in one piece; None if they come one by one, who knows from where.
 
     Parameters
     ----------
-    relations
-        The tables, by name.
     per
         Whether an "event" or the "call" is a transaction.
-    check
-        Returns an event with its row checked.
     """
     columns = interleaved(relations, events)
     if columns is not None:

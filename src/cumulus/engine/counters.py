@@ -14,15 +14,7 @@ _MUCH, _MANY_CALLS = 100_000, 1_000_000
 
 
 class Counters:
-    """The counts of committed transactions.
-
-    Parameters
-    ----------
-    tables
-        All of them.
-    static
-        Those that are closed once another has had an event.
-    """
+    """The counts of committed transactions; `static` tables are closed once another has had an event."""
 
     def __init__(self, tables: Collection[str], static: Collection[str]) -> None:
         self._static = static

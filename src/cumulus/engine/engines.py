@@ -28,7 +28,6 @@ def make_engine(name: str, program: Program, functions: Functions | None = None,
     name
         "native": machine code. "interpreter": generated Python, which runs every program. "auto": machine code, or the
         interpreter where only it can run the program; an EngineWarning says so then.
-
     indexes
         Maps and key columns that `find` will be asked for.
 
@@ -40,18 +39,16 @@ def make_engine(name: str, program: Program, functions: Functions | None = None,
         As `Interpreter`.
     """
     check_engine(name)
-    if name == "interpreter":
-        return Interpreter(program, functions, indexes=indexes)
-    found = _native_or_why_not(program, functions, indexes)
-    if isinstance(found, str):
+    if name != "interpreter":
+        native = _native_or_why_not(program, functions, indexes)
+        if not isinstance(native, str):
+            return native
         if name == "native":
-            raise UsageError(
-                f"the native engine cannot run this program: {found}", hint="Use engine='auto' or engine='interpreter'."
-            )
-        told = f"this program is interpreted, which is slower: {found}. With engine='interpreter' nobody is told."
-        warnings.warn(told, EngineWarning, stacklevel=3)
-        return Interpreter(program, functions, indexes=indexes)
-    return found
+            hint = "Use engine='auto' or engine='interpreter'."
+            raise UsageError(f"the native engine cannot run this program: {native}", hint=hint)
+        message = f"this program is interpreted, which is slower: {native}. With engine='interpreter' nobody is told."
+        warnings.warn(message, EngineWarning, stacklevel=3)
+    return Interpreter(program, functions, indexes=indexes)
 
 
 def python_functions(program: Program, functions: Functions | None = None) -> frozenset[str]:

@@ -14,17 +14,7 @@ from cumulus.m3.program import Program
 
 
 class EventChecks:
-    """The checks of a program's events, and which of them code makes itself.
-
-    Parameters
-    ----------
-    program, integrity
-        What is checked.
-    fast
-        The code that may take events; None if there is none.
-    is_trusting
-        Whether nothing is checked: the events have passed elsewhere.
-    """
+    """The checks of a program's events, and which of them code makes itself; none if they have passed elsewhere."""
 
     def __init__(self, program: Program, integrity: Integrity, fast: FastPath | None, *, is_trusting: bool) -> None:
         self.is_trusting = is_trusting
@@ -49,8 +39,6 @@ class EventChecks:
         ----------
         duties
             Receives the references that must hold when the transaction ends.
-        started_by
-            The first table that is not static and had an event.
 
         Raises
         ------

@@ -64,13 +64,7 @@ class ViewError(NamedTuple):
 
 
 class ErrorLog:
-    """Errors by view: the first of each, and how many there were.
-
-    Parameters
-    ----------
-    limit
-        How many of each view are kept.
-    """
+    """Errors by view: the first `limit` of each, and how many there were."""
 
     def __init__(self, limit: int = KEPT) -> None:
         self.limit = limit
@@ -151,13 +145,7 @@ class Sites:
 
 
 class Failures:
-    """What failed in an engine, from the moment when generated code says so until somebody takes the errors.
-
-    Parameters
-    ----------
-    program
-        Says which views depend on what.
-    """
+    """What failed in an engine, from the moment when generated code says so until somebody takes the errors."""
 
     def __init__(self, program: Program) -> None:
         self.pending: dict[tuple[int, Row | None], str] = {}
@@ -184,30 +172,29 @@ class Failures:
 
     def blame(self, sign: int, relation: str, row: Row | None) -> None:
         """Make errors of what is pending, caused by an event; by no event if there is no relation."""
-        told: dict[str, str] = {}
-        for (site, _), message in self.pending.items():
-            for view in self._concerned[site]:
-                told.setdefault(view, message)
-        self.pending.clear()
-        for view, message in told.items():
-            self._open.add(ViewError(view, sign, relation, row, message))
+        for view, messages in self._take_pending().items():
+            self._open.add(ViewError(view, sign, relation, row, next(iter(messages.values()))))
 
     def blame_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Make errors of what is pending, caused by rows of a batch.
 
         A view is told the rows that it is known to have failed for; only if there are none, the batch as such.
         """
-        told: dict[str, dict[Row | None, str]] = {}
-        for (site, row), message in self.pending.items():
-            for view in self._concerned[site]:
-                told.setdefault(view, {}).setdefault(row, message)
-        self.pending.clear()
-        for view, rows in told.items():
-            if len(rows) > 1:
-                rows.pop(None, None)
-            for row, message in rows.items():
+        for view, messages in self._take_pending().items():
+            if len(messages) > 1:
+                messages.pop(None, None)
+            for row, message in messages.items():
                 sign = _sign(changes.values() if row is None else (changes[row],))
                 self._open.add(ViewError(view, sign, relation, row, message))
+
+    def _take_pending(self) -> dict[str, dict[Row | None, str]]:
+        """Return what is pending, which is no more: view → row → the first reason."""
+        messages: dict[str, dict[Row | None, str]] = {}
+        for (site, row), message in self.pending.items():
+            for view in self._concerned[site]:
+                messages.setdefault(view, {}).setdefault(row, message)
+        self.pending.clear()
+        return messages
 
     @property
     def has_open(self) -> bool:

@@ -24,8 +24,6 @@ def given_rows(relation: Relation, data: Any) -> pa.Table | list[Any]:
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     data
         A list of tuples, lists or dicts, or what yields them; a pyarrow Table, RecordBatch, reader, dataset or scanner;
         a pandas or polars frame, also a lazy one; a relation of DuckDB; anything else with `__arrow_c_stream__` or
@@ -54,7 +52,7 @@ def given_rows(relation: Relation, data: Any) -> pa.Table | list[Any]:
         raise _no_rows(relation, data)
     rows = data if type(data) is list else list(data)
     if rows and _is_columnar(rows[0]) and any(hasattr(type(rows[0]), name) for name in ("columns", "schema")):
-        return _joined(relation, rows)
+        return _join_pieces(relation, rows)
     return rows
 
 
@@ -90,7 +88,7 @@ def table_of_frame(name: str, data: Any) -> pa.Table:
         ) from None
 
 
-def named(relation: Relation, table: pa.Table) -> pa.Table:
+def with_names_of(relation: Relation, table: pa.Table) -> pa.Table:
     """Return a table with its columns under the relation's names; ArityError as for `given_rows`."""
     names = relation.columns_named(table.column_names)
     return table if names == table.column_names else table.rename_columns(names)
@@ -107,7 +105,7 @@ def _is_columnar(data: Any) -> bool:
 def _table_of(relation: Relation, data: Any) -> pa.Table | list[Any] | None:
     """Return data that are in columns as a table, or where Arrow has no such columns, as rows; None if they are not."""
     if isinstance(data, pa.Table):
-        return named(relation, data)
+        return with_names_of(relation, data)
     if not _is_columnar(data):
         return None
     if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a LazyFrame of polars
@@ -117,18 +115,18 @@ def _table_of(relation: Relation, data: Any) -> pa.Table | list[Any] | None:
     if hasattr(data, "__arrow_c_stream__"):
         return _of_stream(relation, data)
     if hasattr(data, "__arrow_c_array__"):
-        return named(relation, _read(relation, data, lambda: pa.Table.from_batches([pa.record_batch(data)])))
+        return with_names_of(relation, _read(relation, data, lambda: pa.Table.from_batches([pa.record_batch(data)])))
     # A dataset, a scanner, or a frame of Spark.
-    return named(relation, _read(relation, data, data.to_table if hasattr(data, "to_table") else data.toArrow))
+    return with_names_of(relation, _read(relation, data, data.to_table if hasattr(data, "to_table") else data.toArrow))
 
 
 def _of_stream(relation: Relation, data: Any) -> pa.Table | list[Any]:
     if hasattr(data, "rows") and hasattr(data, "columns") and hasattr(data, "get_column"):  # a frame of polars
         try:
-            return named(relation, pa.table(data))
+            return with_names_of(relation, pa.table(data))
         except (pa.ArrowException, OverflowError):
-            return _arranged(relation, data.columns, data.rows())  # Arrow has no integers of 128 bits
-    return named(relation, _read(relation, data, lambda: pa.table(data)))
+            return _rows_in_order(relation, data.columns, data.rows())  # Arrow has no integers of 128 bits
+    return with_names_of(relation, _read(relation, data, lambda: pa.table(data)))
 
 
 def _read(relation: Relation, data: Any, read: Callable[[], pa.Table]) -> pa.Table:
@@ -167,8 +165,8 @@ def _of_pandas(relation: Relation, frame: Any) -> pa.Table | list[Any]:
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             columns.append(series.tolist())  # Python objects of different types: each is looked at, as in a tuple
     if all(isinstance(column, (pa.Array, pa.ChunkedArray)) for column in columns):
-        return named(relation, pa.table(columns, names=names))
-    return _arranged(relation, names, zip(*map(_listed, columns), strict=True))
+        return with_names_of(relation, pa.table(columns, names=names))
+    return _rows_in_order(relation, names, zip(*map(_values_of, columns), strict=True))
 
 
 def _refuse_doubles(relation: Relation, names: Sequence[str]) -> None:
@@ -197,7 +195,7 @@ def _of_columns(relation: Relation, data: Mapping[Any, Any]) -> pa.Table | list[
     columns = [_array(column) for column in data.values()]
     if all(isinstance(column, (pa.Array, pa.ChunkedArray)) for column in columns):
         return pa.table(columns, names=names)
-    return _arranged(relation, names, zip(*map(_listed, columns), strict=True))
+    return _rows_in_order(relation, names, zip(*map(_values_of, columns), strict=True))
 
 
 def _is_column(data: Any) -> bool:
@@ -222,14 +220,14 @@ def _array(column: Any) -> Any:
         return list(column)
 
 
-def _listed(column: Any) -> Sequence[Any]:
+def _values_of(column: Any) -> Sequence[Any]:
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return list(column)
     values: list[Any] = column.to_pylist()
     return values
 
 
-def _arranged(relation: Relation, names: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[Any]:
+def _rows_in_order(relation: Relation, names: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[Any]:
     """Return rows with columns of some names as tuples in the relation's order; a column without values is NULL."""
     found = relation.columns_named(names)
     if found == list(relation.column_names):
@@ -238,7 +236,7 @@ def _arranged(relation: Relation, names: Sequence[Any], rows: Iterable[Sequence[
     return [tuple(None if place is None else row[place] for place in places) for row in rows]
 
 
-def _joined(relation: Relation, pieces: Sequence[Any]) -> pa.Table | list[Any]:
+def _join_pieces(relation: Relation, pieces: Sequence[Any]) -> pa.Table | list[Any]:
     """Return the pieces of a list as one."""
     parts = [given_rows(relation, piece) for piece in pieces]
     if all(isinstance(part, pa.Table) for part in parts):

@@ -48,15 +48,7 @@ class Duty:
 
 
 class Integrity:
-    """Checks events against the kept rows of an engine.
-
-    Parameters
-    ----------
-    program
-        Says which tables are kept, and their keys.
-    engine
-        Holds the rows; gets the indexes that the checks need and it does not have. It must have no open transaction.
-    """
+    """Checks events against the kept rows of an engine, which gets the indexes that this needs before transactions."""
 
     def __init__(self, program: Program, engine: Engine) -> None:
         self._engine = engine
@@ -81,11 +73,9 @@ class Integrity:
 
         Parameters
         ----------
-        sign, relation, row
-            The event; the row is checked against its types already.
         duties
             If given, foreign keys without RELY need only hold when the transaction ends: what they ask for is added
-            here, for `settle`. Those with RELY must hold at each event.
+            here, for `first_violation`. Those with RELY must hold at each event.
         """
         if relation not in self._relations:
             return None
@@ -104,7 +94,7 @@ class Integrity:
                 return _orphan(duty)
         return None
 
-    def settle(self, duties: list[Duty]) -> DataError | None:
+    def first_violation(self, duties: list[Duty]) -> DataError | None:
         """Return why a transaction must not be committed, looking at the rows as its events left them."""
         return next((_orphan(duty) for duty in duties if self._broken(duty)), None)
 

@@ -22,56 +22,37 @@ class RowChange(NamedTuple):
     new: Row | None
 
 
-class KeyedEvents:
-    """Turns operations into changes of rows, also those on rows named by their keys.
+def changes_of_operations(
+    relations: Mapping[str, Relation], integrity: Integrity, operations: Iterable[Operation]
+) -> Iterator[RowChange]:
+    """Yield the changes that operations make; who takes one must apply it before he takes the next.
 
-    Parameters
-    ----------
-    relations
-        The tables, by name.
-    integrity
-        Finds kept rows by their keys.
+    Raises
+    ------
+    AbsentRowError
+        If there is no row with a key.
     """
-
-    def __init__(self, relations: Mapping[str, Relation], integrity: Integrity) -> None:
-        self._relations = relations
-        self._integrity = integrity
-
-    def changes(self, operations: Iterable[Operation]) -> Iterator[RowChange]:
-        """Yield the changes that operations make; who takes one must apply it before he takes the next.
-
-        Raises
-        ------
-        AbsentRowError
-            If there is no row with a key.
-        """
-        for operation in operations:
-            sign, name, row = operation
-            if sign in (1, -1):
-                yield RowChange(name, None, row) if sign > 0 else RowChange(name, row, None)
+    for operation in operations:
+        sign, name, row = operation
+        if sign in (1, -1):
+            yield RowChange(name, None, row) if sign > 0 else RowChange(name, row, None)
+            continue
+        relation = relations[name]
+        if sign == UPSERT:
+            key, new = tuple([row[place] for place in relation.key_positions]), row
+            old = integrity.by_key(name, key)
+        else:
+            key = row if sign == DELETE_BY_KEY else row[0]
+            old = integrity.by_key(name, key)
+            if old is None:
+                raise _absent(relation, key)
+            if sign == DELETE_BY_KEY:
+                yield RowChange(name, old, None)
                 continue
-            relation = self._relations[name]
-            if sign == UPSERT:
-                key, new = tuple([row[place] for place in relation.key_positions]), row
-                old = self._integrity.by_key(name, key)
-            else:
-                key = row if sign == DELETE_BY_KEY else row[0]
-                old = self._integrity.by_key(name, key)
-                if old is None:
-                    raise _absent(relation, key)
-                if sign == DELETE_BY_KEY:
-                    yield RowChange(name, old, None)
-                    continue
-                new = _changed(old, row[1], row[2])
-            if old != new:
-                yield RowChange(name, old, new)
-
-
-def _changed(row: Row, places: tuple[int, ...], values: Row) -> Row:
-    changed = list(row)
-    for place, value in zip(places, values, strict=True):
-        changed[place] = value
-    return tuple(changed)
+            values = dict(zip(row[1], row[2], strict=True))
+            new = tuple([values.get(place, value) for place, value in enumerate(old)])
+        if old != new:
+            yield RowChange(name, old, new)
 
 
 def _absent(relation: Relation, key: Row) -> AbsentRowError:

@@ -21,17 +21,12 @@ _UNITS = {
     **{unit: 1000**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb"))},
     **{unit: 1024**power for power, unit in enumerate(("b", "kib", "mib", "gib", "tib"))},
 }
-_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*", re.IGNORECASE)
+_LIMIT_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+|%)\s*", re.IGNORECASE)
 _CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 class Budget:
-    """How many bytes an engine may use.
-
-    Parameters
-    ----------
-    limit
-        None: as many as there are.
+    """How many bytes an engine may use; as many as there are if the limit is None.
 
     Examples
     --------
@@ -61,15 +56,7 @@ class Budget:
         return True
 
     def refusal(self, what: str, used: int, wanted: int) -> MemoryLimitError:
-        """Return the error that something has no room.
-
-        Parameters
-        ----------
-        what
-            The map, with its size.
-        used, wanted
-            What all maps take, and what they would take.
-        """
+        """Return the error that a map, given with its size, has no room: all maps would take more than they use."""
         if self.limit is None or wanted <= self.limit:
             return MemoryLimitError(
                 f"{what} cannot grow: the machine gives no more memory; all maps take {format_bytes(used)}",
@@ -121,7 +108,7 @@ def bytes_of(memory_limit: int | str | None) -> int | None:
     if isinstance(memory_limit, str):
         if memory_limit.strip().lower() == "none":
             return None
-        found = _WRITTEN.fullmatch(memory_limit)
+        found = _LIMIT_TEXT.fullmatch(memory_limit)
         number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
         if unit == "%" and number:
             there = machine_memory()

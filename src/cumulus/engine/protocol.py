@@ -93,57 +93,45 @@ class Maps(Protocol):
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
-        ...
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries, in no particular order."""
-        ...
 
     def columns(self, map: str) -> MapColumns | None:
         """Return the existing entries as columns, good until the next event; None where they are tuples."""
-        ...
 
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
-        ...
 
     def negative(self, map: str) -> int:
         """Return how many entries have a count below 0."""
-        ...
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
         """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
-        ...
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
 
         The first call for a map and axis makes an index of the slices, which is kept from then on; `find` may use it.
         """
-        ...
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key column or (`axis` behind the keys) a value column; None if not kept so.
 
         An engine may keep a map so if a view shows its first rows only. Entries with a NULL there come anywhere.
         """
-        ...
 
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:
         """Keep an index of the map on these key positions, for `find`."""
-        ...
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries that have `values` at `positions`; needs `add_index` before."""
-        ...
 
     def memory(self) -> int:
         """Return how many bytes the maps take, with the texts in them, roughly."""
-        ...
 
     def measure(self, map: str) -> MapStats:
         """Return what a map takes; it does not change."""
-        ...
 
 
 class Firing(Protocol):
@@ -151,22 +139,18 @@ class Firing(Protocol):
 
     def begin(self) -> None:
         """Open a transaction; they do not nest."""
-        ...
 
     def commit(self) -> Changes:
         """Run the `:=` statements and close the transaction; return what changed in the watched maps."""
-        ...
 
     def touched(self) -> set[str]:
         """Return the maps that the open transaction has written to, whether or not it has changed them."""
-        ...
 
     def rollback(self) -> None:
         """Close the transaction and restore every entry as it was when it was opened, bit for bit.
 
         Its errors are forgotten.
         """
-        ...
 
     def take_errors(self) -> ErrorLog:
         """Return the errors of the transactions committed since the last call; do not change what comes.
@@ -175,23 +159,18 @@ class Firing(Protocol):
         combination of rows counts as 0, and everything else goes on. Deleting the same rows fails, and counts, in the
         same way, so that nothing stays behind.
         """
-        ...
 
     def on_event(self, sign: int, relation: str, row: Row) -> None:
         """Fire `ON +relation` or `ON -relation`, inside a transaction."""
-        ...
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire `ON BATCH relation` with net multiplicities (rows → a number that is not 0), inside a transaction."""
-        ...
 
     def watch(self, map: str) -> None:
         """Report the changes of a map at each commit from the next transaction on."""
-        ...
 
     def unwatch(self, map: str) -> None:
         """Report the changes of a map no more."""
-        ...
 
 
 class MapSnapshots(Protocol):
@@ -199,33 +178,27 @@ class MapSnapshots(Protocol):
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         """Replace the map's contents, outside a transaction."""
-        ...
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
-        ...
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         """Replace the map's contents by what `stored` gave, outside a transaction."""
-        ...
 
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return what `stored` gives as Arrow columns: keys, then values, three columns for a DOUBLE.
 
         None where that is not quicker, or where a value has no Arrow type of its own.
         """
-        ...
 
     def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
         """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
 
         False, and an empty map, where `restore` must take them one by one.
         """
-        ...
 
     def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
         """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
-        ...
 
     def take_raw(self, saved: object) -> set[str]:
         """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
@@ -235,7 +208,6 @@ class MapSnapshots(Protocol):
         set[str]
             The maps that it could take so; the others are as they were.
         """
-        ...
 
 
 class FastPath(Protocol):
@@ -252,7 +224,6 @@ class FastPath(Protocol):
         each
             Whether every event is a transaction; else all go into the open one.
         """
-        ...
 
     def fire(self, sign: int, relation: str, row: tuple[object, ...]) -> Changes | None:
         """Fire the trigger of an event as a transaction without Python; return what changed in the watched maps.
@@ -260,11 +231,9 @@ class FastPath(Protocol):
         None, and nothing is done, if it must go by `on_event`. The row need not have been checked: what is unusual in
         it goes there, too. For one event this is what `runner` is for many.
         """
-        ...
 
     def open(self, relation: str, value: bool) -> None:
         """Say whether a relation's events may be fired without Python; at first they may."""
-        ...
 
     def checks(self, relation: str) -> bool:
         """Whether the rows of a relation are kept, and what is fired without Python is checked before.
@@ -272,25 +241,21 @@ class FastPath(Protocol):
         Such events are checked as `cumulus.engine.integrity.Integrity.check` does, and left where it would refuse them.
         For this the engine must have been given the `wanted_indexes` of that module.
         """
-        ...
 
     def take_upserted(self, relation: str) -> dict[int, int]:
         """Return what `runner` has done for upserts: sign → how many rows were added or taken away; count anew."""
-        ...
 
     def is_settled(self) -> bool:
         """Whether the references of all events that the open transaction has fired without Python surely hold now.
 
         Where not, the transaction must be done again, all events by `on_event`: `Integrity` tells which does not.
         """
-        ...
 
     def builtin(self, relation: str, slow: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of a sign and a row's values: `slow`, or a builtin that takes what is ordinary first.
 
         The builtin takes an event, as a transaction of its own, while the engine is at `rest` and the relation `open`.
         """
-        ...
 
     def rest(self, value: bool) -> bool:
         """Say whether builtins may take events: nobody else is at work. At first they may not.
@@ -300,18 +265,15 @@ class FastPath(Protocol):
         bool
             Whether they do now: where somebody wants to be told of changes they never do.
         """
-        ...
 
     def visitor(self) -> int:
         """Return the thread (`threading.get_ident`) that is in a builtin now, 0 if none is.
 
         It lets another one run only where a builtin calls into Python, such as for a user's function.
         """
-        ...
 
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
-        ...
 
 
 class Engine(Maps, Firing, MapSnapshots, Protocol):
@@ -328,22 +290,17 @@ class Engine(Maps, Firing, MapSnapshots, Protocol):
     @property
     def python_functions(self) -> frozenset[str]:
         """What machine code calls in Python, as often as it needs the value; empty in the interpreter."""
-        ...
 
     @property
     def called_count(self) -> int:
         """How often machine code has called a function in Python."""
-        ...
 
     @property
     def fast(self) -> FastPath | None:
         """What fires events without Python; None where there is no such code."""
-        ...
 
     def limit(self, budget: Budget) -> None:
         """Refuse events that would make the maps take more than a budget, by a MemoryLimitError; at first none are."""
-        ...
 
     def close(self) -> None:
         """Give back the memory of all maps; nobody uses the engine any more. Builtins call what is slow from now on."""
-        ...

@@ -29,8 +29,6 @@ def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     path
         Of a file that ends as one of `PARQUET`, `CSV` or `TSV`.
 
@@ -45,15 +43,15 @@ def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
     try:
         names = relation.columns_named(table.column_names)
     except DataError as problem:
-        raise _within(problem, str(path)) from None
+        raise _with_place(problem, str(path)) from None
     table = table.rename_columns(names)
     if not _is_parquet(str(path)):
         types = {column.name: column.type for column in relation.columns}
         table = pa.table([_converted(table.column(name), types[name]) for name in names], names=names)
-    return table if _fits(relation, table) else _checked(relation, table, str(path))
+    return table if _has_right_values(relation, table) else _checked(relation, table, str(path))
 
 
-def _fits(relation: Relation, table: pa.Table) -> bool:
+def _has_right_values(relation: Relation, table: pa.Table) -> bool:
     """Whether every value is one of its column's type, so that no row must be looked at."""
     for column in relation.columns:
         is_required = column.not_null or column.name in relation.key
@@ -172,7 +170,7 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
         name = column.name
         if name not in table.column_names:
             if (column.not_null or name in relation.key) and table.num_rows:
-                raise _within(relation.lacking(name), path)
+                raise _with_place(relation.missing_column(name), path)
             columns.append([None] * table.num_rows)
             continue
         try:
@@ -187,11 +185,11 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
         try:
             rows.append(relation.checked(row))
         except DataError as problem:
-            raise _within(problem, f"{path}, row {number}") from None
+            raise _with_place(problem, f"{path}, row {number}") from None
     return rows
 
 
-def _within(problem: DataError, place: str) -> DataError:
+def _with_place(problem: DataError, place: str) -> DataError:
     """Return an error of data with its place in front."""
     return type(problem)(f"{place}: {problem.message}", relation=problem.relation, row=problem.row, hint=problem.hint)
 

@@ -25,8 +25,6 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
 
     Parameters
     ----------
-    relation
-        Whose rows they are.
     data
         In any form that `cumulus.engine.frame_input.given_rows` knows.
     check
@@ -52,7 +50,7 @@ def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
     for column in relation.columns:
         if column.name not in names:
             if is_required(relation, column) and table.num_rows:
-                raise relation.lacking(column.name)
+                raise relation.missing_column(column.name)
             columns.append([None] * table.num_rows)
             continue
         array = table.column(column.name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,7 +27,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Integrity, wanted_indexes
-from cumulus.engine.keyed_events import KeyedEvents, Operation
+from cumulus.engine.keyed_events import Operation, changes_of_operations
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.engine.referring_rows import ReferringRows
 from cumulus.engine.rows_in import Checker, checker
@@ -47,12 +48,8 @@ class Session:
 
     Parameters
     ----------
-    program
-        What is maintained.
-    functions
-        The user's scalar functions that it calls.
     engine
-        That runs it; or its name, of `cumulus.engine.engines.ENGINES`.
+        That runs the program; or its name, of `cumulus.engine.engines.ENGINES`.
     is_trusting
         Whether events are applied as they come: somebody else has checked them.
     """
@@ -74,9 +71,9 @@ class Session:
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._checks = EventChecks(program, self.integrity, self.fast, is_trusting=is_trusting)
-        self._keyed = KeyedEvents(self.relations, self.integrity)
+        self._changes_of = partial(changes_of_operations, self.relations, self.integrity)
         self.referring = ReferringRows(program, self.integrity)
-        self._applying = Applying()
+        self.applying = Applying()
         self.counters = Counters(self.relations, self._checks.static)
         self.singles = SingleRows(self.relations, self.fast)
         self.errors = ErrorLog()
@@ -92,11 +89,6 @@ class Session:
         """
         return self.relations[known_name(name, self.relations, "table")]
 
-    @property
-    def is_applying(self) -> bool:
-        """Whether events are being applied now: what anybody would see is half of a transaction."""
-        return self._applying.is_on
-
     # --- transactions -----------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -110,12 +102,12 @@ class Session:
         UnsettledError
             If only who takes the events one by one can tell which does not.
         """
-        opened = Transaction(self.engine, self._checks, self._keyed, self.referring, self.counters.started_by)
-        with self._applying:
+        opened = Transaction(self.engine, self._checks, self._changes_of, self.referring, self.counters.started_by)
+        with self.applying:
             self.engine.begin()
             try:
                 yield opened
-                problem = self.integrity.settle(opened.duties) if opened.duties else None
+                problem = self.integrity.first_violation(opened.duties) if opened.duties else None
                 if problem is not None:
                     raise UnsettledError if opened.is_by_code else problem
                 if opened.is_abandoned:
@@ -170,7 +162,7 @@ class Session:
             return
         at = 0
         while at < len(bulk):
-            with self._applying:
+            with self.applying:
                 reached = run(at)
             self.counters.add(bulk.counts(at, reached), reached - at)
             deliver()
@@ -187,11 +179,11 @@ class Session:
             return None
         before = decimal.getcontext()  # as `Applying`, which would be two calls more
         decimal.setcontext(EXACT_CONTEXT)
-        self._applying.is_on = True
+        self.applying.is_on = True
         try:
             changes = self.fast.fire(sign, relation, row)
         finally:
-            self._applying.is_on = False
+            self.applying.is_on = False
             decimal.setcontext(before)
         if changes is not None:
             self.counters.add({(sign, relation): 1}, 1)
@@ -235,11 +227,11 @@ class Session:
         There is nothing to go back to, so nothing is kept for that.
         """
         assert not self.counters.events, "maps with rows are not filled"
-        filled = Transaction(self.engine, self._checks, self._keyed, self.referring, "")
-        with self._applying:
+        filled = Transaction(self.engine, self._checks, self._changes_of, self.referring, "")
+        with self.applying:
             try:
                 yield filled
-                problem = self.integrity.settle(filled.duties)
+                problem = self.integrity.first_violation(filled.duties)
                 if problem is not None:
                     raise problem
             except BaseException:

@@ -12,15 +12,7 @@ _LOOK = 256  # one of so many single rows goes the long way, where better code i
 
 
 class SingleRows:
-    """The builtins of tables that have been given single rows.
-
-    Parameters
-    ----------
-    relations
-        The tables, by name.
-    fast
-        Makes the builtins.
-    """
+    """The builtins of tables that have been given single rows."""
 
     def __init__(self, relations: Mapping[str, Relation], fast: FastPath | None) -> None:
         self._relations, self._fast = relations, fast

@@ -8,7 +8,7 @@ beyond 76 digits, are text with a letter for the type in front. Any engine can r
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -150,55 +150,40 @@ def _read_numbers(table: pa.Table, name: str) -> list[Any]:
     return values
 
 
+_FORMS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "b": (bool, lambda value: str(int(value)), lambda text: text == "1"),
+    "i": (int, str, int),
+    "f": (float, float.hex, float.fromhex),
+    "n": (Decimal, str, Decimal),
+    "s": (str, str, str),
+    "t": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
+    "d": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
+    "v": (
+        Interval,
+        lambda value: f"{value.months},{value.days},{value.micros}",
+        lambda text: Interval(*map(int, text.split(","))),
+    ),
+}
+"""Letter → a type, what writes its values, what reads them; a type comes before what it is a kind of."""
+
+
 def to_text(value: Any) -> str | None:
     """Return a value as text with a letter for its type."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return f"b{int(value)}"
-        case int():
-            return f"i{value}"
-        case float():
-            return f"f{value.hex()}"
-        case Decimal():
-            return f"n{value}"
-        case str():
-            return f"s{value}"
-        case dt.datetime():
-            return f"t{value.isoformat()}"
-        case dt.date():
-            return f"d{value.isoformat()}"
-        case Interval():
-            return f"v{value.months},{value.days},{value.micros}"
-        case _:
-            raise StoreError(f"{value!r} cannot be stored", hint="Keys are values of SQL types.")
+    if value is None:
+        return None
+    for letter, (kind, write, _) in _FORMS.items():
+        if isinstance(value, kind):
+            return letter + write(value)
+    raise StoreError(f"{value!r} cannot be stored", hint="Keys are values of SQL types.")
 
 
 def from_text(text: str | None) -> Any:
     """Return the value that `to_text` has written."""
     if text is None:
         return None
-    body = text[1:]
-    match text[0]:
-        case "b":
-            return body == "1"
-        case "i":
-            return int(body)
-        case "f":
-            return float.fromhex(body)
-        case "n":
-            return Decimal(body)
-        case "s":
-            return body
-        case "t":
-            return dt.datetime.fromisoformat(body)
-        case "d":
-            return dt.date.fromisoformat(body)
-        case "v":
-            return Interval(*map(int, body.split(",")))
-        case other:
-            raise ValueError(f"a value of unknown type {other!r}")
+    if text[0] not in _FORMS:
+        raise ValueError(f"a value of unknown type {text[0]!r}")
+    return _FORMS[text[0]][2](text[1:])
 
 
 def dump_errors(log: ErrorLog) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
@@ -12,7 +12,7 @@ from cumulus.engine.batches import Bulk, Counts, Rows, Upserts
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty
-from cumulus.engine.keyed_events import KeyedEvents, Operation
+from cumulus.engine.keyed_events import Operation, RowChange
 from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.engine.referring_rows import MovedRows, ReferringRows
 from cumulus.interrupts import deliver
@@ -49,28 +49,20 @@ class Applying:
 
 
 class Transaction:
-    """Applies events in the open transaction of an engine.
-
-    Parameters
-    ----------
-    engine
-        In which somebody else opens and closes it.
-    checks
-        What events must pass.
-    keyed
-        Turns operations into changes of rows.
-    referring
-        Finds the rows that refer to one that changes.
-    started_by
-        The first table that is not static and had an event.
-    """
+    """Applies events in the open transaction of an engine, which somebody else opens and closes."""
 
     def __init__(
-        self, engine: Engine, checks: EventChecks, keyed: KeyedEvents, referring: ReferringRows, started_by: str
+        self,
+        engine: Engine,
+        checks: EventChecks,
+        changes_of: Callable[[Iterable[Operation]], Iterator[RowChange]],
+        referring: ReferringRows,
+        started_by: str,
     ) -> None:
         self._engine, self._fast = engine, engine.fast
-        self._checks, self._keyed, self._referring = checks, keyed, referring
+        self._checks, self._changes_of, self._referring = checks, changes_of, referring
         self.started_by = started_by
+        """The first table that is not static and had an event."""
         self.counts: Counts = Counter()
         self.stepped = 0
         """Events that came one by one."""
@@ -94,7 +86,7 @@ class Transaction:
         DataError
             If one must not be applied; the transaction must be rolled back then.
         """
-        for relation, old, new in self._keyed.changes(operations):
+        for relation, old, new in self._changes_of(operations):
             moved = self._referring.around(relation, old, new) if relation in self._referring.tables else {}
             self._move(-1, moved)
             self._apply(relation, old, new)

@@ -28,6 +28,7 @@ from cumulus.algebra.terms import (
     children,
 )
 from cumulus.explain.functional_dependencies import is_determined
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.dataflow import reads as map_graph
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
@@ -124,16 +125,17 @@ class StatementCost:
         return tuple(read for read in self.reads if read.cost is not CostClass.CONSTANT)
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The worst class among statements, and the first one that has it; None if there are no statements."""
-
-    cost: CostClass
-    cause: StatementCost | None
-
-
 class Costs:
-    """The costs of a program's statements, each worked out once."""
+    """The costs of a program's statements, each worked out once.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("ON +R(a) { q[b] += m[a, b] * s[a] }")
+    >>> found = Costs(program).statement(program.triggers[0], program.triggers[0].statements[0])
+    >>> found.cost.value, [str(read) for read in found.reads]
+    ('O(slice)', ['the slice of m with that k1, over k2', 'one entry of s'])
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -156,22 +158,14 @@ class Costs:
 
     def needed(self, view: ViewDef) -> frozenset[str]:
         """Return the maps that a view depends on: those that it shows, and all that these are kept with."""
-        waiting = [*view.reads]
-        found: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting.extend(self._graph.get(name, frozenset()))
-        return frozenset(found)
+        return frozenset(reachable(self._graph, view.reads))
 
     def of_view(self, view: ViewDef) -> tuple[StatementCost, ...]:
         """Return the costs of all statements that a view depends on, in the order of the program."""
         needed = self.needed(view)
         return tuple(
             self.statement(trigger, statement)
-            for trigger in self.program.triggers
-            for statement in trigger.statements
+            for trigger, statement in self.program.statements()
             if statement.map in needed
         )
 
@@ -183,20 +177,6 @@ class Costs:
         return self._single[at]
 
 
-def statement_cost(program: Program, trigger: Trigger, statement: Statement) -> StatementCost:
-    """Return what one statement costs when its trigger fires once.
-
-    Examples
-    --------
-    >>> from cumulus.m3 import parse
-    >>> program = parse("ON +R(a) { q[b] += m[a, b] * s[a] }")
-    >>> found = statement_cost(program, program.triggers[0], program.triggers[0].statements[0])
-    >>> found.cost.value, [str(read) for read in found.reads]
-    ('O(slice)', ['the slice of m with that k1, over k2', 'one entry of s'])
-    """
-    return Costs(program).statement(trigger, statement)
-
-
 def cost_classes(program: Program) -> dict[str, dict[str, CostClass]]:
     """Return for every view and relation the class of an event: the worst among insertions, deletions and batches.
 
@@ -206,21 +186,14 @@ def cost_classes(program: Program) -> dict[str, dict[str, CostClass]]:
     >>> cost_classes(parse("VIEW v(n) FROM q SELECT v; ON +R(a) { q[] += m[a] } ON +S(a) { m[b] += w[b] * a }"))
     {'v': {'R': <CostClass.CONSTANT: 'O(1)'>, 'S': <CostClass.SCAN: 'O(n)'>}}
     """
-    return {view: {name: worst.cost for name, worst in found.items()} for view, found in worst_costs(program).items()}
-
-
-def worst_costs(program: Program) -> dict[str, dict[str, Worst]]:
-    """Return for every view and relation the class of an event, with the statement that causes it."""
     costs = Costs(program)
-    result: dict[str, dict[str, Worst]] = {}
+    result: dict[str, dict[str, CostClass]] = {}
     for view in program.views:
-        mine: dict[str, Worst] = {relation.name: Worst(CostClass.CONSTANT, None) for relation in program.relations}
+        worst: dict[str, CostClass] = {}
         for found in costs.of_view(view):
             name = found.trigger.relation
-            before = mine.get(name)
-            if before is None or before.cause is None or found.cost > before.cost:
-                mine[name] = Worst(found.cost, found)
-        result[view.name] = {name: worst for name, worst in mine.items() if worst.cause is not None}
+            worst[name] = max(found.cost, worst.get(name, found.cost))
+        result[view.name] = {each.name: worst[each.name] for each in program.relations if each.name in worst}
     return result
 
 
@@ -274,7 +247,7 @@ class _Walk:
 
     def _entry(self, read: MapRead, known: Names, inside: str) -> CostedRead:
         definition = self._costs.maps.get(read.map)
-        names = [key.name for key in definition.keys] if definition else [f"k{i + 1}" for i in range(len(read.keys))]
+        names = _key_names(definition, len(read.keys))
         if read.state == "CHANGED":  # as many as the statements that keep the map write, which are counted there
             return CostedRead(read.map, CostClass.CONSTANT, tuple(names), ())
         free: list[str] = []
@@ -295,17 +268,16 @@ class _Walk:
         if not loops and len(ranged) == 1 and ordered in ("", ranged[0]):
             return CostedRead(read.map, CostClass.LOGARITHMIC, bound, tuple(free))
         cost = CostClass.SLICE if bound else CostClass.SCAN
-        condition, nested = self._why(read, frozenset(loops), known, inside) if not bound else ("", inside)
+        condition, nested = self._ties_of_scan(read, frozenset(loops), known, inside) if not bound else ("", inside)
         return CostedRead(read.map, cost, bound, tuple(free), condition, nested, bool(inside))
 
     def _end(self, name: str, keys: tuple[Term | None, ...]) -> CostedRead:
-        definition = self._costs.maps.get(name)
-        names = [key.name for key in definition.keys] if definition else [f"k{i + 1}" for i in range(len(keys))]
+        names = _key_names(self._costs.maps.get(name), len(keys))
         bound = tuple(each for each, key in zip(names, keys, strict=True) if key is not None)
         free = tuple(each for each, key in zip(names, keys, strict=True) if key is None)
         return CostedRead(name, CostClass.LOGARITHMIC, bound, free)
 
-    def _why(self, read: MapRead, loops: Names, known: Names, inside: str) -> tuple[str, str]:
+    def _ties_of_scan(self, read: MapRead, loops: Names, known: Names, inside: str) -> tuple[str, str]:
         """Return the condition that ties a loop to the event, and the nested term that is behind the loop."""
         mine = [each for each in self._conditions if loops & variables_of(each)]
         nested = [each for each in mine if self._is_nested(each)]
@@ -327,6 +299,10 @@ class _Walk:
 
     def _is_nested(self, condition: Compare) -> bool:
         return bool(maps_of(condition) or variables_of(condition) & self._from_maps)
+
+
+def _key_names(definition: MapDef | None, width: int) -> list[str]:
+    return [key.name for key in definition.keys] if definition else [f"k{place + 1}" for place in range(width)]
 
 
 def _is_axis(inner: Term, read: CostedRead, variable: str, known: Names) -> bool:

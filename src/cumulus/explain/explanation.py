@@ -20,17 +20,7 @@ KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
 
 @dataclass(frozen=True, slots=True)
 class MapUse:
-    """A map that a view depends on.
-
-    Parameters
-    ----------
-    views
-        The other views that depend on it.
-    readers
-        The maps whose statements read it.
-    size
-        How large it may become.
-    """
+    """A map that a view depends on, the other `views` that do, and the maps whose statements read it."""
 
     definition: MapDef
     views: tuple[str, ...]
@@ -52,7 +42,7 @@ class EventCost:
     statements: tuple[StatementCost, ...]
 
     def __str__(self) -> str:
-        return f"{self.on.value}{'' if self.on is not On.BATCH else ' '}{self.relation}"
+        return self.on.event(self.relation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +95,50 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for `--json`."""
-        return _data(self)
+        return {
+            "view": self.view,
+            "cost": str(self.cost),
+            "bytes": self.bytes,
+            "maps": [
+                {
+                    "name": use.definition.name,
+                    "keys": [key.name for key in use.definition.keys],
+                    "values": [value.name for value in use.definition.values],
+                    "sql": use.definition.sql,
+                    "shared_with": list(use.views),
+                    "read_by": list(use.readers),
+                    "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
+                }
+                for use in self.maps
+            ],
+            "events": [
+                {
+                    "event": str(event),
+                    "relation": event.relation,
+                    "cost": str(event.cost),
+                    "statements": [
+                        {
+                            "statement": statement_text(cost),
+                            "cost": str(cost.cost),
+                            "lookups": cost.lookups,
+                            "loops": [str(read) for read in cost.loops],
+                        }
+                        for cost in event.statements
+                    ],
+                }
+                for event in self.events
+            ],
+            "reasons": list(self.reasons),
+            "python": list(self.python),
+            "subscribing": {each.relation: each.rows for each in self.subscribed},
+        }
 
 
 def title_of(found: Explanation) -> str:
@@ -122,31 +147,31 @@ def title_of(found: Explanation) -> str:
     return f"view {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
 
 
-def _lines(found: Explanation) -> Iterator[str]:
-    yield title_of(found)
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield title_of(explanation)
     yield ""
-    yield from _aligned([["event", *KINDS.values()], *cost_rows(found)])
+    yield from _aligned([["event", *KINDS.values()], *cost_rows(explanation)])
     yield ""
     yield "maps"
-    for use in found.maps:
+    for use in explanation.maps:
         yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"
         yield f"    {use.definition.sql or 'no definition'}"
-    if found.reasons:
+    if explanation.reasons:
         yield ""
         yield "why it is not cheaper"
-        yield from (f"  {reason}" for reason in found.reasons)
-    if found.python:
+        yield from (f"  {reason}" for reason in explanation.reasons)
+    if explanation.python:
         yield ""
-        yield f"calls Python: {', '.join(found.python)}"
+        yield f"calls Python: {', '.join(explanation.python)}"
     yield ""
-    for event in shown_events(found.events):
+    for event in shown_events(explanation.events):
         yield f"ON {event}: {event.cost}, {counted(len(event.statements), 'statement')}"
         for cost in event.statements:
             yield f"  {statement_text(cost)}{loops_text(cost)}"
-    if found.subscribed:
+    if explanation.subscribed:
         yield ""
         yield "subscribing"
-        yield from (f"  an event of {each.relation} touches {each.rows}" for each in found.subscribed)
+        yield from (f"  an event of {each.relation} touches {each.rows}" for each in explanation.subscribed)
 
 
 def cost_rows(found: Explanation) -> list[list[str]]:
@@ -215,47 +240,6 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _data(found: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain data."""
-    return {
-        "view": found.view,
-        "cost": str(found.cost),
-        "bytes": found.bytes,
-        "maps": [
-            {
-                "name": use.definition.name,
-                "keys": [key.name for key in use.definition.keys],
-                "values": [value.name for value in use.definition.values],
-                "sql": use.definition.sql,
-                "shared_with": list(use.views),
-                "read_by": list(use.readers),
-                "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
-            }
-            for use in found.maps
-        ],
-        "events": [
-            {
-                "event": str(event),
-                "relation": event.relation,
-                "cost": str(event.cost),
-                "statements": [
-                    {
-                        "statement": statement_text(cost),
-                        "cost": str(cost.cost),
-                        "lookups": cost.lookups,
-                        "loops": [str(read) for read in cost.loops],
-                    }
-                    for cost in event.statements
-                ],
-            }
-            for event in found.events
-        ],
-        "reasons": list(found.reasons),
-        "python": list(found.python),
-        "subscribing": {each.relation: each.rows for each in found.subscribed},
-    }
 
 
 def shown_events(events: Iterable[EventCost]) -> list[EventCost]:

@@ -68,25 +68,25 @@ def dependencies(factors: Iterable[Term], tables: Mapping[str, Table]) -> list[D
     >>> sorted(found.needs), sorted(found.gives)
     (['x'], ['x', 'y'])
     """
-    found = []
+    result = []
     parts = list(factors)
     for factor in parts:
         match factor:
             case Atom(name, variables) if name in tables and tables[name].key:
                 key = frozenset(variables[place] for place in tables[name].key_positions)
-                found.append(Dependency(key, frozenset(variables)))
+                result.append(Dependency(key, frozenset(variables)))
             case Lift(variable, inner):
                 # A variable that stands nowhere else is the nested term's own; for the others it must be the same.
                 others = frozenset[str]().union(*(_visible(part) for part in parts if part is not factor))
                 needed = variables_of(inner) & (others | frozenset(outputs(inner)))
-                found.append(Dependency(needed, frozenset((variable,))))
+                result.append(Dependency(needed, frozenset((variable,))))
             case Compare("=", left, right):
                 for one, other in ((left, right), (right, left)):
                     if isinstance(one, Var):
-                        found.append(Dependency(variables_of(other), frozenset((one.name,))))
+                        result.append(Dependency(variables_of(other), frozenset((one.name,))))
             case _:
                 pass
-    return found
+    return result
 
 
 def _visible(term: Term | Range) -> frozenset[str]:
@@ -116,14 +116,7 @@ def closure(known: Iterable[str], found: Iterable[Dependency]) -> frozenset[str]
 def is_determined(definition: MapDef, bound: Iterable[str], tables: Mapping[str, Table]) -> bool:
     """Whether few entries of a map can agree on the keys `bound`: one for each join that its definition adds up.
 
-    Parameters
-    ----------
-    definition
-        A map; without a definition nothing is known.
-    bound
-        Names of its keys.
-    tables
-        The base tables, whose primary keys count.
+    It follows from the primary keys of the base tables; without a definition nothing is known.
     """
     if not definition.definitions:
         return False

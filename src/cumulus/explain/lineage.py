@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from cumulus.algebra.terms import MapEnd, MapRead, Range, Scalar, Term, Var, children
-from cumulus.m3.dataflow import statements
+from cumulus.algebra.terms import MapEnd, MapRead, Term, Var
+from cumulus.m3.dataflow import reachable
+from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, Program, ViewDef
 
 Place: TypeAlias = tuple[str, str]
@@ -31,21 +32,15 @@ def views_of_columns(program: Program) -> dict[Place, tuple[str, ...]]:
     """
     maps = {each.name: each for each in program.maps}
     sources: dict[Place, set[Place]] = {}
-    for _, statement in statements(program):
+    for _, statement in program.statements():
         target = _place(maps, statement.map, statement.column)
         sources.setdefault(target, set()).update(_read(maps, statement.term))
     found: dict[Place, dict[str, None]] = {
         (each.name, value.name): {} for each in maps.values() for value in each.values
     }
     for view in program.views:
-        seen: set[Place] = set()
-        waiting = list(_shown(maps, view))
-        while waiting:
-            place = waiting.pop()
-            if place not in seen:
-                seen.add(place)
-                found.setdefault(place, {})[view.name] = None
-                waiting.extend(sources.get(place, ()))
+        for place in reachable(sources, _shown(maps, view)):
+            found.setdefault(place, {})[view.name] = None
     return {place: tuple(views) for place, views in found.items()}
 
 
@@ -58,14 +53,13 @@ def _all(definition: MapDef) -> Iterator[Place]:
     yield from ((definition.name, value.name) for value in definition.values)
 
 
-def _read(maps: dict[str, MapDef], term: Term | Range) -> Iterator[Place]:
+def _read(maps: dict[str, MapDef], term: Term) -> Iterator[Place]:
     """Yield the columns that a term reads; an end of a slice depends on which entries there are."""
-    if isinstance(term, MapRead) and term.state != "CHANGED":
-        yield _place(maps, term.map, term.column)
-    elif isinstance(term, (MapRead, MapEnd)):
-        yield from _all(maps[term.map])
-    for child in children(term):
-        yield from _read(maps, child)
+    for node in nodes(term):
+        if isinstance(node, MapRead) and node.state != "CHANGED":
+            yield _place(maps, node.map, node.column)
+        elif isinstance(node, (MapRead, MapEnd)):
+            yield from _all(maps[node.map])
 
 
 def _shown(maps: dict[str, MapDef], view: ViewDef) -> Iterator[Place]:
@@ -83,11 +77,5 @@ def _shown(maps: dict[str, MapDef], view: ViewDef) -> Iterator[Place]:
             yield from _all(definition)
     for scalar in view.expressions:
         yield from _read(maps, scalar)
-        yield from (names[name] for name in _variables(scalar) if name in names)
-
-
-def _variables(scalar: Scalar | Range) -> Iterator[str]:
-    if isinstance(scalar, Var):
-        yield scalar.name
-    for child in children(scalar):
-        yield from _variables(child)
+        variables = (node.name for node in nodes(scalar) if isinstance(node, Var))
+        yield from (names[name] for name in variables if name in names)

@@ -1,16 +1,7 @@
 """How many entries a map can have, and how much memory they take: bounds from a few counts of the tables.
 
-The entries of a map are the different values of its keys. Each key is either counted by itself, by the different values
-of a column that it comes from, or it follows, by primary keys, computations and equalities, from rows that are counted
-whole. So for every choice of columns and rows from which all keys follow,
-
-    entries ≤ Π distinct(column) · Π rows(table)
-
-and the least of these products is the bound: at most the product of the distinct counts of the keys, at most the rows
-of the table that a join by keys hangs on. A definition that adds up several joins is bounded by the sum. `distinct` is
-at most the rows of the table, and at most the rows of the parent that a foreign key names (one more if it may be NULL).
-
-A count is right for tables that keep their size; deletions before their insertions may pass it for a while.
+docs/explain.md, "Memory", says how: the least product of counts of columns and of rows from which all keys follow. A
+count is right for tables that keep their size; deletions before their insertions may pass it for a while.
 """
 
 from __future__ import annotations
@@ -49,15 +40,7 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known about the tables.
-
-    Parameters
-    ----------
-    rows
-        Table → rows.
-    distinct
-        (table, column) → different values.
-    """
+    """What is known about the tables: their `rows`, and the `distinct` values of (table, column)."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -65,16 +48,10 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A bound on a map.
+    """A bound on a map: in words, such as ``rows(orders) · distinct(customers.nation)``, and its value.
 
-    Parameters
-    ----------
-    formula
-        The bound in words, such as ``rows(orders) · distinct(customers.nation)``; "" for a map without a definition.
-    entries
-        Its value, None if a count is missing.
-    bytes
-        Of these entries in the interpreter, indexes included; None if `entries` is.
+    The formula is "" for a map without a definition, `entries` None if a count is missing, and then so are the `bytes`
+    that they take in the interpreter, indexes included.
     """
 
     formula: str
@@ -88,12 +65,7 @@ def size_of(
     statistics: Statistics,
     indexes: tuple[tuple[str, ...], ...] = (),
 ) -> Size:
-    """Return how large a map may become.
-
-    Parameters
-    ----------
-    indexes
-        For each index, the names of the keys that its slices agree on.
+    """Return how large a map may become, with `indexes` whose slices agree on the keys named.
 
     Examples
     --------
@@ -175,33 +147,33 @@ def _join_bound(
 ) -> Size | None:
     """Return the least product of counts from which all keys follow: the shortest way through sets of variables."""
     join = (*join, *_nested_atoms(join))
-    found = dependencies(join, tables)
-    leading = frozenset[str]().union(*(each.needs for each in found if each.gives & keys))
+    rules = dependencies(join, tables)
+    leading = frozenset[str]().union(*(each.needs for each in rules if each.gives & keys))
     choices = [
         *_choices(join, keys, tables, statistics),
         # What a key follows from comes behind the keys: of two equal bounds the first is told.
         *(each for each in _choices(join, leading - keys, tables, statistics) if each.formula.startswith("distinct")),
     ]
     numbers = count()
-    start = closure(frozenset(), found)
+    start = closure(frozenset(), rules)
     waiting: list[tuple[int, int, frozenset[str], tuple[int, ...]]] = [(1, next(numbers), start, ())]
     seen: set[frozenset[str]] = set()
     while waiting:
-        weight, _, known, taken = heapq.heappop(waiting)
-        if keys <= known:
+        weight, _, fixed, taken = heapq.heappop(waiting)
+        if keys <= fixed:
             used = [choices[place] for place in taken]
             entries: int | None = 1
             for each in used:
                 entries = None if entries is None or each.count is None else entries * each.count
             return Size(" · ".join(each.formula for each in used) or "1", entries)
-        if known in seen:
+        if fixed in seen:
             continue
         if len(seen) >= MAX_STEPS:
             break
-        seen.add(known)
+        seen.add(fixed)
         for place, choice in enumerate(choices):
-            if not choice.gives <= known:
-                after = closure(known | choice.gives, found)
+            if not choice.gives <= fixed:
+                after = closure(fixed | choice.gives, rules)
                 heapq.heappush(waiting, (weight * choice.weight, next(numbers), after, (*taken, place)))
     return None
 

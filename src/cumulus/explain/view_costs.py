@@ -97,19 +97,18 @@ def _explained(
     needed: dict[str, frozenset[str]],
     sizes: dict[str, Size],
 ) -> Explanation:
-    mine = needed[view.name]
-    found = costs.of_view(view)
+    own_maps = needed[view.name]
+    statement_costs = costs.of_view(view)
     events = []
     for trigger in program.triggers:
-        statements = tuple(cost for cost in found if cost.trigger is trigger)
+        statements = tuple(cost for cost in statement_costs if cost.trigger is trigger)
         if statements:
             worst = max(cost.cost for cost in statements)
             events.append(EventCost(trigger.on, trigger.relation, worst, statements))
     readers: dict[str, dict[str, None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for name in sorted(maps_of(statement.term)):
-                readers.setdefault(name, {})[statement.map] = None
+    for _, statement in program.statements():
+        for name in sorted(maps_of(statement.term)):
+            readers.setdefault(name, {})[statement.map] = None
     uses = tuple(
         MapUse(
             each,
@@ -118,14 +117,14 @@ def _explained(
             sizes[each.name],
         )
         for each in program.maps
-        if each.name in mine
+        if each.name in own_maps
     )
     return Explanation(
         view.name,
         max((event.cost for event in events), default=CostClass.CONSTANT),
         uses,
         tuple(events),
-        tuple(dict.fromkeys(reason for cost in found for reason in reasons_of(cost))),
+        tuple(dict.fromkeys(reason for cost in statement_costs for reason in reasons_of(cost))),
         tuple(_subscribed(program, view, events)),
     )
 
@@ -134,11 +133,10 @@ def _sizes(program: Program, costs: Costs, statistics: Statistics) -> dict[str, 
     """Return the size of every map, with the indexes that statements ask for."""
     tables = {relation.name: relation for relation in program.relations}
     indexes: dict[str, dict[tuple[str, ...], None]] = {}
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for read in costs.statement(trigger, statement).reads:
-                if read.free and read.bound:
-                    indexes.setdefault(read.map, {})[read.bound] = None
+    for trigger, statement in program.statements():
+        for read in costs.statement(trigger, statement).reads:
+            if read.free and read.bound:
+                indexes.setdefault(read.map, {})[read.bound] = None
     return {each.name: size_of(each, tables, statistics, tuple(indexes.get(each.name, ()))) for each in program.maps}
 
 
@@ -169,7 +167,7 @@ def _subscribed(program: Program, view: ViewDef, events: Iterable[EventCost]) ->
     """Return what a subscriber has to expect of the events of each relation."""
     found: dict[str, list[str]] = {}
     for event in shown_events(events):
-        told = _touched(program, view, event)
+        told = _touched_rows(program, view, event)
         if told:
             found.setdefault(event.relation, []).append(told)
     return [Subscribed(name, max(told, key=_rank)) for name, told in found.items()]
@@ -179,7 +177,7 @@ def _rank(told: str) -> tuple[bool, bool, str]:
     return told.startswith("all"), told.startswith("a row"), told
 
 
-def _touched(program: Program, view: ViewDef, event: EventCost) -> str:
+def _touched_rows(program: Program, view: ViewDef, event: EventCost) -> str:
     """Return the rows that one event can touch, in words; "" if none."""
     places = _places_of_keys(program, view)
     groups: set[tuple[str, ...]] = set()

@@ -18,12 +18,14 @@ from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
 from cumulus.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
 from cumulus.layout.shared_keys import partition_choices, references
-from cumulus.m3.dataflow import topological
+from cumulus.m3.dataflow import reachable, topological
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
 
 Key = tuple[object, ...]
 Values = tuple[Number, ...]
+At = tuple[int, int]
+"""A statement, by the index of its trigger and its own."""
 
 
 class Merge(Enum):
@@ -48,7 +50,7 @@ class Layout:
     tags
         Of every map.
     first_only
-        (trigger, statement), by index, that only bucket 0 runs.
+        The statements that only bucket 0 runs.
     batches
         Relations whose `ON BATCH` trigger is right in this layout; of others the single-event triggers are used.
     reasons
@@ -58,7 +60,7 @@ class Layout:
     program: Program
     partitioned: Mapping[str, str]
     tags: Mapping[str, Tag]
-    first_only: frozenset[tuple[int, int]] = frozenset()
+    first_only: frozenset[At] = frozenset()
     batches: frozenset[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,11 +68,6 @@ class Layout:
     def one_bucket(self) -> bool:
         """Whether nothing is partitioned: more than one bucket would only repeat the work."""
         return not self.partitioned
-
-    def key_position(self, relation: str) -> int | None:
-        """Return the 0-based position of the partition column of `relation`; None if it is replicated."""
-        column = self.partitioned.get(relation)
-        return None if column is None else self.program.relation(relation).position(column)
 
     def merge(self, name: str) -> Merge:
         """Return how the buckets' entries of the map `name` are merged."""
@@ -167,7 +164,7 @@ class Layout:
             lines += [f"  {name:<{wide}}  {tag:<{wider}}  {self.merge(name).value}" for name, tag in tags.items()]
             if self.first_only:
                 lines.append("Only in bucket 0:")
-                lines += [f"  {_statement_text(self.program, *place)}" for place in sorted(self.first_only)]
+                lines += [f"  {_statement_text(self.program, at)}" for at in sorted(self.first_only)]
         if self.reasons:
             lines.append("Not partitioned:")
             lines += [f"  {name}: {reason}" for name, reason in self.reasons.items()]
@@ -193,83 +190,122 @@ def lay_out(program: Program, partitioned: Mapping[str, str]) -> Layout:
     for relation, column in partitioned.items():
         if column not in program.relation(relation).column_names:
             raise LayoutError(f"{relation} has no column {column}", hint="Name a column of the relation.")
-    tags: dict[str, Tag] = {}
-    first_only: set[tuple[int, int]] = set()
-    writers = _writers(program)
-    for name in topological(program):
-        places = [
-            (index, place, _place(program, partitioned, tags, index, place))
-            for index, place in writers.get(name, [])
-            if not _is_batch_form(program, index)
-        ]
-        tags[name] = _tag(program, name, places)
-        if tags[name] != SAME_TAG:
-            first_only |= {(index, place) for index, place, found in places if found.kind is PlaceKind.SAME}
-    for view in program.views:
-        _check_view(program, partitioned, tags, view)
-    batches = set()
-    for index, trigger in enumerate(program.triggers):
-        if trigger.on is On.BATCH and _batch_fits(program, partitioned, tags, index):
-            batches.add(trigger.relation)
-            first_only |= _same_in_batch(program, partitioned, tags, index)
-    ordered = {definition.name: tags[definition.name] for definition in program.maps}
-    return Layout(program, dict(partitioned), ordered, frozenset(first_only), frozenset(batches))
+    return _Trial(program, partitioned).layout()
 
 
-def _writers(program: Program) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
-    for index, trigger in enumerate(program.triggers):
-        for place, statement in enumerate(trigger.statements):
-            found.setdefault(statement.map, []).append((index, place))
-    return found
+class _Trial:
+    """A choice of columns, tried on a program: where the terms of its statements and views are right."""
 
+    def __init__(self, program: Program, partitioned: Mapping[str, str]) -> None:
+        self.program = program
+        self.partitioned = partitioned
+        self.tags: dict[str, Tag] = {}
 
-def _is_batch_form(program: Program, index: int) -> bool:
-    """Whether a trigger is the batch form of single-event triggers, which then decide about the tags."""
-    trigger = program.triggers[index]
-    return trigger.on is On.BATCH and any(
-        other.relation == trigger.relation and other.on is not On.BATCH for other in program.triggers
-    )
+    def layout(self) -> Layout:
+        """Return the layout; LayoutError if there is none."""
+        program, tags = self.program, self.tags
+        writers: dict[str, list[At]] = {}
+        for index, trigger in enumerate(program.triggers):
+            if program.is_batch_form(trigger):
+                continue  # it follows the triggers of single events
+            for place, statement in enumerate(trigger.statements):
+                writers.setdefault(statement.map, []).append((index, place))
+        first_only: set[At] = set()
+        for name in topological(program):
+            places = {at: self._place(at) for at in writers.get(name, ())}
+            tags[name] = self._tag(name, places)
+            if tags[name] != SAME_TAG:
+                first_only |= {at for at, found in places.items() if found.kind is PlaceKind.SAME}
+        for view in program.views:
+            self._check_view(view)
+        batches = set()
+        for index, trigger in enumerate(program.triggers):
+            first_of_batch = self._first_of_batch(index) if trigger.on is On.BATCH else None
+            if first_of_batch is not None:
+                batches.add(trigger.relation)
+                first_only |= first_of_batch
+        ordered = {definition.name: tags[definition.name] for definition in program.maps}
+        return Layout(program, dict(self.partitioned), ordered, frozenset(first_only), frozenset(batches))
 
-
-def _statement_text(program: Program, index: int, place: int) -> str:
-    trigger = program.triggers[index]
-    sign = "BATCH " if trigger.on is On.BATCH else trigger.on.value
-    return f"ON {sign}{trigger.relation}: {print_statement(trigger.statements[place], program)}"
-
-
-def _place(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, Tag], index: int, place: int) -> Place:
-    """Return where the value of a statement's term is right, the target's key taken into account."""
-    trigger = program.triggers[index]
-    statement = trigger.statements[place]
-    column = partitioned.get(trigger.relation)
-    position = program.relation(trigger.relation).position(column) if column is not None else None
-    try:
-        return _checked_place(trigger, statement, tags, position)
-    except Illegal as reason:
-        raise LayoutError(
-            f"not one round with {_named(partitioned)}: in {_statement_text(program, index, place)}, {reason}",
-            hint="Replicate one of the relations, or partition by another column.",
-        ) from None
-
-
-def _check_view(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, Tag], view: ViewDef) -> None:
-    """Check that what the expressions of a view read of maps is where its rows are."""
-    keys = [key.name for key in program.map(view.maps[0]).keys]
-    homes = {keys[tags[name].key] for name in view.maps if tags[name].spread is Spread.LOCAL}
-    placer = Placer(ONE, tags, bound=keys)
-    for scalar in view.expressions:
+    def _place(self, at: At) -> Place:
+        """Return where the value of a statement's term is right, the target's key taken into account."""
+        trigger, statement = _statement_at(self.program, at)
+        column = self.partitioned.get(trigger.relation)
+        position = self.program.relation(trigger.relation).position(column) if column is not None else None
         try:
-            placer.of_view(scalar, homes)
+            return _checked_place(trigger, statement, self.tags, position)
         except Illegal as reason:
+            raise self._refusal(_statement_text(self.program, at), reason, "another column") from None
+
+    def _check_view(self, view: ViewDef) -> None:
+        """Check that what the expressions of a view read of maps is where its rows are."""
+        keys = [key.name for key in self.program.map(view.maps[0]).keys]
+        homes = {keys[self.tags[name].key] for name in view.maps if self.tags[name].spread is Spread.LOCAL}
+        placer = Placer(ONE, self.tags, bound=keys)
+        for scalar in view.expressions:
+            try:
+                placer.of_view(scalar, homes)
+            except Illegal as reason:
+                where = f"VIEW {view.name}: {print_scalar(scalar)}"
+                raise self._refusal(where, reason, "a key of the view") from None
+
+    def _refusal(self, where: str, reason: Illegal, other: str) -> LayoutError:
+        columns = ", ".join(f"{relation} by {column}" for relation, column in self.partitioned.items())
+        return LayoutError(
+            f"not one round with {columns or 'one bucket'}: in {where}, {reason}",
+            hint=f"Replicate one of the relations, or partition by {other}.",
+        )
+
+    def _tag(self, name: str, places: Mapping[At, Place]) -> Tag:
+        kinds = {found.kind for found in places.values()}
+        if kinds <= {PlaceKind.SAME}:
+            return SAME_TAG
+        statements = {at: _statement_at(self.program, at)[1] for at in places}
+        if kinds == {PlaceKind.HOME}:
+            # A variable may stand in several keys; one position must do for all statements.
+            homes = [
+                {position for position, key in enumerate(statements[at].keys) if key == found.home}
+                for at, found in places.items()
+            ]
+            common = set.intersection(*homes)
+            if common:
+                return Tag(Spread.LOCAL, min(common))
+        assigned = [at for at, statement in statements.items() if statement.op == ":="]
+        if assigned and PlaceKind.SAME in kinds:
+            statement = _statement_text(self.program, assigned[0])
             raise LayoutError(
-                f"not one round with {_named(partitioned)}: in VIEW {view.name}: {print_scalar(scalar)}, {reason}",
-                hint="Replicate one of the relations, or partition by a key of the view.",
-            ) from None
+                f"not one round: {statement} replaces {name}, which other statements fill differently",
+                hint="Fill a map by += or by :=, not by both.",
+            )
+        return PART_TAG
+
+    def _first_of_batch(self, index: int) -> set[At] | None:
+        """Return the statements of a batch trigger that only bucket 0 runs; None if it does not suit the tags."""
+        first: set[At] = set()
+        for place, statement in enumerate(self.program.triggers[index].statements):
+            try:
+                found = self._place((index, place))
+            except LayoutError:
+                return None
+            tag = self.tags[statement.map]
+            if tag.spread is Spread.LOCAL:
+                if found.kind is not PlaceKind.HOME or statement.keys[tag.key] != found.home:
+                    return None
+            elif found.kind is PlaceKind.SAME:
+                first |= set() if tag == SAME_TAG else {(index, place)}
+            elif tag == SAME_TAG:
+                return None
+        return first
 
 
-def _named(partitioned: Mapping[str, str]) -> str:
-    return ", ".join(f"{relation} by {column}" for relation, column in partitioned.items()) or "one bucket"
+def _statement_at(program: Program, at: At) -> tuple[Trigger, Statement]:
+    trigger = program.triggers[at[0]]
+    return trigger, trigger.statements[at[1]]
+
+
+def _statement_text(program: Program, at: At) -> str:
+    trigger, statement = _statement_at(program, at)
+    return f"ON {trigger.on.event(trigger.relation)}: {print_statement(statement, program)}"
 
 
 def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Tag], position: int | None) -> Place:
@@ -278,95 +314,37 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
         if spread:
             raise Illegal(f":= needs the whole of {spread[0]}, which lies in parts")
         placer = Placer(statement.term, tags)
-        found = placer.statement(statement.term)
+        place = placer.statement(statement.term)
     elif trigger.on is On.BATCH:
         batch = (trigger.relation, position) if position is not None else None
         placer = Placer(statement.term, tags, batch)
-        found = placer.statement(statement.term)
-        if position is not None and found.kind is PlaceKind.SAME:
+        place = placer.statement(statement.term)
+        if position is not None and place.kind is PlaceKind.SAME:
             raise Illegal("it does not depend on the rows of the batch")
     else:
         placer = Placer(statement.term, tags, bound=trigger.variables)
         home = trigger.variables[position] if position is not None else ""
-        found = placer.statement(statement.term, home)
-    if found.kind is PlaceKind.HOME:
+        place = placer.statement(statement.term, home)
+    if place.kind is PlaceKind.HOME:
         # Name the target's key that is the home, if it has one.
-        own = [key for key in statement.keys if placer.representative(key) == found.home]
+        own = [key for key in statement.keys if placer.representative(key) == place.home]
         return Place(PlaceKind.HOME, own[0]) if own else Place(PlaceKind.PART)
-    return found
-
-
-def _tag(program: Program, name: str, places: list[tuple[int, int, Place]]) -> Tag:
-    kinds = {place.kind for _, _, place in places}
-    if kinds <= {PlaceKind.SAME}:
-        return SAME_TAG
-    if kinds == {PlaceKind.HOME}:
-        # A variable may stand in several keys; one position must do for all statements.
-        positions = [
-            {
-                position
-                for position, key in enumerate(program.triggers[index].statements[place].keys)
-                if key == found.home
-            }
-            for index, place, found in places
-        ]
-        common = set.intersection(*positions)
-        if common:
-            return Tag(Spread.LOCAL, min(common))
-    assigned = [(index, place) for index, place, _ in places if program.triggers[index].statements[place].op == ":="]
-    if assigned and PlaceKind.SAME in kinds:
-        statement = _statement_text(program, *assigned[0])
-        raise LayoutError(
-            f"not one round: {statement} replaces {name}, which other statements fill differently",
-            hint="Fill a map by += or by :=, not by both.",
-        )
-    return PART_TAG
-
-
-def _batch_fits(program: Program, partitioned: Mapping[str, str], tags: Mapping[str, Tag], index: int) -> bool:
-    """Whether the batch trigger at `index` fills its maps in a way that suits the tags they have."""
-    trigger = program.triggers[index]
-    for place, statement in enumerate(trigger.statements):
-        try:
-            found = _place(program, partitioned, tags, index, place)
-        except LayoutError:
-            return False
-        tag = tags[statement.map]
-        if tag.spread is Spread.SAME and found.kind is not PlaceKind.SAME:
-            return False
-        if tag.spread is Spread.LOCAL and not (found.kind is PlaceKind.HOME and statement.keys[tag.key] == found.home):
-            return False
-    return True
-
-
-def _same_in_batch(
-    program: Program, partitioned: Mapping[str, str], tags: Mapping[str, Tag], index: int
-) -> set[tuple[int, int]]:
-    return {
-        (index, place)
-        for place, statement in enumerate(program.triggers[index].statements)
-        if tags[statement.map] != SAME_TAG and _place(program, partitioned, tags, index, place).kind is PlaceKind.SAME
-    }
+    return place
 
 
 def choose_layout(
     program: Program, sizes: Mapping[str, float] | None = None, hint: Mapping[str, str] | None = None
 ) -> Layout:
-    """Return the legal layout that partitions the most, or one bucket with the reasons.
+    """Return the legal layout that partitions the most, with the reasons why the other streams are not partitioned.
+
+    A cyclic program gets one bucket.
 
     Parameters
     ----------
-    program
-        A program; a cyclic one gets one bucket.
     sizes
         Relation → expected rows (any unit). Without it a relation counts the more, the more others it refers to.
     hint
         Relation → column: partition these, and what else is possible.
-
-    Returns
-    -------
-    Layout
-        With `reasons` for every stream that is not partitioned.
 
     Raises
     ------
@@ -411,16 +389,7 @@ def choose_layout(
 def _weights(program: Program) -> dict[str, float]:
     """Guess relative sizes: facts refer to dimensions, and each relation referred to makes one four times as large."""
     parents = references(program)
-    weights: dict[str, float] = {}
-    for relation in parents:
-        found: set[str] = set()
-        waiting = [relation]
-        while waiting:
-            for parent in parents.get(waiting.pop(), frozenset()) - found:
-                found.add(parent)
-                waiting.append(parent)
-        weights[relation] = 4.0 ** len(found - {relation})
-    return weights
+    return {relation: 4.0 ** len(reachable(parents, [relation]) - {relation}) for relation in parents}
 
 
 def _key_count(program: Program, layout: Layout) -> int:

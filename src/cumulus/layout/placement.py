@@ -241,12 +241,7 @@ class Placer:
         return {self.representative(found.home)} if found.home else set()
 
     def of_view(self, scalar: Term, homes: Iterable[str]) -> None:
-        """Check that an expression of a view has its value where the row is.
-
-        Parameters
-        ----------
-        homes
-            The keys of the view by which its rows lie in buckets.
+        """Check that an expression of a view has its value where the row is: in the buckets of the keys `homes`.
 
         Raises
         ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cumulus.algebra.terms import Atom, Term
+from cumulus.algebra.terms import Atom
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
@@ -13,13 +13,10 @@ ColumnOf = tuple[str, str]
 
 
 def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
-    """Return sets of columns by which relations could be partitioned together, at most one per relation.
+    """Return columns by which relations could be partitioned together: dicts from relation to column.
 
-    Returns
-    -------
-    tuple of dict
-        Relation → column. One for every class of joined columns, and one more for each further column of a relation
-        that joins with itself. Only relations with triggers take part.
+    One for every class of joined columns, and one more for each further column of a relation that joins with itself.
+    Only relations with triggers take part.
 
     Examples
     --------
@@ -30,31 +27,21 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
     ({'orders': 'cid'}, {'orders': 'oid', 'lineitem': 'oid'}, {'lineitem': 'price'})
     """
     streams = {trigger.relation for trigger in program.triggers}
-    columns: list[ColumnOf] = [
-        (relation.name, column) for relation in program.relations for column in relation.column_names
-    ]
-    classes: dict[ColumnOf, list[ColumnOf]] = {column: [column] for column in columns}
-
-    def join(left: ColumnOf, right: ColumnOf) -> None:
-        if left not in classes or right not in classes or classes[left] is classes[right]:
-            return
-        joined = classes[left] + classes[right]
-        for column in joined:
-            classes[column] = joined
-
+    classes: dict[ColumnOf, list[ColumnOf]] = {
+        (relation.name, column): [(relation.name, column)]
+        for relation in program.relations
+        for column in relation.column_names
+    }
     for left, right in _joined(program):
-        join(left, right)
-    found: list[dict[str, str]] = []
-    seen: set[int] = set()
-    for column in columns:
-        members = classes[column]
-        if id(members) in seen:
-            continue
-        seen.add(id(members))
+        if left in classes and right in classes and classes[left] is not classes[right]:
+            joined = classes[left] + classes[right]
+            classes |= dict.fromkeys(joined, joined)
+    choices: list[dict[str, str]] = []
+    for members in {id(each): each for each in classes.values()}.values():
         for choice in _choices([member for member in members if member[0] in streams]):
-            if choice and choice not in found:
-                found.append(choice)
-    return tuple(found)
+            if choice and choice not in choices:
+                choices.append(choice)
+    return tuple(choices)
 
 
 def references(program: Program) -> dict[str, frozenset[str]]:
@@ -68,16 +55,16 @@ def references(program: Program) -> dict[str, frozenset[str]]:
     ['orders']
     """
     keys = {relation.name: relation.key for relation in program.relations}
-    found: dict[str, set[str]] = {name: set() for name in keys}
+    referred: dict[str, set[str]] = {name: set() for name in keys}
     for pair in _joined(program):
         whole = [keys.get(relation) == (column,) for relation, column in pair]
         if whole[0] != whole[1]:
             child, parent = (pair[0][0], pair[1][0]) if whole[1] else (pair[1][0], pair[0][0])
-            if child in found and child != parent:
-                found[child].add(parent)
+            if child in referred and child != parent:
+                referred[child].add(parent)
     for relation in program.relations:
-        found[relation.name] |= {key.parent for key in relation.foreign_keys}
-    return {name: frozenset(parents) for name, parents in found.items()}
+        referred[relation.name] |= {key.parent for key in relation.foreign_keys}
+    return {name: frozenset(parents) for name, parents in referred.items()}
 
 
 def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
@@ -93,27 +80,23 @@ def _choices(members: list[ColumnOf]) -> Iterator[dict[str, str]]:
 
 
 def _joined(program: Program) -> Iterator[tuple[ColumnOf, ColumnOf]]:
-    known = {relation.name: relation for relation in program.relations}
+    relations = {relation.name: relation for relation in program.relations}
     for relation in program.relations:
         for key in relation.foreign_keys:
             for own, theirs in zip(key.columns, key.parent_columns, strict=False):
                 yield (relation.name, own), (key.parent, theirs)
-    for term in _definitions(program):
+    definitions = [term for definition in program.maps for term in definition.definitions]
+    for term in definitions:
         at: dict[str, ColumnOf] = {}
         for node in nodes(term):
-            if not isinstance(node, Atom) or node.name not in known:
+            if not isinstance(node, Atom) or node.name not in relations:
                 continue
-            for variable, column in zip(node.variables, known[node.name].column_names, strict=False):
+            for variable, column in zip(node.variables, relations[node.name].column_names, strict=False):
                 place = (node.name, column)
                 yield at.setdefault(variable, place), place
-    if not any(True for _ in _definitions(program)):
+    if not definitions:
         # Hand-written programs without definitions: columns of one name are meant to be one key.
         named: dict[str, ColumnOf] = {}
         for relation in program.relations:
             for column in relation.column_names:
                 yield named.setdefault(column, (relation.name, column)), (relation.name, column)
-
-
-def _definitions(program: Program) -> Iterator[Term]:
-    for definition in program.maps:
-        yield from definition.definitions

@@ -6,17 +6,20 @@ pipeline scheduling waits for (Cumulus architecture, "Pipeline Scheduling"), and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from cumulus.algebra.printing import print_scalar, print_term
 from cumulus.algebra.scope import maps_of, relations_of
-from cumulus.algebra.terms import Const, Node, Range, Term
-from cumulus.catalog.schema import Column, Relation
+from cumulus.algebra.terms import Const, Node, Range
+from cumulus.catalog.schema import Relation
+from cumulus.catalog.types import SqlType
 from cumulus.errors import LayoutError
 from cumulus.m3.printer import print_statement
-from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+
+Vertex = TypeVar("Vertex")
 
 
 def reads(program: Program) -> dict[str, frozenset[str]]:
@@ -29,26 +32,33 @@ def reads(program: Program) -> dict[str, frozenset[str]]:
     ['m']
     """
     found: dict[str, set[str]] = {definition.name: set() for definition in program.maps}
-    for _, statement in statements(program):
+    for _, statement in program.statements():
         found.setdefault(statement.map, set()).update(maps_of(statement.term))
     return {name: frozenset(sources) for name, sources in found.items()}
 
 
-def statements(program: Program) -> Iterator[tuple[Trigger, Statement]]:
-    """Yield all statements with their triggers, in order."""
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            yield trigger, statement
+def reachable(graph: Mapping[Vertex, Iterable[Vertex]], starts: Iterable[Vertex]) -> set[Vertex]:
+    """Return `starts` and everything that a graph leads to from there.
+
+    Examples
+    --------
+    >>> sorted(reachable({"a": ["b"], "b": ["c"], "d": ["a"]}, ["a"]))
+    ['a', 'b', 'c']
+    """
+    found: set[Vertex] = set()
+    waiting = [*starts]
+    while waiting:
+        vertex = waiting.pop()
+        if vertex not in found:
+            found.add(vertex)
+            waiting.extend(graph.get(vertex, ()))
+    return found
 
 
 def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
-    """Return the cycles of the map graph, one for each knot of maps that feed each other.
+    """Return the cycles of the map graph, one for each knot of maps that feed each other; none if it is acyclic.
 
-    Returns
-    -------
-    tuple of tuple of str
-        Each a closed walk without its last, repeated, name: every map feeds the next, the last feeds the first. Empty
-        if the program is acyclic.
+    Every map of a cycle feeds the next, the last feeds the first.
 
     Examples
     --------
@@ -57,7 +67,7 @@ def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
     (('m1', 'm2'),)
     """
     graph = reads(program)
-    found: list[tuple[str, ...]] = []
+    circles: list[tuple[str, ...]] = []
     knotted: set[str] = set()
     for name in graph:
         if name in knotted:
@@ -65,9 +75,9 @@ def cycles(program: Program) -> tuple[tuple[str, ...], ...]:
         path = _way_back(graph, name)
         if path is None:
             continue
-        found.append(path)
+        circles.append(path)
         knotted |= {other for other in graph if name in _sources(graph, other) and other in _sources(graph, name)}
-    return tuple(found)
+    return tuple(circles)
 
 
 def _way_back(graph: Mapping[str, frozenset[str]], start: str) -> tuple[str, ...] | None:
@@ -94,14 +104,7 @@ def _way_back(graph: Mapping[str, frozenset[str]], start: str) -> tuple[str, ...
 
 def _sources(graph: Mapping[str, frozenset[str]], name: str) -> set[str]:
     """Return all maps that `name` is made from, directly or not; itself only if it lies on a cycle."""
-    found: set[str] = set()
-    waiting = [*graph.get(name, frozenset())]
-    while waiting:
-        source = waiting.pop()
-        if source not in found:
-            found.add(source)
-            waiting.extend(graph.get(source, frozenset()))
-    return found
+    return reachable(graph, graph.get(name, ()))
 
 
 def depths(program: Program) -> dict[str, int]:
@@ -158,40 +161,6 @@ def topological(program: Program) -> tuple[str, ...]:
     return tuple(placed)
 
 
-@dataclass(frozen=True, slots=True)
-class LateRead:
-    """Statement `reader` of a trigger reads `map`, which the earlier statement `writer` has changed already."""
-
-    trigger: int
-    writer: int
-    reader: int
-    map: str
-
-
-def late_reads(program: Program) -> tuple[LateRead, ...]:
-    """Return where a `+=` statement reads a map that an earlier `+=` of its trigger writes.
-
-    The meaning does not depend on it (`+=` reads the state before the event), but an evaluator that runs statements
-    one by one then has to remember old values. The compiler writes late reads only beside a NEW or CHANGED read.
-
-    Examples
-    --------
-    >>> from cumulus.m3 import parse
-    >>> late_reads(parse("ON +R(a) { m[a] += 1; q[] += m[a] }"))
-    (LateRead(trigger=0, writer=0, reader=1, map='m'),)
-    """
-    found: list[LateRead] = []
-    for index, trigger in enumerate(program.triggers):
-        written: dict[str, int] = {}
-        for place, statement in enumerate(trigger.statements):
-            if statement.op != "+=":
-                continue
-            for name in sorted(maps_of(statement.term) & written.keys()):
-                found.append(LateRead(index, written[name], place, name))
-            written.setdefault(statement.map, place)
-    return tuple(found)
-
-
 def parents_first(program: Program) -> tuple[Relation, ...]:
     """Return the relations so that a foreign key's parent comes before its children, by name where free.
 
@@ -230,7 +199,7 @@ def maps_of_view(program: Program, view: str) -> tuple[str, ...]:
     """
     graph = reads(program)
     own = program.view(view).reads
-    needed = set(own).union(*(_sources(graph, name) for name in own))
+    needed = reachable(graph, own)
     return (*own, *(item.name for item in program.maps if item.name in needed and item.name not in own))
 
 
@@ -246,7 +215,7 @@ def loading_maps(program: Program) -> tuple[str, ...]:
     """
     static = {relation.name for relation in program.relations if relation.static}
     needed = {name for view in program.views for name in view.reads} | {name for _, name in program.kept}
-    for trigger, statement in statements(program):
+    for trigger, statement in program.statements():
         if trigger.relation not in static:
             needed |= maps_of(statement.term)
     return tuple(definition.name for definition in program.maps if definition.name not in needed)
@@ -261,19 +230,17 @@ def _event(trigger: Trigger) -> str:
 
 def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
     """Return the edges of the picture, with the events that they stand for; a relation feeds what reads no map."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for trigger, statement in statements(program):
-        if trigger.on is On.BATCH and (
-            program.trigger(On.INSERT, trigger.relation) or program.trigger(On.DELETE, trigger.relation)
-        ):
-            continue  # the batch form of the same edges
+    edges: dict[tuple[str, str], dict[str, None]] = {}
+    for trigger, statement in program.statements():
+        if program.is_batch_form(trigger):
+            continue  # it has the same edges
         sources = [f"map {name}" for name in sorted(maps_of(statement.term))] or [f"relation {trigger.relation}"]
         for source in sources:
-            found.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
+            edges.setdefault((source, f"map {statement.map}"), {})[_event(trigger)] = None
     for view in program.views:
         for name in view.reads:
-            found.setdefault((f"map {name}", f"view {view.name}"), {})
-    return {edge: _both(list(events)) for edge, events in found.items()}
+            edges.setdefault((f"map {name}", f"view {view.name}"), {})
+    return {edge: _both(list(events)) for edge, events in edges.items()}
 
 
 def _both(events: list[str]) -> list[str]:
@@ -344,33 +311,11 @@ def to_json(program: Program) -> dict[str, Any]:
     Terms are given as text and as trees (``{"node": "Product", "parts": […]}``); a literal's value is a string where
     JSON has no such type. `depths` is null and `cycles` not empty if the program is cyclic.
     """
-    circles = cycles(program)
+    circles, kept = cycles(program), dict(program.kept)
     return {
-        "relations": [
-            {
-                "name": relation.name,
-                "columns": [_column(column) for column in relation.columns],
-                "key": list(relation.key),
-                "key_rely": relation.key_rely,
-                "foreign_keys": [
-                    {
-                        "columns": list(key.columns),
-                        "parent": key.parent,
-                        "parent_columns": list(key.parent_columns),
-                        "rely": key.rely,
-                        "enforced": key.enforced,
-                    }
-                    for key in relation.foreign_keys
-                ],
-                "static": relation.static,
-                "keep": relation.keep,
-                "changes": relation.changes,
-                "kept": dict(program.kept).get(relation.name),
-            }
-            for relation in program.relations
-        ],
+        "relations": [{**_data(item), "kept": kept.get(item.name)} for item in program.relations],
         "maps": [_map(definition) for definition in program.maps],
-        "views": [_view(view) for view in program.views],
+        "views": [_data(view) for view in program.views],
         "triggers": [
             {
                 "on": trigger.on.name.lower(),
@@ -385,40 +330,31 @@ def to_json(program: Program) -> dict[str, Any]:
     }
 
 
-def _column(column: Column) -> dict[str, Any]:
-    return {"name": column.name, "type": str(column.type) if column.type else None, "not_null": column.not_null}
+def _data(part: Any) -> Any:
+    """Return a part of a program as plain data: its fields under their own names, scalars as text and as trees."""
+    match part:
+        case None | bool() | int() | str():
+            return part
+        case SqlType():
+            return str(part)
+        case Node():
+            return {"text": print_scalar(part), "term": _tree(part)}  # type: ignore[arg-type]  # every node is a term
+        case tuple():
+            return [_data(item) for item in part]
+        case _:
+            return {field.name: _data(getattr(part, field.name)) for field in fields(part)}
 
 
 def _map(definition: MapDef) -> dict[str, Any]:
     return {
         "name": definition.name,
-        "keys": [_column(column) for column in definition.keys],
-        "values": [_column(column) for column in definition.values],
+        "keys": _data(definition.keys),
+        "values": _data(definition.values),
         "count": definition.count or None,
         "ordered": definition.ordered or None,
         "definitions": [{"text": print_term(term), "term": _tree(term)} for term in definition.definitions],
         "sql": definition.sql or None,
         "declared": definition.declared,
-    }
-
-
-def _view(view: ViewDef) -> dict[str, Any]:
-    def scalar(term: Term | None) -> Any:
-        return None if term is None else {"text": print_scalar(term), "term": _tree(term)}
-
-    return {
-        "name": view.name,
-        "columns": [_column(column) for column in view.columns],
-        "maps": list(view.maps),
-        "select": [scalar(term) for term in view.select],
-        "where": scalar(view.where),
-        "repeat": scalar(view.repeat),
-        "order_by": [
-            {"expression": scalar(item.expression), "descending": item.descending, "nulls_first": item.nulls_first}
-            for item in view.order_by
-        ],
-        "limit": view.limit,
-        "offset": view.offset,
     }
 
 
@@ -444,8 +380,8 @@ def _tree(part: Any) -> Any:
             ends = [None if end is None else {"at": _tree(end[0]), "inclusive": end[1]} for end in (low, high)]
             return {"node": "Range", "low": ends[0], "high": ends[1]}
         case Node():
-            fields = type(part).__dataclass_fields__  # type: ignore[attr-defined]  # every node is a dataclass
-            return {"node": type(part).__name__, **{name: _tree(getattr(part, name)) for name in fields}}
+            names = [field.name for field in fields(part)]  # type: ignore[arg-type]  # every node is a dataclass
+            return {"node": type(part).__name__, **{name: _tree(getattr(part, name)) for name in names}}
         case tuple():
             return [_tree(item) for item in part]
         case None | str():

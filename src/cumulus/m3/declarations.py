@@ -32,8 +32,8 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
     ):
         for name in repeated(names):
             yield Problem((kind, name), f"two {kind}s are called {name}", name)
-    known = {relation.name: relation for relation in program.relations}
-    for name in sorted(known.keys() & set(functions)):
+    relations = {relation.name: relation for relation in program.relations}
+    for name in sorted(relations.keys() & set(functions)):
         yield Problem(("relation", name), f"{name} is a relation and a function", name)
     for signature in program.functions:
         if signature.name in FUNCTIONS:
@@ -41,9 +41,9 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
                 ("function", signature.name), f"{signature.name} is built in", signature.name, "Rename yours."
             )
     for relation in program.relations:
-        yield from _relation(relation, known)
+        yield from _relation(relation, relations)
     for definition in program.maps:
-        yield from _map(definition, known, functions)
+        yield from _map(definition, relations, functions)
     for view in program.views:
         yield from _view(view, program, functions)
     yield from _kept(program)
@@ -121,17 +121,17 @@ def initial_problems(definition: MapDef) -> Iterator[Problem]:
     part: Part = ("map", definition.name)
     keys, values = definition.keys, definition.values
     for key, numbers in definition.initial:
-        told = f"the entry ({', '.join(map(print_literal, key))}: {', '.join(map(print_literal, numbers))})"
+        entry = f"the entry ({', '.join(map(print_literal, key))}: {', '.join(map(print_literal, numbers))})"
         if len(key) != len(keys) or len(numbers) != len(values):
-            yield Problem(part, f"{told} does not have {len(keys)} keys and {len(values)} values", "START")
+            yield Problem(part, f"{entry} does not have {len(keys)} keys and {len(values)} values", "START")
             continue
         wrong = [column for column, value in zip(keys, key, strict=True) if not _is_key(value, column)]
         wrong += [column for column, value in zip(values, numbers, strict=True) if not _is_number(value, column)]
         for column in wrong:
             kind = f"{column.type or 'an exact number'}{' and NOT NULL' if column.not_null else ''}"
-            yield Problem(part, f"{told} does not fit: {column.name} is {kind}", "START")
+            yield Problem(part, f"{entry} does not fit: {column.name} is {kind}", "START")
         if not any(numbers):
-            yield Problem(part, f"{told} is 0: it is not there", "START", "Leave it out.")
+            yield Problem(part, f"{entry} is 0: it is not there", "START", "Leave it out.")
     listed = [key for key, _ in definition.initial]
     for key in (key for place, key in enumerate(listed) if key in listed[:place]):
         yield Problem(part, f"two entries have the key ({', '.join(map(print_literal, key))})", "START")

@@ -43,16 +43,16 @@ def complete(program: Program) -> Program:
         for item in program.maps
     ]
     program = replace(program, maps=tuple(maps))
-    known = {relation.name for relation in program.relations}
+    relation_names = {relation.name for relation in program.relations}
     relations = [*program.relations]
     for term in _terms(program):
-        for name in sorted(relations_of(term) - known):
-            known.add(name)
+        for name in sorted(relations_of(term) - relation_names):
+            relation_names.add(name)
             arity = next(len(node.variables) for node in nodes(term) if isinstance(node, Atom) and node.name == name)
             relations.append(RelationDef(name, _columns(arity)))
     for trigger in program.triggers:
-        if trigger.relation not in known:
-            known.add(trigger.relation)
+        if trigger.relation not in relation_names:
+            relation_names.add(trigger.relation)
             relations.append(RelationDef(trigger.relation, _columns(len(trigger.variables))))
     completed = replace(program, relations=tuple(relations))
     return canonical(replace(completed, maps=(*program.maps, *_undeclared(completed))))
@@ -87,7 +87,7 @@ def canonical(program: Program) -> Program:
     This is the form that `parse` gives. A column "" is understood everywhere as the map's only one; it becomes that
     one's name here, and stays "" where the map is unknown or has several.
     """
-    only = {definition.name: definition.values[0].name for definition in program.maps if len(definition.values) == 1}
+    only = program.only_columns
 
     def named(node: Any) -> Any:
         changed = rebuild(node, named)
@@ -139,9 +139,7 @@ def nodes(node: Term | Range) -> Iterator[Term | Range]:
 def _terms(program: Program) -> Iterator[Term]:
     for definition in program.maps:
         yield from definition.definitions
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            yield statement.term
+    yield from (statement.term for _, statement in program.statements())
     for view in program.views:
         yield from view.expressions
 
@@ -158,14 +156,11 @@ def _undeclared(program: Program) -> list[MapDef]:
             if column:
                 columns[name][column] = None
 
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            seen(statement.map, len(statement.keys), statement.column)
-            for node in nodes(statement.term):
-                if isinstance(node, MapRead):
-                    seen(node.map, len(node.keys), node.column)
-                elif isinstance(node, MapEnd):
-                    seen(node.map, len(node.keys), "")
+    for _, statement in program.statements():
+        seen(statement.map, len(statement.keys), statement.column)
+        for node in nodes(statement.term):
+            if isinstance(node, (MapRead, MapEnd)):
+                seen(node.map, len(node.keys), node.column if isinstance(node, MapRead) else "")
     return [
         MapDef(name, _columns(keys), tuple(Column(value) for value in columns[name] or ["v"]), declared=False)
         for name, keys in arity.items()

@@ -18,7 +18,7 @@ from cumulus.algebra.names import (
     read_variables,
 )
 from cumulus.algebra.parser import TermReader
-from cumulus.algebra.terms import Const, Lift, Scalar, Term, Var, product_of
+from cumulus.algebra.terms import Const, Lift, Scalar, Var, product_of
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.m3.infer import complete
@@ -34,12 +34,7 @@ def parse(text: str, name: str = "") -> Program:
     Undeclared relations and maps are inferred, bare map names are resolved, and every read and statement names its
     value column (`cumulus.m3.infer.canonical`), so that ``parse(str(program)) == program`` for canonical programs.
 
-    Parameters
-    ----------
-    text
-        The program.
-    name
-        What to call the text in errors, usually its file name.
+    In errors the text is called `name`, usually that of its file.
 
     Raises
     ------
@@ -58,9 +53,9 @@ def parse(text: str, name: str = "") -> Program:
 def parse_with_places(text: str, name: str = "") -> tuple[Program, Places]:
     """Read a program, and say where its parts stand, for `cumulus.m3.validate`."""
     tokens = TokenStream(text, name)
-    places = Places(text, name, tokens.all())
-    _mark_rules(tokens.all())
-    declared, known = _relations_ahead(tokens.all())
+    places = Places(text, name, tokens.tokens)
+    _mark_rules(tokens.tokens)
+    declared, known = _relations_ahead(tokens.tokens)
     terms = TermReader(tokens, known.__contains__)
     declarations = _Declarations(terms)
     reader = _RuleReader(terms, declared)
@@ -163,12 +158,8 @@ class _Declarations:
         keys, values = self._columns("[", "]"), self._columns("(", ")")
         count = read_variable(tokens) if tokens.accept_word("COUNT") else ""
         ordered = read_variable(tokens) if tokens.accept_word("ORDERED") else ""
-        initial = self._entries() if tokens.accept_word("START") else ()
-        definitions: list[Term] = []
-        if tokens.accept("="):
-            definitions.append(self.terms.value())
-            while tokens.accept(","):
-                definitions.append(self.terms.value())
+        initial = tokens.separated(self._entry) if tokens.accept_word("START") else []
+        definitions = tokens.separated(self.terms.value) if tokens.accept("=") else []
         sql = ""
         if tokens.accept_word("AS"):
             if tokens.peek().kind is not TokenKind.STRING:
@@ -176,52 +167,40 @@ class _Declarations:
             sql = tokens.take().text
         if not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
             tokens.fail("expected COUNT, ORDERED, START, a definition, AS or ';'")
-        self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql, initial=initial))
+        self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql, initial=tuple(initial)))
         return name
 
-    def _entries(self) -> tuple[Entry, ...]:
-        """Read the entries of START: key, a colon, values."""
+    def _entry(self) -> Entry:
+        """Read an entry of START: key, a colon, values."""
         tokens = self.tokens
-        entries: list[Entry] = []
-        while not entries or tokens.accept(","):
-            tokens.expect("(", "before an entry")
-            key = () if tokens.at_sign(":") else self._literals()
-            tokens.expect(":", "between key and values")
-            entries.append((key, self._literals()))
-            tokens.expect(")", "after the entry")
-        return tuple(entries)
+        tokens.expect("(", "before an entry")
+        key = [] if tokens.at_sign(":") else tokens.separated(self._literal)
+        tokens.expect(":", "between key and values")
+        values = tokens.separated(self._literal)
+        tokens.expect(")", "after the entry")
+        return tuple(key), tuple(values)
 
-    def _literals(self) -> tuple[Any, ...]:
-        """Read plain values, at least one."""
-        tokens = self.tokens
-        values: list[Any] = []
-        while not values or tokens.accept(","):
-            token, found = tokens.peek(), self.terms.scalar()
-            if not isinstance(found, Const):
-                tokens.wrong("expected a literal", token, "An entry that is there from the start has plain values.")
-            values.append(canonical(found.value))
-        return tuple(values)
+    def _literal(self) -> Any:
+        """Read a plain value."""
+        token, found = self.tokens.peek(), self.terms.scalar()
+        if not isinstance(found, Const):
+            self.tokens.wrong("expected a literal", token, "An entry that is there from the start has plain values.")
+        return canonical(found.value)
 
     def _view(self) -> str:
         tokens = self.tokens
         name = read_call_name(tokens, "a view")
         columns = self._columns("(", ")")
         tokens.expect_word("FROM")
-        maps = [read_call_name(tokens, "a map")]
-        while tokens.accept(","):
-            maps.append(read_call_name(tokens, "a map"))
+        maps = tokens.separated(lambda: read_call_name(tokens, "a map"))
         tokens.expect_word("SELECT")
-        select = [self.terms.scalar()]
-        while tokens.accept(","):
-            select.append(self.terms.scalar())
+        select = tokens.separated(self.terms.scalar)
         where = self.terms.scalar() if tokens.accept_word("WHERE") else None
         repeat = self.terms.scalar() if tokens.accept_word("REPEAT") else None
         order: list[OrderItem] = []
         if tokens.accept_word("ORDER"):
             tokens.expect_word("BY")
-            order.append(self._order_item())
-            while tokens.accept(","):
-                order.append(self._order_item())
+            order = tokens.separated(self._order_item)
         limit = read_count(tokens) if tokens.accept_word("LIMIT") else None
         offset = read_count(tokens) if tokens.accept_word("OFFSET") else 0
         self.views.append(
@@ -337,25 +316,18 @@ class _RuleReader:
         if tokens.at_word("MAP") and tokens.peek(1).is_name:
             tokens.take()
         name = read_call_name(tokens, "the map to change")
-        keys: list[str] = []
-        fixed: list[Term] = []
-        if tokens.accept("["):
-            while not tokens.accept("]"):
-                if keys:
-                    tokens.expect(",", "between keys")
-                key = self.terms.scalar()
-                if not isinstance(key, Var):
-                    # A key that is no variable is one that the term binds.
-                    fixed.append(Lift(f"key_{len(keys) + 1}", key))
-                    key = Var(f"key_{len(keys) + 1}")
-                keys.append(key.name)
+        listed = tokens.listed("[", "]", self.terms.scalar, "between keys") if tokens.at_sign("[") else []
+        keys = [key if isinstance(key, Var) else Var(f"key_{place}") for place, key in enumerate(listed, 1)]
+        # A key that is no variable is one that the term binds.
+        fixed = [Lift(own.name, key) for own, key in zip(keys, listed, strict=True) if own is not key]
         column = read_value_column(tokens)
         if not tokens.at_sign("+=", ":="):
             tokens.fail("expected '+=' or ':='")
         op = tokens.take().text
         term = self.terms.value()
         term = product_of([*fixed, term]) if fixed else term
-        return RuleStatement(Statement(name, column, tuple(keys), op, term), domains, (start, tokens.position))
+        statement = Statement(name, column, tuple(key.name for key in keys), op, term)
+        return RuleStatement(statement, domains, (start, tokens.position))
 
     def _domains(self) -> list[Domain]:
         """Read ``(x: R.c, y: S.d)`` or ``((x, y): R)``: what loop variables range over, as 002 writes it."""

@@ -47,8 +47,7 @@ def print_program(program: Program) -> str:
     }
     <BLANKLINE>
     """
-    only = {definition.name: definition.values[0].name for definition in program.maps if len(definition.values) == 1}
-    short = _Short(only)
+    short = _Short(program.only_columns)
     kept = dict(program.kept)
     maps = [definition for definition in program.maps if definition.declared]
     blocks = [
@@ -63,8 +62,7 @@ def print_program(program: Program) -> str:
 
 def print_statement(statement: Statement, program: Program | None = None) -> str:
     """Return one statement on one line, without its semicolon."""
-    maps = program.maps if program is not None else ()
-    short = _Short({definition.name: definition.values[0].name for definition in maps if len(definition.values) == 1})
+    short = _Short(program.only_columns if program is not None else {})
     return f"{short.target(statement)} {statement.op} {print_term(short(statement.term))}"
 
 
@@ -197,11 +195,8 @@ def _order_item(item: OrderItem, short: _Short) -> str:
 
 
 def _trigger(trigger: Trigger, short: _Short) -> str:
-    relation = print_call_name(trigger.relation)
-    if trigger.on is On.BATCH:
-        head = f"ON BATCH {relation} {{"
-    else:
-        head = f"ON {trigger.on.value}{relation}({print_names(trigger.variables)}) {{"
+    variables = "" if trigger.on is On.BATCH else f"({print_names(trigger.variables)})"
+    head = f"ON {trigger.on.event(print_call_name(trigger.relation))}{variables} {{"
     targets = [short.target(statement) for statement in trigger.statements]
     wide = max((len(target) for target in targets if len(target) <= _ALIGNED), default=0)
     lines = []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var
+from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var, children
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BIGINT, BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
@@ -93,17 +93,7 @@ def family(sql_type: SqlType) -> str:
 
 
 class TypeChecker:
-    """Types of scalars where they are known, and what is wrong with them.
-
-    Parameters
-    ----------
-    program
-        Gives the types of map columns and of functions.
-    part
-        Where problems are.
-    types
-        Of the variables.
-    """
+    """Types of scalars where they are known, given those of variables, and what is wrong with them in a part."""
 
     def __init__(self, program: Program, part: Part, types: Types) -> None:
         self._maps = {definition.name: definition for definition in program.maps}
@@ -112,7 +102,7 @@ class TypeChecker:
         self._types = types
         self.problems: list[Problem] = []
 
-    def scalar(self, scalar: Term) -> SqlType | None:
+    def scalar(self, scalar: Term | Range) -> SqlType | None:
         """Return the type of a scalar, None if it is not known; note what is wrong in it."""
         match scalar:
             case Const(_, own):
@@ -127,7 +117,7 @@ class TypeChecker:
                 return BOOLEAN
             case MapRead(name, column, keys):
                 for key in keys:
-                    self._key(key)
+                    self.scalar(key)
                 return BIGINT if scalar.state == "CHANGED" else self._column_type(name, column)
             case MapEnd(_, name, keys):
                 definition = self._maps.get(name)
@@ -138,6 +128,10 @@ class TypeChecker:
                 return self._bound_type(variable, inner) or self._types.get(variable)
             case Apply(name, args):
                 return self._applied(name, tuple(self.scalar(arg) for arg in args))
+            case Range():
+                for end in children(scalar):
+                    self.scalar(end)
+                return None
             case _:
                 return None
 
@@ -149,14 +143,6 @@ class TypeChecker:
                     if key is Var(variable) and column.type is not None:
                         return column.type
         return None
-
-    def _key(self, key: Term | Range) -> None:
-        if isinstance(key, Range):
-            for end in (key.low, key.high):
-                if end is not None:
-                    self.scalar(end[0])
-        else:
-            self.scalar(key)
 
     def _column_type(self, name: str, column: str) -> SqlType | None:
         definition = self._maps.get(name)

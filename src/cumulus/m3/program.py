@@ -6,7 +6,7 @@ checks it; hosts take it as it is. docs/m3.md is the reference of the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from html import escape
@@ -28,6 +28,10 @@ class On(StrEnum):
     INSERT = "+"
     DELETE = "-"
     BATCH = "BATCH"
+
+    def event(self, relation: str) -> str:
+        """Return the event as M3 writes it, such as ``+r`` or ``BATCH r``."""
+        return f"{self.value}{' ' if self is On.BATCH else ''}{relation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +213,21 @@ class Program:
 
     def trigger(self, on: On, relation: str) -> Trigger | None:
         """Return the trigger for a kind of event, or None."""
-        for trigger in self.triggers:
-            if trigger.on is on and trigger.relation == relation:
-                return trigger
-        return None
+        return next((each for each in self.triggers if each.on is on and each.relation == relation), None)
+
+    @property
+    def only_columns(self) -> dict[str, str]:
+        """The value column of every map that has only one."""
+        return {each.name: each.values[0].name for each in self.maps if len(each.values) == 1}
+
+    def is_batch_form(self, trigger: Trigger) -> bool:
+        """Whether a trigger does for a batch what others do for its events one by one."""
+        single = (self.trigger(on, trigger.relation) for on in (On.INSERT, On.DELETE))
+        return trigger.on is On.BATCH and any(each is not None for each in single)
+
+    def statements(self) -> Iterator[tuple[Trigger, Statement]]:
+        """Yield all statements with their triggers, in order."""
+        return ((trigger, statement) for trigger in self.triggers for statement in trigger.statements)
 
 
 Named = TypeVar("Named", Relation, MapDef, ViewDef)

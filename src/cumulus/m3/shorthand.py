@@ -72,29 +72,17 @@ class Rule:
 def make_triggers(
     rules: list[Rule], relations: Sequence[RelationDef], maps: Sequence[MapDef], tokens: TokenStream, places: Places
 ) -> tuple[tuple[RelationDef, ...], tuple[MapDef, ...], tuple[Trigger, ...]]:
-    """Return the program's relations, declared maps and triggers.
-
-    Parameters
-    ----------
-    rules
-        In the order of the text.
-    relations, maps
-        What the text declares.
-    tokens
-        Raises the errors.
-    places
-        Gets the places of triggers and statements.
-    """
-    known = {relation.name: relation for relation in relations}
-    declared = frozenset(known)
+    """Return the program's relations, declared maps and triggers; `places` gets where triggers and statements stand."""
+    by_name = {relation.name: relation for relation in relations}
+    declared = frozenset(by_name)
     for rule in rules:
         if rule.on is not On.BATCH:
-            _infer_relation(rule, known, declared)
+            _infer_relation(rule, by_name, declared)
     for rule in rules:
-        _close(rule, known)
+        _name_omitted_variables(rule, by_name)
     merged = _merged(rules)
     _resolve_bare_maps(merged, maps)
-    domains = _Domains(known, {definition.name for definition in maps} | _maps_named(merged), tokens)
+    domains = _Domains(by_name, {definition.name for definition in maps} | _maps_named(merged), tokens)
     for rule in merged:
         for item in rule.statements:
             domains.apply(rule, item)
@@ -106,7 +94,7 @@ def make_triggers(
             _place(places, ("statement", index, position), item.span)
         statements = tuple(item.statement for item in rule.statements)
         triggers.append(Trigger(rule.on, rule.relation, tuple(rule.variables), statements))
-    inferred = [relation for name, relation in known.items() if name not in declared]
+    inferred = [relation for name, relation in by_name.items() if name not in declared]
     return (*relations, *inferred), (*maps, *domains.maps), tuple(triggers)
 
 
@@ -126,7 +114,7 @@ def _infer_relation(rule: Rule, known: dict[str, RelationDef], declared: frozens
         known[rule.relation] = RelationDef(rule.relation, tuple(Column(name) for name in names))
 
 
-def _close(rule: Rule, known: dict[str, RelationDef]) -> None:
+def _name_omitted_variables(rule: Rule, known: dict[str, RelationDef]) -> None:
     """Give the variables that `...` stands for fresh names."""
     if not rule.open_ended:
         return
@@ -247,16 +235,16 @@ class _Domains:
             item.statement = replace(item.statement, term=product_of([*factors, item.statement.term]))
 
     def _map(self, domain: Domain) -> MapDef:
-        known = (domain.relation, domain.column)
-        if known in self._of:
-            return self._of[known]
+        source = (domain.relation, domain.column)
+        if source in self._of:
+            return self._of[source]
         relation = self.relations.get(domain.relation)
         if relation is None:
             self.tokens.wrong(f"{domain.relation} is no relation here", domain.place)
         if domain.column and domain.column not in relation.column_names:
             self.tokens.wrong(f"{domain.relation} has no column {domain.column}", domain.place)
         columns = [column for column in relation.columns if domain.column in ("", column.name)]
-        name = _fresh("_".join(["domain", *filter(None, known)]), self.taken)
+        name = _fresh("_".join(["domain", *filter(None, source)]), self.taken)
         self.taken.add(name)
         rows: Term = Atom(relation.name, relation.column_names)
         held = MapDef(
@@ -267,7 +255,7 @@ class _Domains:
             definitions=(AggSum((domain.column,), rows) if domain.column else rows,),
         )
         self.maps.append(held)
-        self._of[known] = held
+        self._of[source] = held
         return held
 
     def keep(self, rules: list[Rule]) -> None:

@@ -17,17 +17,7 @@ Part: TypeAlias = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Places:
-    """The places of a program's parts.
-
-    Parameters
-    ----------
-    text, name
-        The text, and what it is called.
-    tokens
-        All of its tokens.
-    spans
-        For each part, the indices of its first token and of the one behind its last.
-    """
+    """The places of a program's parts: `spans` are the indices of the first token and of the one behind the last."""
 
     text: str
     name: str

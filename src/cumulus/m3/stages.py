@@ -8,6 +8,7 @@ is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 
 from cumulus.algebra.scope import ahead_of
 from cumulus.m3.program import Statement
@@ -16,10 +17,7 @@ from cumulus.m3.program import Statement
 def stages(statements: Iterable[Statement]) -> tuple[tuple[Statement, ...], ...] | None:
     """Return the `+=` statements of a trigger in stages: those of a stage read ahead only of maps of earlier ones.
 
-    Returns
-    -------
-    tuple of tuple of Statement, or None
-        In the order of the trigger within a stage; None if maps wait for each other in a circle.
+    Within a stage they have the order of the trigger. None if maps wait for each other in a circle.
 
     Examples
     --------
@@ -33,11 +31,13 @@ def stages(statements: Iterable[Statement]) -> tuple[tuple[Statement, ...], ...]
     waits: dict[str, set[str]] = {name: set() for name in targets}
     for statement in added:
         waits[statement.map] |= ahead_of(statement.term) & targets
+    sorter = TopologicalSorter(waits)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
     found: list[tuple[Statement, ...]] = []
-    while waits:
-        ready = {name for name, others in waits.items() if not others}
-        if not ready:
-            return None
+    while ready := sorter.get_ready():
         found.append(tuple(statement for statement in added if statement.map in ready))
-        waits = {name: others - ready for name, others in waits.items() if name not in ready}
+        sorter.done(*ready)
     return tuple(found)

@@ -23,8 +23,8 @@ from cumulus.algebra.terms import (
     Term,
     Var,
 )
-from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import SqlType
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.declarations import relation_problems
 from cumulus.m3.infer import nodes
 from cumulus.m3.problems import Problem, TypeChecker, column_problems, function_problems, read_problems, repeated
@@ -35,11 +35,8 @@ from cumulus.m3.stages import stages
 
 def statement_problems(program: Program, functions: Collection[str]) -> Iterator[Problem]:
     """Yield what is wrong with the triggers of `program`."""
-    known = {relation.name: relation for relation in program.relations}
-    replaced = {
-        statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == ":="
-    }
-    added = {statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == "+="}
+    checks = _Checks(program, functions)
+    added, replaced = ({item.map for _, item in program.statements() if item.op == op} for op in ("+=", ":="))
     started = {definition.name for definition in program.maps if definition.initial}
     seen: set[tuple[On, str]] = set()
     for index, trigger in enumerate(program.triggers):
@@ -47,41 +44,22 @@ def statement_problems(program: Program, functions: Collection[str]) -> Iterator
         if (trigger.on, trigger.relation) in seen:
             yield Problem(part, "there are two triggers for this event", hint="Join their statements.")
         seen.add((trigger.on, trigger.relation))
-        yield from _head(part, trigger, known.get(trigger.relation))
+        yield from checks.head(part, trigger)
         if stages(trigger.statements) is None:
             hint = "A map can be read as NEW or CHANGED by statements that it does not depend on."
             yield Problem(part, "its statements wait for each other's NEW or CHANGED maps", hint=hint)
         for place, statement in enumerate(trigger.statements):
             own: Part = ("statement", index, place)
-            yield from _statement(own, trigger, statement, program, functions)
+            yield from checks.statement(own, trigger, statement)
             if statement.op == "+=":
                 for name in sorted(maps_of(statement.term) & replaced):
-                    yield Problem(
-                        own, f"+= reads {name}, which := replaces", name, "Only views and other := maps may read it."
-                    )
+                    hint = "Only views and other := maps may read it."
+                    yield Problem(own, f"+= reads {name}, which := replaces", name, hint)
             elif statement.map in added:
                 yield Problem(own, f"{statement.map} is both added to and replaced", statement.map)
             elif statement.map in started:
                 yield Problem(own, f"{statement.map} is replaced, so it can have no START", statement.map)
     yield from _circular(program, replaced)
-
-
-def _head(part: Part, trigger: Trigger, relation: RelationDef | None) -> Iterator[Problem]:
-    for name in repeated(trigger.variables):
-        yield Problem(part, f"two event variables are called {name}", name)
-    if relation is None:
-        yield Problem(part, f"there is no relation {trigger.relation}", trigger.relation)
-        return
-    if relation.static and trigger.on is not On.INSERT:
-        hint = "Its rows are inserted before the stream begins, and stay."
-        yield Problem(part, f"{relation.name} is STATIC: it has insertions only", relation.name, hint)
-    if trigger.on is On.BATCH:
-        if trigger.variables:
-            yield Problem(part, "a batch has no event variables", hint="Its rows are read as r(x, …).")
-    elif len(trigger.variables) != len(relation.columns):
-        yield Problem(
-            part, f"{len(trigger.variables)} event variables for the {len(relation.columns)} columns of {relation.name}"
-        )
 
 
 def _circular(program: Program, replaced: set[str]) -> Iterator[Problem]:
@@ -94,106 +72,112 @@ def _circular(program: Program, replaced: set[str]) -> Iterator[Problem]:
                 graph[statement.map] |= maps_of(statement.term) & replaced
                 at.setdefault(statement.map, ("statement", index, place))
     for name in sorted(graph):
-        reached, waiting = set[str](), [*graph[name]]
-        while waiting:
-            source = waiting.pop()
-            if source not in reached:
-                reached.add(source)
-                waiting.extend(graph[source])
-        if name in reached:
+        if name in reachable(graph, graph[name]):
             yield Problem(at[name], f"{name} is made from itself", name, "A := map is computed from other maps.")
 
 
-def _statement(
-    part: Part, trigger: Trigger, statement: Statement, program: Program, functions: Collection[str]
-) -> Iterator[Problem]:
-    known = {relation.name: relation for relation in program.relations}
-    definition = next((item for item in program.maps if item.name == statement.map), None)
-    if definition is None:
-        yield Problem(part, f"there is no map {statement.map}", statement.map)
-    else:
-        if len(definition.keys) != len(statement.keys):
-            yield Problem(
-                part, f"map {statement.map} has {len(definition.keys)} keys, not {len(statement.keys)}", statement.map
-            )
-        yield from column_problems(part, definition, statement.column)
-    events = set(trigger.variables) if statement.op == "+=" else set()
-    hint = "A variable is bound by the event, or by something to its left in the product."
-    if statement.op == ":=" and trigger.variables:
-        hint = "A := statement runs after the whole transaction: it has no event variables."
-    for name in sorted(inputs(statement.term) - events):
-        yield Problem(part, f"nothing binds {name}", name, hint, in_term=True)
-    for name in statement.keys:
-        if name not in events and name not in outputs(statement.term) and name not in inputs(statement.term):
-            yield Problem(part, f"the term does not bind the key {name}", name, hint)
-    for node in nodes(statement.term):
-        if isinstance(node, (Atom, Batch)):
-            yield from _relation_read(part, trigger, node, known)
-    yield from read_problems(program, part, statement.term)
-    if statement.op == ":=":
-        for name in sorted(ahead_of(statement.term)):
-            hint = f"A := statement runs after the whole transaction: {name}[…] is its last state already."
-            yield Problem(part, f":= reads {name} as NEW or CHANGED", name, hint)
-    yield from function_problems(part, statement.term, functions)
-    yield from _types(part, trigger, statement, program, definition)
+class _Checks:
+    """Finds what is wrong with single triggers and statements of a program."""
 
+    def __init__(self, program: Program, functions: Collection[str]) -> None:
+        self._program = program
+        self._functions = functions
+        self._maps = {definition.name: definition for definition in program.maps}
+        self._relations = {relation.name: relation for relation in program.relations}
 
-def _relation_read(
-    part: Part, trigger: Trigger, node: Atom | Batch, known: dict[str, RelationDef]
-) -> Iterator[Problem]:
-    if trigger.on is not On.BATCH:
-        yield Problem(
-            part, f"it reads the relation {node.name}", node.name, "Statements read maps; keep its rows in one."
-        )
-    elif node.name != trigger.relation:
-        yield Problem(part, f"it reads {node.name}, but the batch is of {trigger.relation}", node.name)
-    else:
-        yield from relation_problems(part, node, known)
+    def head(self, part: Part, trigger: Trigger) -> Iterator[Problem]:
+        """Yield what is wrong with the event of a trigger and its variables."""
+        for name in repeated(trigger.variables):
+            yield Problem(part, f"two event variables are called {name}", name)
+        relation = self._relations.get(trigger.relation)
+        if relation is None:
+            yield Problem(part, f"there is no relation {trigger.relation}", trigger.relation)
+            return
+        if relation.static and trigger.on is not On.INSERT:
+            hint = "Its rows are inserted before the stream begins, and stay."
+            yield Problem(part, f"{relation.name} is STATIC: it has insertions only", relation.name, hint)
+        given, needed = len(trigger.variables), len(relation.columns)
+        if trigger.on is On.BATCH:
+            if given:
+                yield Problem(part, "a batch has no event variables", hint="Its rows are read as r(x, …).")
+        elif given != needed:
+            yield Problem(part, f"{given} event variables for the {needed} columns of {relation.name}")
 
+    def statement(self, part: Part, trigger: Trigger, statement: Statement) -> Iterator[Problem]:
+        """Yield what is wrong with a statement."""
+        target, term = statement.map, statement.term
+        definition = next((item for item in self._program.maps if item.name == target), None)
+        if definition is None:
+            yield Problem(part, f"there is no map {target}", target)
+        else:
+            if len(definition.keys) != len(statement.keys):
+                counts = f"{len(definition.keys)} keys, not {len(statement.keys)}"
+                yield Problem(part, f"map {target} has {counts}", target)
+            yield from column_problems(part, definition, statement.column)
+        events = set(trigger.variables) if statement.op == "+=" else set()
+        hint = "A variable is bound by the event, or by something to its left in the product."
+        if statement.op == ":=" and trigger.variables:
+            hint = "A := statement runs after the whole transaction: it has no event variables."
+        for name in sorted(inputs(term) - events):
+            yield Problem(part, f"nothing binds {name}", name, hint, in_term=True)
+        for name in statement.keys:
+            if name not in events and name not in outputs(term) and name not in inputs(term):
+                yield Problem(part, f"the term does not bind the key {name}", name, hint)
+        for node in nodes(term):
+            if isinstance(node, (Atom, Batch)):
+                yield from self._relation_read(part, trigger, node)
+        yield from read_problems(self._program, part, term)
+        if statement.op == ":=":
+            for name in sorted(ahead_of(term)):
+                hint = f"A := statement runs after the whole transaction: {name}[…] is its last state already."
+                yield Problem(part, f":= reads {name} as NEW or CHANGED", name, hint)
+        yield from function_problems(part, term, self._functions)
+        yield from self._type_problems(part, trigger, statement, definition)
 
-# -------------------------------------------------------------------- types
+    def _relation_read(self, part: Part, trigger: Trigger, node: Atom | Batch) -> Iterator[Problem]:
+        if trigger.on is not On.BATCH:
+            hint = "Statements read maps; keep its rows in one."
+            yield Problem(part, f"it reads the relation {node.name}", node.name, hint)
+        elif node.name != trigger.relation:
+            yield Problem(part, f"it reads {node.name}, but the batch is of {trigger.relation}", node.name)
+        else:
+            yield from relation_problems(part, node, self._relations)
 
+    def _type_problems(
+        self, part: Part, trigger: Trigger, statement: Statement, definition: MapDef | None
+    ) -> Iterator[Problem]:
+        places = list(self._typed_places(trigger, statement))
+        types: dict[str, SqlType | None] = {}
+        for name, _, own in places:
+            if types.get(name) is None:
+                types[name] = own
+        checker = TypeChecker(self._program, part, types)
+        for name, place, own in places:
+            checker.same(name, place, own)
+        _values(statement.term, checker)
+        if definition is not None:
+            for name, column in zip(statement.keys, definition.keys, strict=False):
+                checker.same(name, f"the key {column.name} of {definition.name}", column.type)
+            yield from _float_into_exact(part, statement, definition, checker)
+        yield from dict.fromkeys(checker.problems)
 
-def _types(
-    part: Part, trigger: Trigger, statement: Statement, program: Program, definition: MapDef | None
-) -> Iterator[Problem]:
-    maps = {item.name: item for item in program.maps}
-    known = {relation.name: relation for relation in program.relations}
-    places = list(_typed_places(trigger, statement, maps, known))
-    types: dict[str, SqlType | None] = {}
-    for name, _, own in places:
-        if types.get(name) is None:
-            types[name] = own
-    checker = TypeChecker(program, part, types)
-    for name, place, own in places:
-        checker.same(name, place, own)
-    _values(statement.term, checker)
-    if definition is not None:
-        for name, column in zip(statement.keys, definition.keys, strict=False):
-            checker.same(name, f"the key {column.name} of {definition.name}", column.type)
-        yield from _float_into_exact(part, statement, definition, checker)
-    yield from dict.fromkeys(checker.problems)
-
-
-def _typed_places(
-    trigger: Trigger, statement: Statement, maps: dict[str, MapDef], known: dict[str, RelationDef]
-) -> Iterator[tuple[str, str, SqlType | None]]:
-    """Yield variable, place and declared type wherever a variable stands for a column."""
-    relation = known.get(trigger.relation)
-    if relation is not None:
-        for name, column in zip(trigger.variables, relation.columns, strict=False):
-            yield name, f"{relation.name}.{column.name}", column.type
-    for node in nodes(statement.term):
-        match node:
-            case MapRead(name, _, keys) | MapEnd(_, name, keys) if name in maps:
-                for key, column in zip(keys, maps[name].keys, strict=False):
-                    if isinstance(key, Var):
-                        yield key.name, f"the key {column.name} of {name}", column.type
-            case Atom(name, variables) | Batch(name, variables) if name in known:
-                for variable, column in zip(variables, known[name].columns, strict=False):
-                    yield variable, f"{name}.{column.name}", column.type
-            case _:
-                pass
+    def _typed_places(self, trigger: Trigger, statement: Statement) -> Iterator[tuple[str, str, SqlType | None]]:
+        """Yield variable, place and declared type wherever a variable stands for a column."""
+        relations = self._relations
+        if trigger.relation in relations:
+            for name, column in zip(trigger.variables, relations[trigger.relation].columns, strict=False):
+                yield name, f"{trigger.relation}.{column.name}", column.type
+        for node in nodes(statement.term):
+            match node:
+                case MapRead(name, _, keys) | MapEnd(_, name, keys) if name in self._maps:
+                    for key, column in zip(keys, self._maps[name].keys, strict=False):
+                        if isinstance(key, Var):
+                            yield key.name, f"the key {column.name} of {name}", column.type
+                case Atom(name, variables) | Batch(name, variables) if name in relations:
+                    for variable, column in zip(variables, relations[name].columns, strict=False):
+                        yield variable, f"{name}.{column.name}", column.type
+                case _:
+                    pass
 
 
 def _values(term: Term, checker: TypeChecker) -> None:
@@ -202,13 +186,10 @@ def _values(term: Term, checker: TypeChecker) -> None:
         case Sum(parts) | Product(parts):
             for part in parts:
                 _values(part, checker)
-        case AggSum(_, inner) | Exists(inner):
+        case Lift(_, (Var() | Const() | Apply() | Cast() | MapEnd() | End()) as inner):
+            checker.scalar(inner)  # a variable may be bound to anything
+        case AggSum(_, inner) | Exists(inner) | Lift(_, inner):
             _values(inner, checker)
-        case Lift(_, inner):
-            if isinstance(inner, (Var, Const, Apply, Cast, MapEnd, End)):
-                checker.scalar(inner)  # a variable may be bound to anything
-            else:
-                _values(inner, checker)
         case Var() | Const() | Apply() | Cast() | MapEnd() | End():
             checker.number(term)
         case MapRead() | Compare():

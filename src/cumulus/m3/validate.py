@@ -15,24 +15,17 @@ from cumulus.m3.declarations import declaration_problems
 from cumulus.m3.parser import parse_with_places
 from cumulus.m3.printer import print_statement
 from cumulus.m3.problems import Problem
-from cumulus.m3.program import On, Program
+from cumulus.m3.program import Program
 from cumulus.m3.source_map import Places
 from cumulus.m3.statements import statement_problems
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a valid program is like.
+    """What a valid program is like: how each of its statements reads maps, and what they cost.
 
-    Parameters
-    ----------
-    restricted
-        Whether it is restricted M3 (Cumulus consistency paper, §2.1): then every value written costs a constant number
-        of operations.
-    reason
-        The statement that is not, and why; "" if `restricted`.
-    accesses
-        For every statement, how it reads maps.
+    If it is `restricted` M3 (Cumulus consistency paper, §2.1), every value written costs a constant number of
+    operations; else `reason` has the statement that is not, and why.
     """
 
     restricted: bool
@@ -45,8 +38,6 @@ def validate(program: Program, places: Places | None = None, functions: Collecti
 
     Parameters
     ----------
-    program
-        Parsed, compiled or built by hand.
     places
         Where its parts stand in the text, from `parse_with_places`.
     functions
@@ -92,18 +83,18 @@ def problems(program: Program, functions: Collection[str] = ()) -> tuple[Problem
 
 
 def _error(found: Iterable[Problem], program: Program, places: Places | None) -> ValidationError:
-    told: list[tuple[tuple[int, int], Problem]] = []
+    placed: list[tuple[tuple[int, int], Problem]] = []
     for problem in found:
         found_at = places.find(problem.part, problem.word, in_term=problem.in_term) if places else (0, 0)
-        told.append((found_at, problem))
-    told.sort(key=lambda item: item[0])
-    (line, column), first = told[0]
+        placed.append((found_at, problem))
+    placed.sort(key=lambda item: item[0])
+    (line, column), first = placed[0]
 
     def message(place: tuple[int, int], problem: Problem) -> str:
         at = f"{place[0]}:{place[1]}: " if place[0] and place != (line, column) else ""
         return f"{at}{_part_text(program, problem.part)}: {problem.message}"
 
-    others = [message(place, problem) for place, problem in told[1:]]
+    others = [message(place, problem) for place, problem in placed[1:]]
     hint = "\n".join([*filter(None, [first.hint]), *(f"Also {other}" for other in others)])
     return ValidationError(
         message((line, column), first),
@@ -123,8 +114,7 @@ def _part_text(program: Program, part: tuple[str | int, ...]) -> str:
             return f"{_part_text(program, ('trigger', index))}, statement {place + 1} ({statement})"
         case ("trigger", int(index)):
             trigger = program.triggers[index]
-            sign = "BATCH " if trigger.on is On.BATCH else trigger.on.value
-            return f"ON {sign}{trigger.relation}"
+            return f"ON {trigger.on.event(trigger.relation)}"
         case (kind, name):
             return f"{kind} {name}"
         case _:

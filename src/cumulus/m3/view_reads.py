@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Scalar, Term, Var, children
@@ -125,19 +125,18 @@ def names_in(program: Program, node: Term | Range) -> frozenset[str]:
     ValidationError
         As `read_of`.
     """
-    found = read_of(program, node)
-    parts = children(node) if found is None else [key for key in found.keys if key is not None]
     own = {node.name} if isinstance(node, Var) else set[str]()
-    return frozenset(own).union(*(names_in(program, part) for part in parts))
+    return frozenset(own).union(*(names_in(program, part) for part in _parts(node, read_of(program, node))))
+
+
+def _parts(node: Term | Range, found: EntryRead | None) -> Iterable[Term | Range]:
+    """Return the sub-terms of a node, or, if it is a read, the keys by which it is found."""
+    return children(node) if found is None else (key for key in found.keys if key is not None)
 
 
 def _reads(program: Program, node: Term | Range) -> Iterator[EntryRead]:
     found = read_of(program, node)
     if found is not None:
         yield found
-        for key in found.keys:
-            if key is not None:
-                yield from _reads(program, key)
-        return
-    for child in children(node):
-        yield from _reads(program, child)
+    for part in _parts(node, found):
+        yield from _reads(program, part)

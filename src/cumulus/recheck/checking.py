@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cumulus.algebra.scope import relations_of, variables_of
@@ -28,8 +28,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.errors import CumulusError, EvaluationError, UsageError
-from cumulus.explain.cost import Costs
-from cumulus.m3.dataflow import bases_of
+from cumulus.m3.dataflow import bases_of, maps_of_view
 from cumulus.m3.program import Program, ViewDef
 from cumulus.recheck.oracle import Entries, Oracle
 from cumulus.recheck.report import Checked
@@ -47,18 +46,17 @@ def tables_behind(program: Program, views: Iterable[ViewDef]) -> frozenset[str]:
     UsageError
         If a view shows a map without a definition: nobody can say what it should be.
     """
-    costs = Costs(program)
-    found: set[str] = set()
+    tables: set[str] = set()
     for view in views:
-        for name in sorted(costs.needed(view)):
+        for name in sorted(maps_of_view(program, view.name)):
             definition = program.map(name)
             if name in view.maps and not definition.definitions:
                 raise UsageError(
                     f"view {view.name} cannot be recomputed: map {name} has no definition",
                     hint="Give the map one (`= term`), or check another view.",
                 )
-            found |= bases_of(definition)
-    return frozenset(found)
+            tables |= bases_of(definition)
+    return frozenset(tables)
 
 
 def check_views(
@@ -69,130 +67,102 @@ def check_views(
     limit: int = WITNESSES,
     functions: Functions | None = None,
 ) -> tuple[Checked, ...]:
-    """Compare views with what they should be.
+    """Compare views, given their rows as they are kept, with what they should be; at most `limit` witnesses each.
 
-    Parameters
-    ----------
-    stored
-        View → its rows as they are kept.
-    limit
-        Witnesses per view, at most.
-    functions
-        A user's scalar functions, where views of M3 programs call them.
+    `functions` are a user's scalar functions, which views of M3 programs may call.
     """
-    return tuple(_check(program, program.view(name), rows, oracle, limit, functions) for name, rows in stored.items())
+    return tuple(
+        _ViewCheck(program, program.view(name), oracle, functions).checked(rows, limit) for name, rows in stored.items()
+    )
 
 
-def _check(
-    program: Program,
-    view: ViewDef,
-    stored: Callable[[], list[Row]],
-    oracle: Oracle,
-    limit: int,
-    functions: Functions | None,
-) -> Checked:
-    by = "SQL" if oracle.has_sql(view.name) else "definition"
-    columns = tuple(column.name for column in view.columns)
-    rows: list[Row] = []
-    try:
-        rows = stored()
+@dataclass(frozen=True, slots=True)
+class _ViewCheck:
+    """A view, and what it is compared with."""
+
+    program: Program
+    view: ViewDef
+    oracle: Oracle
+    functions: Functions | None
+
+    def checked(self, stored: Callable[[], list[Row]], limit: int) -> Checked:
+        """Compare the rows that are kept with those that should be."""
+        view, key = self.view, self._key_places()
+        by = "SQL" if self.oracle.has_sql(view.name) else "definition"
+        columns = tuple(column.name for column in view.columns)
+        rows: list[Row] = []
         try:
-            wanted = (
-                oracle.view(view.name, view.columns) if by == "SQL" else _finished(program, view, oracle, functions)
-            )
-        except EvaluationError:
-            # What a row cannot give is left out of a view, where DuckDB refuses the whole query.
-            by = "definition"
-            wanted = _finished(program, view, oracle, functions, failures_are_zero=True)
-        found = compare_rows(rows, wanted, key=_key_places(program, view))
-        if found and _has_floats(program, view):
-            sizes = _magnitudes(program, view, oracle)
-            found = compare_rows(rows, wanted, key=_key_places(program, view), magnitudes=sizes)
-        if found and view.limit is not None and _are_ties(program, view, rows, wanted, found, oracle, functions):
-            found = []
-    except CumulusError as problem:
-        return Checked(view.name, len(rows), columns=columns, by=by, problem=problem.message)
-    return Checked(view.name, len(rows), len(found), tuple(found[:limit]), columns, by)
+            rows = stored()
+            try:
+                wanted = self.oracle.view(view.name, view.columns) if by == "SQL" else self._finished(view)
+            except EvaluationError:
+                # What a row cannot give is left out of a view, where DuckDB refuses the whole query.
+                by = "definition"
+                wanted = self._finished(view, failures_are_zero=True)
+            found = compare_rows(rows, wanted, key=key)
+            if found and any(column.type is None or column.type.is_float for column in view.columns):
+                found = compare_rows(rows, wanted, key=key, magnitudes=self._magnitudes())
+            if found and view.limit is not None and self._are_ties(rows, wanted, found):
+                found = []
+        except CumulusError as problem:
+            return Checked(view.name, len(rows), columns=columns, by=by, problem=problem.message)
+        return Checked(view.name, len(rows), len(found), tuple(found[:limit]), columns, by)
 
+    def _finished(self, view: ViewDef, *, failures_are_zero: bool = False) -> list[Row]:
+        """Return the rows of a view, from recomputed maps by the finishing step."""
 
-def _finished(
-    program: Program,
-    view: ViewDef,
-    oracle: Oracle,
-    functions: Functions | None,
-    *,
-    failures_are_zero: bool = False,
-) -> list[Row]:
-    """Return the rows of a view, from recomputed maps by the finishing step."""
+        def entries(name: str) -> Entries:
+            return self.oracle.entries(self.program.map(name), failures_are_zero=failures_are_zero)
 
-    def entries(name: str) -> Entries:
-        return oracle.entries(program.map(name), failures_are_zero=failures_are_zero)
+        return Finisher(self.program, view, self.functions).rows(entries)
 
-    return Finisher(program, view, functions).rows(entries)
+    def _key_places(self) -> list[int] | None:
+        """Return where the keys of the view's entries stand among its columns; None if they are not all shown."""
+        if self.view.repeat is not None:
+            return None
+        keys = [key.name for key in self.program.map(self.view.maps[0]).keys]
+        select = reversed(list(enumerate(self.view.select)))
+        shown = {scalar.name: place for place, scalar in select if isinstance(scalar, Var)}
+        return [shown[name] for name in keys] if all(name in shown for name in keys) else None
 
+    def _are_ties(self, stored: list[Row], wanted: list[Row], found: list[Witness]) -> bool:
+        """Whether rows differ only because ORDER BY leaves open which of several equal ones LIMIT takes."""
+        if len(stored) != len(wanted):
+            return False
+        view, width = self.view, len(self.view.columns)
+        order = tuple(item.expression for item in view.order_by)
+        columns = (*view.columns, *(Column(f"order {place}") for place in range(len(order))))
+        keys: dict[Row, Counter[Row]] = {}
+        every = replace(view, select=(*view.select, *order), columns=columns, limit=None, offset=0)
+        for row in self._finished(every):
+            keys.setdefault(row[:width], Counter())[row[width:]] += 1
+        kept = [each.stored for each in found if each.stored is not None]
+        if any(row not in keys or stored.count(row) > keys[row].total() for row in kept):
+            return False
+        ours = Counter(key for row in kept for key in list(keys[row])[:1])
+        missing = [each.recomputed for each in found if each.recomputed in keys]
+        theirs = Counter(key for row in missing for key in list(keys[row or ()])[:1])
+        return ours == theirs
 
-def _key_places(program: Program, view: ViewDef) -> list[int] | None:
-    """Return where the keys of the view's entries stand among its columns; None if they are not all shown."""
-    if view.repeat is not None:
-        return None
-    keys = [key.name for key in program.map(view.maps[0]).keys]
-    shown = {scalar.name: place for place, scalar in reversed(list(enumerate(view.select))) if isinstance(scalar, Var)}
-    return [shown[name] for name in keys] if all(name in shown for name in keys) else None
-
-
-def _are_ties(
-    program: Program,
-    view: ViewDef,
-    stored: list[Row],
-    wanted: list[Row],
-    found: list[Witness],
-    oracle: Oracle,
-    functions: Functions | None,
-) -> bool:
-    """Whether rows differ only because ORDER BY leaves open which of several equal ones LIMIT takes."""
-    if len(stored) != len(wanted):
-        return False
-    order = tuple(item.expression for item in view.order_by)
-    columns = (*view.columns, *(Column(f"order {place}") for place in range(len(order))))
-    every = replace(view, select=(*view.select, *order), columns=columns, limit=None, offset=0)
-    width = len(view.columns)
-    keys: dict[Row, Counter[Row]] = {}
-    for row in _finished(program, every, oracle, functions):
-        keys.setdefault(row[:width], Counter())[row[width:]] += 1
-    if any(each.stored not in keys or stored.count(each.stored) > keys[each.stored].total() for each in _stored(found)):
-        return False
-    ours = Counter(key for each in _stored(found) for key in list(keys[each.stored or ()])[:1])
-    theirs = Counter(key for each in found if each.recomputed in keys for key in list(keys[each.recomputed or ()])[:1])
-    return ours == theirs
-
-
-def _stored(found: list[Witness]) -> list[Witness]:
-    return [each for each in found if each.stored is not None]
+    def _magnitudes(self) -> dict[int, float]:
+        """Return for the columns of floats the greatest Σ|x| of the sums that they are made from."""
+        sizes: dict[int, float] = {}
+        for place, scalar in enumerate(self.view.select):
+            for name in sorted(variables_of(scalar)):
+                map_name, _, column = name.rpartition(".")
+                definition = self.program.map(map_name or self.view.maps[0])
+                values = [value.name for value in definition.values]
+                if column not in values or not definition.definitions:
+                    continue
+                value = definition.values[values.index(column)]
+                if value.type is None or not value.type.is_float:
+                    continue
+                size = _magnitude(definition.definitions[values.index(column)], self.oracle)
+                sizes[place] = max(sizes.get(place, 0.0), size)
+        return sizes
 
 
 # --- how far sums of floats may differ -------------------------------------------------------------------------------
-
-
-def _has_floats(program: Program, view: ViewDef) -> bool:
-    return any(column.type is None or column.type.is_float for column in view.columns)
-
-
-def _magnitudes(program: Program, view: ViewDef, oracle: Oracle) -> dict[int, float]:
-    """Return for the columns of floats the greatest Σ|x| of the sums that they are made from."""
-    found: dict[int, float] = {}
-    for place, scalar in enumerate(view.select):
-        for name in sorted(variables_of(scalar)):
-            map_name, _, column = name.rpartition(".")
-            definition = program.map(map_name or view.maps[0])
-            values = [value.name for value in definition.values]
-            if column not in values or not definition.definitions:
-                continue
-            value = definition.values[values.index(column)]
-            if value.type is None or not value.type.is_float:
-                continue
-            size = _magnitude(definition.definitions[values.index(column)], oracle)
-            found[place] = max(found.get(place, 0.0), size)
-    return found
 
 
 def _magnitude(term: Term, oracle: Oracle) -> float:
@@ -230,35 +200,35 @@ def check_maps(
     *,
     limit: int = WITNESSES,
 ) -> tuple[Checked, ...]:
-    """Compare every map that has a definition with what it should be.
-
-    Parameters
-    ----------
-    stored
-        From the name of a map to its existing entries.
-    """
+    """Compare every map that has a definition, given its existing entries by its name, with what it should be."""
     result = []
-    for each in program.maps:
-        if not each.definitions:
+    for definition in program.maps:
+        if not definition.definitions:
             continue
-        width = len(each.keys)
-        columns = tuple(column.name for column in (*each.keys, *each.values))
-        rough = [value.type is not None and (value.type.is_float or value.type == BIGDECIMAL) for value in each.values]
-        rows = [(*key, *_as_floats(values, rough)) for key, values in stored(each.name)]
+        width = len(definition.keys)
+        columns = tuple(column.name for column in (*definition.keys, *definition.values))
+        rough = [
+            value.type is not None and (value.type.is_float or value.type == BIGDECIMAL) for value in definition.values
+        ]
+        rows = [(*key, *_as_floats(values, rough)) for key, values in stored(definition.name)]
         try:
-            wanted = [(*key, *_as_floats(values, rough)) for key, values in oracle.entries(each)]
-            found = compare_rows(rows, wanted, key=range(width))
-            if found and any(rough):
+            wanted = [(*key, *_as_floats(values, rough)) for key, values in oracle.entries(definition)]
+            witnesses = compare_rows(rows, wanted, key=range(width))
+            if witnesses and any(rough):
                 sizes = {
                     width + place: _magnitude(term, oracle)
-                    for place, (term, is_rough) in enumerate(zip(each.definitions, rough, strict=True))
+                    for place, (term, is_rough) in enumerate(zip(definition.definitions, rough, strict=True))
                     if is_rough
                 }
-                found = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
+                witnesses = compare_rows(rows, wanted, key=range(width), magnitudes=sizes)
         except CumulusError as problem:
-            result.append(Checked(each.name, len(rows), columns=columns, by="definition", problem=problem.message))
+            result.append(
+                Checked(definition.name, len(rows), columns=columns, by="definition", problem=problem.message)
+            )
             continue
-        result.append(Checked(each.name, len(rows), len(found), tuple(found[:limit]), columns, "definition"))
+        result.append(
+            Checked(definition.name, len(rows), len(witnesses), tuple(witnesses[:limit]), columns, "definition")
+        )
     return tuple(result)
 
 

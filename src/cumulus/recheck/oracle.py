@@ -41,16 +41,9 @@ MAX_PAIRS = 1_000_000
 
 
 class Oracle:
-    """Recomputes views and maps over base rows.
+    """Recomputes views and maps over base rows; a table that is left out of them is empty.
 
-    Parameters
-    ----------
-    relations
-        The tables with their columns.
-    base
-        Their rows; a table that is left out is empty.
-    script
-        The SQL script that declares tables and views; None for a program written in M3.
+    `script` is the SQL that declares tables and views; None for a program written in M3.
     """
 
     def __init__(self, relations: Iterable[Table], base: Base, script: str | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -50,18 +50,23 @@ class Checked:
         state = "equal" if self.is_equal else f"{self.different} differ{'s' if self.different == 1 else ''}"
         return f"{self.name}: {rows}, {state}"
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, for `--json`."""
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "equal": self.is_equal,
+            "different": self.different,
+            "by": self.by,
+            "problem": self.problem or None,
+            "columns": list(self.columns),
+            "witnesses": [{field: _plain(row) for field, row in asdict(each).items()} for each in self.witnesses],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a recheck has found.
-
-    Parameters
-    ----------
-    epoch
-        Which one was checked; 0 for a warehouse.
-    notes
-        What the reader should know about the base rows.
-    """
+    """What a recheck has found: `epoch` is 0 for a warehouse, `notes` say what to know about the base rows."""
 
     views: tuple[Checked, ...]
     maps: tuple[Checked, ...] = ()
@@ -98,26 +103,10 @@ class Report:
         return {
             "equal": self.is_equal,
             "epoch": self.epoch or None,
-            "views": [_data(each) for each in self.views],
-            "maps": [_data(each) for each in self.maps],
+            "views": [each.as_dict() for each in self.views],
+            "maps": [each.as_dict() for each in self.maps],
             "notes": list(self.notes),
         }
-
-
-def _data(each: Checked) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "rows": each.rows,
-        "equal": each.is_equal,
-        "different": each.different,
-        "by": each.by,
-        "problem": each.problem or None,
-        "columns": list(each.columns),
-        "witnesses": [
-            {"key": _plain(w.key), "stored": _plain(w.stored), "recomputed": _plain(w.recomputed)}
-            for w in each.witnesses
-        ],
-    }
 
 
 def _plain(row: tuple[Any, ...] | None) -> list[Any] | None:

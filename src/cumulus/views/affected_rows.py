@@ -13,14 +13,8 @@ _Pattern: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, object
 """For each key of the view the positions that have its value, and positions with constants."""
 
 
-class Touched:
-    """Tells which rows of a view may change with an entry of a map.
-
-    Parameters
-    ----------
-    program, view
-        The view, and the maps that it is made from.
-    """
+class AffectedRows:
+    """Tells which rows of a view may change with an entry of a map."""
 
     def __init__(self, program: Program, view: ViewDef) -> None:
         own = program.map(view.maps[0])
@@ -43,7 +37,7 @@ class Touched:
         --------
         >>> from cumulus.m3 import parse
         >>> text = "MAP v[g](n); MAP w[g, x](n); MAP q[](n); VIEW v(g, x) FROM v SELECT g, MAX w[g, *] WHERE n > q[];"
-        >>> touched = Touched(parse(text), parse(text).views[0])
+        >>> touched = AffectedRows(parse(text), parse(text).views[0])
         >>> touched.keys("v", (1,)), touched.keys("w", (7, 2)), touched.keys("q", ())
         (((1,),), ((7,),), None)
         """

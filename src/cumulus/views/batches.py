@@ -6,8 +6,8 @@ column is read when an expression first names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,21 +16,24 @@ import pyarrow as pa
 from cumulus.algebra.terms import Apply, Cast, Compare, Const, Scalar, Term, Var
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
-from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.m3.program import MapDef
 from cumulus.m3.view_reads import EntryRead, names_in, read_of
 from cumulus.scalars.python_code import COMPARISONS, may_raise
 from cumulus.scalars.registry import FUNCTIONS, result_type
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.views import kernels
-from cumulus.views.entries import LARGE
+from cumulus.views.entries import LARGE, MapSource
+from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import python_values
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, joined
+from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, join_vectors
 
 _SAMPLE = 64
 """So many entries at most are looked at for one that exists."""
 
 Places: TypeAlias = slice | npt.NDArray[np.int64]
 """Numbers of entries."""
+Keys: TypeAlias = tuple[Scalar | None, ...]
+"""By what a map is read; None for the key that an end goes along."""
 
 
 class MapColumns(Protocol):
@@ -41,54 +44,22 @@ class MapColumns(Protocol):
 
     def load(self, keys: Iterable[int], values: Iterable[int]) -> None:
         """Read whole columns that will be wanted at once; it changes nothing but the time."""
-        ...
 
     def there(self, at: slice, *, positive: bool) -> Mask:
         """Return which numbers have an entry that exists; where told so, only those whose count is above 0."""
-        ...
 
     def key(self, place: int, at: Places) -> Vector:
         """Return a key column at some numbers."""
-        ...
 
     def value(self, place: int, at: Places) -> Vector:
         """Return a value column at some numbers."""
-        ...
 
     def key_words(self, place: int, at: Places) -> list[npt.NDArray[np.int64]]:
         """Return the words of a key column at some numbers: equal words, equal values, NULL included."""
-        ...
-
-
-class ColumnSource(Protocol):
-    """Where maps come from as columns."""
-
-    def columns(self, map: str) -> MapColumns | None:
-        """Return a map; None where single entries are all there is."""
-        ...
-
-    def read(self, map: str, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the values of an entry, None if it does not exist."""
-        ...
-
-    def size(self, map: str) -> int:
-        """Return the number of existing entries."""
-        ...
-
-    def along(self, map: str, end: str, axis: int, others: tuple[Any, ...], column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
-        ...
 
 
 class Tables:
     """The maps that a view reads, as columns.
-
-    Parameters
-    ----------
-    program, view
-        The view.
-    source
-        Its maps.
 
     Raises
     ------
@@ -96,26 +67,13 @@ class Tables:
         If the source has no columns of the view's first map.
     """
 
-    def __init__(self, program: Program, view: ViewDef, source: ColumnSource) -> None:
-        self.program, self.view, self.source = program, view, source
-        self.maps = tuple(map(program.map, view.maps))
-        self._columns: dict[str, MapColumns] = {}
-        self.names: dict[str, tuple[int, int]] = {}
-        """Name of a value → which of the view's maps, which column."""
-        for place, each in reversed(list(enumerate(self.maps))):
-            for column, value in enumerate(each.values):
-                self.names[f"{each.name}.{value.name}"] = (place, column)
-                if place == 0:
-                    self.names[value.name] = (place, column)
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
+        self.program, self.maps, self.source = finisher.program, finisher.maps, source
+        self.values = finisher.values
         self.keys = {key.name: place for place, key in enumerate(self.maps[0].keys)}
-        self._types: dict[str, Typed] = {}
-        for name, (place, column) in self.names.items():
-            value_type = self.maps[place].values[column].type
-            if value_type is not None:
-                self._types[name] = Typed(value_type, False)
-        for key in self.maps[0].keys:
-            if key.type is not None:
-                self._types[key.name] = Typed(key.type, not key.not_null)
+        self._columns: dict[str, MapColumns] = {}
+        named = finisher.names.items()
+        self._types = {name: Typed(code.type, code.nullable) for name, code in named if code.type is not None}
         self.first = self.columns(self.maps[0].name)
 
     def type_of(self, scalar: Scalar) -> SqlType:
@@ -137,7 +95,7 @@ class Tables:
     def load(self, scalars: Iterable[Scalar]) -> None:
         """Read the columns of the first map that some expressions name."""
         names = frozenset[str]().union(*(names_in(self.program, each) for each in scalars))
-        values = [self.names[name] for name in sorted(names) if name in self.names]
+        values = [self.values[name] for name in sorted(names) if name in self.values]
         keys = [self.keys[name] for name in sorted(names) if name in self.keys]
         self.first.load(keys, [column for place, column in values if place == 0])
 
@@ -146,14 +104,8 @@ class Tables:
         columns = self.columns(map)
         return np.flatnonzero(columns.there(slice(0, columns.size), positive=False))
 
-    def found(self, keys: Sequence[Array], map: MapDef, places: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return for words of keys the numbers of the existing entries that have them at `places`; -1 for none."""
-        entries, columns = self.existing(map.name), self.columns(map.name)
-        theirs = [word for place in places for word in columns.key_words(place, entries)]
-        return _matched(list(keys), theirs, entries, len(keys[0]))
 
-
-def _matched(
+def _match_rows(
     keys: Sequence[Array], theirs: Sequence[Array], numbers: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.int64]:
     """Return for each row of `keys` the number of the only row of `theirs` that equals it, -1 for none."""
@@ -163,36 +115,33 @@ def _matched(
     left = pa.table([*keys, np.arange(count)], names=[*names, "row"])
     right = pa.table([*theirs, numbers], names=[*names, "number"])
     pairs = left.join(right, names, join_type="inner")
-    found = np.full(count, -1, np.int64)
-    found[pairs["row"].to_numpy()] = pairs["number"].to_numpy()
-    return found
+    matches = np.full(count, -1, np.int64)
+    matches[pairs["row"].to_numpy()] = pairs["number"].to_numpy()
+    return matches
 
 
 class EntryColumns:
-    """Some entries of a view's first map.
-
-    Parameters
-    ----------
-    tables
-        The view's maps.
-    at
-        The numbers of the entries.
-    """
+    """Some entries of a view's first map, by their numbers."""
 
     def __init__(self, tables: Tables, at: Places) -> None:
         self.tables, self.at = tables, at
         self.count = len(at) if isinstance(at, np.ndarray) else at.stop - at.start
-        self._known: dict[str, Vector] = {}
-        self._others: dict[int, npt.NDArray[np.int64]] = {}
+        self._named: dict[str, Vector] = {}
+        self._numbers: dict[tuple[str, Keys], npt.NDArray[np.int64]] = {}
+        """Map and keys → the numbers of the entries there, -1 for none."""
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The numbers of the entries."""
+        return self.at if isinstance(self.at, np.ndarray) else np.arange(self.at.start, self.at.stop)
+
+    def take(self, places: npt.NDArray[np.int64]) -> EntryColumns:
+        """Return the entries at some places of these."""
+        return EntryColumns(self.tables, self.at[places] if isinstance(self.at, np.ndarray) else places + self.at.start)
 
     def part(self, mask: Mask) -> EntryColumns:
         """Return the entries at the places of a mask."""
-        if self.count == np.count_nonzero(mask):
-            return self
-        numbers = np.flatnonzero(mask)
-        return EntryColumns(
-            self.tables, self.at[numbers] if isinstance(self.at, np.ndarray) else numbers + self.at.start
-        )
+        return self if self.count == np.count_nonzero(mask) else self.take(np.flatnonzero(mask))
 
     def value(self, scalar: Scalar) -> Vector:
         """Return an expression for each entry.
@@ -206,34 +155,20 @@ class EntryColumns:
 
     def named(self, name: str) -> Vector:
         """Return what a key or value column has for each entry."""
-        if name not in self._known:
-            self._known[name] = self._named(name)
-        return self._known[name]
+        if name not in self._named:
+            self._named[name] = self._column(name)
+        return self._named[name]
 
-    def _named(self, name: str) -> Vector:
+    def _column(self, name: str) -> Vector:
         tables = self.tables
         if name in tables.keys:
             return tables.first.key(tables.keys[name], self.at)
-        if name not in tables.names:
+        if name not in tables.values:
             raise NotColumnarError
-        place, column = tables.names[name]
+        place, column = tables.values[name]
         if place == 0:
             return tables.first.value(column, self.at)
-        if place not in self._others:
-            keys = [word for key in range(len(tables.keys)) for word in tables.first.key_words(key, self.at)]
-            other = tables.maps[place]
-            _check_alike(tables.maps[0], other)
-            self._others[place] = tables.found(keys, other, range(len(other.keys)))
-        return self._looked_up(tables.maps[place], column, self._others[place])
-
-    def _looked_up(self, map: MapDef, column: int, numbers: npt.NDArray[np.int64]) -> Vector:
-        """Return a value column at some numbers of a map; 0 where there is none."""
-        missing = numbers < 0
-        if not missing.any():
-            return self.tables.columns(map.name).value(column, numbers)
-        found = self.tables.columns(map.name).value(column, numbers[~missing])
-        zero = Vector(found.type, np.zeros(np.count_nonzero(missing), found.data.dtype))
-        return joined([(found, ~missing), (zero, missing)], found.type, self.count)
+        return self._entry_value(tables.maps[place], tuple(map(Var, tables.keys)), column)
 
     # --- expressions ------------------------------------------------------------------------------------------------
 
@@ -268,9 +203,8 @@ class EntryColumns:
             case "not":
                 return kernels.negation(self._value(args[0]))
             case "is_null":
-                inner = self._value(args[0])
-                null = np.zeros(self.count, np.bool_) if inner.null is None else inner.full(self.count).null
-                return Vector(BOOLEAN, null if null is not None else np.zeros(self.count, np.bool_))
+                null = self._value(args[0]).full(self.count).null
+                return Vector(BOOLEAN, np.zeros(self.count, np.bool_) if null is None else null)
             case "case" | "if":
                 return self._case(term)
             case "coalesce":
@@ -316,21 +250,21 @@ class EntryColumns:
         left = np.ones(self.count, np.bool_)
         parts: list[tuple[Term, Mask]] = []
         for condition, value in zip(args[::2], args[1::2], strict=False):
-            holds = self._spread(kernels.true(self._guarded(condition, left)), left)
+            holds = self._spread(kernels.is_true(self._guarded(condition, left)), left)
             parts.append((value, holds))
             left = left & ~holds
         if len(args) % 2:
             parts.append((args[-1], left))
         others = [(each, mask) for each, mask in parts if not _is_null(each) and mask.any()]
         if not others:
-            return self._nothing()
+            return constant(None, result)
         if len(others) == 1 and (others[0][1].all() or not may_raise(others[0][0])):
             # CASE WHEN n = 0 THEN NULL ELSE s END: the column as it is, and where it is not.
             ((value, mask),) = others
             found = kernels.cast(self._value(value), result).full(self.count)
             missing = None if mask.all() else ~mask
             return Vector(found.type, found.data, kernels.either(missing, found.null), found.numbered)
-        return joined(
+        return join_vectors(
             [(kernels.cast(self._guarded(each, mask), result), mask) for each, mask in others], result, self.count
         )
 
@@ -350,11 +284,7 @@ class EntryColumns:
             left = left & ~here
             if not left.any():
                 break
-        return joined(vectors, result, self.count) if vectors else self._nothing()
-
-    def _nothing(self) -> Vector:
-        """Return NULL for each entry, of no type: a text would need a dictionary."""
-        return Vector(SqlType(Kind.NULL), np.zeros(self.count, np.int64), np.ones(self.count, np.bool_))
+        return join_vectors(vectors, result, self.count) if vectors else constant(None, result)
 
     def _connective(self, function: str, args: tuple[Term, ...]) -> Vector:
         """Return AND or OR: what decides it spares the rest."""
@@ -383,22 +313,37 @@ class EntryColumns:
         column = read.map.values[read.column]
         if column.type is None:
             raise NotColumnarError
-        if not read.keys:
-            values = self.tables.source.read(read.map.name, ())
-            zero = 0.0 if column.type.is_float else 0
-            return constant(zero if values is None else values[read.column], column.type)
-        keys = self._key_words(read, range(len(read.keys)))
-        return self._looked_up(read.map, read.column, self.tables.found(keys, read.map, range(len(read.keys))))
+        if read.keys:
+            return self._entry_value(read.map, read.keys, read.column)
+        values = self.tables.source.read(read.map.name, ())
+        zero = 0.0 if column.type.is_float else 0
+        return constant(zero if values is None else values[read.column], column.type)
 
-    def _key_words(self, read: EntryRead, places: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    def _entry_value(self, map: MapDef, keys: Keys, column: int) -> Vector:
+        """Return a value of the entry of a map at some keys; 0 where there is none."""
+        columns = self.tables.columns(map.name)
+        if (map.name, keys) not in self._numbers:
+            places = range(len(keys))
+            words, entries = self._key_words(map, keys, places), self.tables.existing(map.name)
+            theirs = [word for place in places for word in columns.key_words(place, entries)]
+            self._numbers[map.name, keys] = _match_rows(words, theirs, entries, self.count)
+        numbers = self._numbers[map.name, keys]
+        missing = numbers < 0
+        if not missing.any():
+            return columns.value(column, numbers)
+        found = columns.value(column, numbers[~missing])
+        zero = Vector(found.type, np.zeros(np.count_nonzero(missing), found.data.dtype))
+        return join_vectors([(found, ~missing), (zero, missing)], found.type, self.count)
+
+    def _key_words(self, map: MapDef, keys: Keys, places: Iterable[int]) -> list[npt.NDArray[np.int64]]:
         """Return the words of the view's keys by which a map is read."""
         words: list[npt.NDArray[np.int64]] = []
         first = self.tables.maps[0]
         for place in places:
-            key = read.keys[place]
+            key = keys[place]
             if not isinstance(key, Var) or key.name not in self.tables.keys:
                 raise NotColumnarError
-            own, other = first.keys[self.tables.keys[key.name]], read.map.keys[place]
+            own, other = first.keys[self.tables.keys[key.name]], map.keys[place]
             if own.type != other.type or own.not_null != other.not_null:
                 raise NotColumnarError
             words += self.tables.first.key_words(self.tables.keys[key.name], self.at)
@@ -408,7 +353,7 @@ class EntryColumns:
         """Return the least or greatest key of each entry's slice of a map."""
         axis = read.axis
         others = [place for place in range(len(read.keys)) if place != axis]
-        keys = self._key_words(read, others)
+        keys = self._key_words(read.map, read.keys, others)
         columns = self.tables.columns(read.map.name)
         if self.tables.source.size(read.map.name) > LARGE * self.count and self._is_in_order(read, columns, others):
             raise NotColumnarError  # row by row, each end is a look-up
@@ -420,16 +365,16 @@ class EntryColumns:
         if searched.null is not None:
             numbers, searched = numbers[~searched.null], searched.take(~searched.null)
         words = [word for place in others for word in columns.key_words(place, numbers)]
-        best = _ends(words, searched.sortable(), read.end)
+        best = _end_places(words, searched.sortable(), read.end)
         if not others:
             entries = np.full(self.count, numbers[best[0]] if len(best) else -1)
         else:
-            entries = _matched(keys, [word[best] for word in words], numbers[best], self.count)
+            entries = _match_rows(keys, [word[best] for word in words], numbers[best], self.count)
         missing = entries < 0
         if not missing.any():
             return columns.key(axis, entries)
         found = columns.key(axis, entries[~missing])
-        return joined([(found, ~missing)], found.type, self.count)
+        return join_vectors([(found, ~missing)], found.type, self.count)
 
     def _is_in_order(self, read: EntryRead, columns: MapColumns, others: Sequence[int]) -> bool:
         """Whether ends of slices are found without going through the slices."""
@@ -446,7 +391,7 @@ def _type_of(key: Column) -> SqlType:
     return key.type
 
 
-def _ends(words: Sequence[Array], sortable: Sequence[Array], end: str) -> npt.NDArray[np.int64]:
+def _end_places(words: Sequence[Array], sortable: Sequence[Array], end: str) -> npt.NDArray[np.int64]:
     """Return for each different row of words one place with its least or greatest value."""
     order = np.lexsort((*sortable[::-1], *words))
     if not len(order):
@@ -462,10 +407,3 @@ def _ends(words: Sequence[Array], sortable: Sequence[Array], end: str) -> npt.ND
 
 def _is_null(term: Term) -> bool:
     return isinstance(term, Const) and term.value is None
-
-
-def _check_alike(map: MapDef, other: MapDef) -> None:
-    """Refuse keys whose words would not compare."""
-    for mine, theirs in zip(map.keys, other.keys, strict=True):
-        if mine.type != theirs.type or mine.not_null != theirs.not_null:
-            raise NotColumnarError

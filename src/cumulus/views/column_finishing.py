@@ -8,7 +8,8 @@ leaves the whole view to the `Finisher`, which then also finds the error.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.views import kernels
-from cumulus.views.batches import EntryColumns, Places, Tables
-from cumulus.views.entries import MapSource, Whole
+from cumulus.views.batches import EntryColumns, Tables
+from cumulus.views.entries import MapSource, WholeMaps
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import arrow_values, python_values
 from cumulus.views.vectors import Mask, NotColumnarError, Vector
@@ -33,11 +34,6 @@ _AT_ONCE = 4096
 
 class Columnar:
     """The finishing step of one view over a source that has maps as columns.
-
-    Parameters
-    ----------
-    finisher, source
-        The view, and its maps.
 
     Raises
     ------
@@ -50,24 +46,16 @@ class Columnar:
             raise NotColumnarError
         self._finisher, self._source = finisher, source
         self._view = finisher.view
-        self._tables = Tables(finisher.program, self._view, source)
-        self._whole: Whole | None = None
+        self._tables = Tables(finisher, source)
+        self._whole: WholeMaps | None = None
 
     # --- out --------------------------------------------------------------------------------------------------------
 
     def table(self, columns: Sequence[int] | None = None, limit: int | None = None) -> pa.Table:
-        """Return the rows of the view as Arrow.
-
-        Parameters
-        ----------
-        columns
-            Those that are wanted, by their numbers.
-        limit
-            How many rows are wanted, of the first.
-        """
+        """Return the rows of the view as Arrow: some columns, by their numbers, of so many of the first rows."""
         if limit is None:
             self._load(columns)
-        return self._made(self._batch(limit), columns)
+        return self._arrow_table(self._batch(limit), columns)
 
     def rows(self) -> list[Row]:
         """Return the rows of the view as tuples."""
@@ -105,10 +93,10 @@ class Columnar:
         """
         self._load(names)
         batch = self._batch(None)
-        places = keep(self._made(batch, names))
+        places = keep(self._arrow_table(batch, names))
         if len(places) < batch.count:
-            batch = self._taken(batch, np.asarray(places, np.int64))
-        return self._made(batch, columns)
+            batch = batch.take(np.asarray(places, np.int64))
+        return self._arrow_table(batch, columns)
 
     def _load(self, columns: Sequence[int] | None) -> None:
         """Read what some columns of all rows take, if nothing bounds how many these are."""
@@ -117,7 +105,7 @@ class Columnar:
             shown = view.select if columns is None else [view.select[place] for place in columns]
             self._tables.load([*shown, *(each for each in view.expressions if each not in view.select)])
 
-    def _made(self, batch: EntryColumns, columns: Sequence[int] | None) -> pa.Table:
+    def _arrow_table(self, batch: EntryColumns, columns: Sequence[int] | None) -> pa.Table:
         wanted = range(len(self._view.columns)) if columns is None else columns
         arrays = [self._array(batch, self._view.select[place], self._view.columns[place]) for place in wanted]
         return pa.Table.from_arrays(arrays, names=[self._view.columns[place].name for place in wanted])
@@ -134,32 +122,26 @@ class Columnar:
         else:
             batch = self._repeated(self._visible(slice(0, self._tables.first.size)))
             if view.order_by:
-                batch = self._taken(batch, self._order(batch, wanted))
+                batch = batch.take(self._order(batch, wanted))
         if view.offset or (wanted is not None and batch.count > wanted):
             end = batch.count if wanted is None else min(wanted, batch.count)
-            batch = self._taken(batch, np.arange(min(view.offset, end), end))
+            batch = batch.take(np.arange(min(view.offset, end), end))
         return batch
 
     def _visible(self, at: slice) -> EntryColumns:
         """Return those of some numbers that have an entry which the view shows."""
-        there = self._tables.first.there(at, positive=True)
-        if np.count_nonzero(there) < len(there):
-            batch = EntryColumns(self._tables, np.flatnonzero(there) + at.start)
-        else:
-            batch = EntryColumns(self._tables, at)
-        if self._view.where is None:
-            return batch
-        return batch.part(self._truth(batch, self._view.where))
+        batch = EntryColumns(self._tables, at).part(self._tables.first.there(at, positive=True))
+        return batch if self._view.where is None else batch.part(self._truth(batch, self._view.where))
 
     def _first(self, wanted: int) -> EntryColumns:
         """Return the first entries, looking at no more of them than needed."""
-        size, start, step, found, count = self._tables.first.size, 0, _AT_ONCE, list[Any](), 0
+        size, start, step, parts, count = self._tables.first.size, 0, _AT_ONCE, list[Any](), 0
         while start < size and count < wanted:
             batch = self._repeated(self._visible(slice(start, min(start + step, size))))
-            found.append(_numbers(batch.at))
+            parts.append(batch.numbers)
             count += batch.count
             start, step = start + step, step * 2
-        return EntryColumns(self._tables, np.concatenate(found) if found else np.zeros(0, np.int64))
+        return EntryColumns(self._tables, np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
     def _copies(self, batch: EntryColumns) -> npt.NDArray[np.int64]:
         """Return how often the row of each entry stands."""
@@ -173,15 +155,10 @@ class Columnar:
         return copies
 
     def _repeated(self, batch: EntryColumns) -> EntryColumns:
-        if self._view.repeat is None:
+        copies = None if self._view.repeat is None else self._copies(batch)
+        if copies is None or (copies == 1).all():
             return batch
-        copies = self._copies(batch)
-        if (copies == 1).all():
-            return batch
-        return EntryColumns(self._tables, np.repeat(_numbers(batch.at), copies))
-
-    def _taken(self, batch: EntryColumns, places: npt.NDArray[np.int64]) -> EntryColumns:
-        return EntryColumns(self._tables, _numbers(batch.at)[places])
+        return EntryColumns(self._tables, np.repeat(batch.numbers, copies))
 
     def _order(self, batch: EntryColumns, wanted: int | None) -> npt.NDArray[np.int64]:
         """Return the places of a batch in the view's order; at least the first `wanted` of them."""
@@ -214,7 +191,7 @@ class Columnar:
     def _truth(self, batch: EntryColumns, condition: Scalar) -> Mask:
         found = self._vector(batch, condition)
         if isinstance(found, Vector):
-            return kernels.true(found)
+            return kernels.is_true(found)
         return np.fromiter(map(bool, found), np.bool_, batch.count)
 
     def _array(self, batch: EntryColumns, scalar: Scalar, column: Column) -> Any:
@@ -234,23 +211,12 @@ class Columnar:
         names, compute = self._finisher.expression(scalar, column)
         if self._whole is None:
             source = self._source
-            self._whole = Whole(source.items, source, source.size(self._finisher.maps[0].name))
-        given = [self._plain(batch, name) for name in names]
+            self._whole = WholeMaps(source.items, source, source.size(self._finisher.maps[0].name))
+        vectors = [batch.named(name).full(batch.count) for name in names]
+        given = [python_values(vector, vector.type) for vector in vectors]  # as the `Finisher` sees them
+        lines = zip(*given, strict=True) if given else repeat((), batch.count)
         try:
             with decimal.localcontext(EXACT):
-                return [compute(self._whole, *values) for values in _lines(given, batch.count)]
+                return [compute(self._whole, *values) for values in lines]
         except Exception:  # noqa: BLE001  # a user's function may raise anything; row by row it is told properly
             raise NotColumnarError from None
-
-    def _plain(self, batch: EntryColumns, name: str) -> list[Any]:
-        """Return what a name stands for, for each entry, as the `Finisher` sees it."""
-        vector = batch.named(name).full(batch.count)
-        return python_values(vector, vector.type)
-
-
-def _lines(columns: Sequence[list[Any]], count: int) -> Iterator[tuple[Any, ...]]:
-    return zip(*columns, strict=True) if columns else iter([()] * count)
-
-
-def _numbers(at: Places) -> npt.NDArray[np.int64]:
-    return at if isinstance(at, np.ndarray) else np.arange(at.start, at.stop)

@@ -22,15 +22,7 @@ from cumulus.views.reader import MapViewReader
 
 
 class ViewDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of a view, read when they are scanned.
-
-    Parameters
-    ----------
-    reader
-        Of the view.
-    opened
-        Told whenever it is scanned.
-    """
+    """The rows of a view, read when they are scanned; `opened` is told its name whenever they are."""
 
     def __init__(self, reader: MapViewReader, opened: Callable[[str], None]) -> None:
         self._reader = reader
@@ -121,14 +113,11 @@ def _equalities(condition: Any, schema: Any) -> dict[str, Any] | None:
 
 
 def _value(text: str, arrow_type: Any) -> Any:
-    if pa.types.is_string(arrow_type):
-        return pa.scalar(text[1:-1], arrow_type) if text[0] == '"' else _refuse(text)
+    """Return a literal of a condition; ValueError for one that is not of the column's type."""
+    if pa.types.is_string(arrow_type) and text[0] == '"':
+        return pa.scalar(text[1:-1], arrow_type)
     if pa.types.is_date32(arrow_type):
         return pa.scalar(dt.date.fromisoformat(text), arrow_type)
     if pa.types.is_integer(arrow_type):
         return pa.scalar(int(text), arrow_type)
-    return _refuse(text)
-
-
-def _refuse(text: str) -> Any:
     raise ValueError(text)

@@ -4,71 +4,46 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, TypeAlias
 
 from cumulus.algebra.order import order_key
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.views.entries import Before, Key, MapSource, Values
+from cumulus.views.entries import EntriesBefore, Key, MapChanges, MapSource, Values
 from cumulus.views.finishing import Finisher, Raw
 from cumulus.views.reader import MapViewReader
 from cumulus.views.row_changes import Change
-
-Entry: TypeAlias = tuple[Values | None, Values | None]
-"""Old and new values; None where there was, or is, no entry."""
-MapChanges: TypeAlias = Mapping[str, Mapping[Key, Entry]]
-"""Map → key → entry."""
-
-
-class EntrySource(MapSource, Protocol):
-    """Where the entries of maps come from, and the keys of slices."""
-
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
-        ...
-
-
-class Differences(Protocol):
-    """Tells how the rows of a view change."""
-
-    def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed in the transaction that has just changed these entries."""
-        ...
-
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
-        """Go on with other maps that have the same rows."""
-        ...
-
-
-def differences_of(finisher: Finisher, source: EntrySource) -> Differences:
-    """Return what tells how the rows of a view change, as it shows them."""
-    is_window = finisher.view.limit is not None or finisher.view.offset
-    return Window(finisher, source) if is_window else BagDifferences(finisher, source)
 
 
 class BagDifferences:
     """The changes of a view that shows all its rows. A row that stands n times more or less is told n times."""
 
-    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self.move(finisher, source)
 
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
+    def move(self, finisher: Finisher, source: MapSource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._names = [each.name for each in finisher.maps]
-        self._is_own = finisher.touched.is_own
+        self._is_own = finisher.affected.is_own
         self._has_keys = bool(finisher.maps[0].keys)
 
     def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed; see `Differences.of`."""
+        """Return how the rows changed in the transaction that has just changed these entries."""
         with decimal.localcontext(EXACT):
             if self._is_own:
-                return self._own(changes)
-            keys = self._touched(changes)
-            return list(self._all(changes) if keys is None else self._at(changes, keys, _Remembering(self._source)))
+                return self._own_changes(changes)
+            keys = self._affected_keys(changes)
+            if keys is not None:
+                return self._changes_at(changes, keys, _CachedEntries(self._source))
+            if not self._has_keys:
+                return self._changes_at(changes, [()], _CachedEntries(self._source))
+            now, first = _CachedEntries(self._source, self._names), self._names[0]
+            return self._changes_at(changes, dict.fromkeys((*now.whole[first], *changes.get(first, ()))), now)
 
-    def _own(self, changes: MapChanges) -> list[Change]:
+    def _own_changes(self, changes: MapChanges) -> list[Change]:
         """Return the changes of rows that are made of the entries at their key, and of nothing else."""
         found: list[Change] = []
         raw, source = self._finisher.raw, self._source
@@ -76,9 +51,9 @@ class BagDifferences:
         try:
             for key, old, new in entries:
                 before = None if self._has_keys and old[0] is None else raw(key, old, source)
-                _tell(found, before, raw(key, new, source))
+                _add_changes(found, before, raw(key, new, source))
         except Exception:  # a user's function may raise anything; this names it
-            for key, old, new in self._entries(changes):
+            for key, old, new in entries:
                 self._finisher.entry(key, old, source)
                 self._finisher.entry(key, new, source)
             raise
@@ -86,12 +61,10 @@ class BagDifferences:
 
     def _entries(self, changes: MapChanges) -> list[tuple[Key, list[Values | None], list[Values | None]]]:
         """Return the changed keys, with the values of each map before and now."""
-        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
-        if len(self._names) == 1:
-            for key, (old, new) in changes.get(self._names[0], {}).items():
-                found.append((key, [old], [new]))
-            return found
         own = [changes.get(name, {}) for name in self._names]
+        if len(own) == 1:
+            return [(key, [old], [new]) for key, (old, new) in own[0].items()]
+        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
         read = self._source.read
         for key in {key: None for each in own for key in each}:
             both = []
@@ -103,9 +76,9 @@ class BagDifferences:
             found.append((key, [old for old, _ in both], [new for _, new in both]))
         return found
 
-    def _touched(self, changes: MapChanges) -> Iterable[Key] | None:
+    def _affected_keys(self, changes: MapChanges) -> Iterable[Key] | None:
         """Return the keys of rows that may have changed; None if all may have."""
-        touched = self._finisher.touched
+        touched = self._finisher.affected
         found: dict[Key, None] = {}
         for name in touched.maps:
             for key in changes.get(name, ()):
@@ -115,108 +88,69 @@ class BagDifferences:
                 found.update(dict.fromkeys(keys))
         return found
 
-    def _all(self, changes: MapChanges) -> Iterator[Change]:
-        """Iterate over the changes of a view of which every row may have changed."""
-        now = _Remembering(self._source)
-        first = self._finisher.maps[0]
-        if not first.keys:
-            return self._at(changes, [()], now)
-        for name in self._names:
-            now.take(name)
-        return self._at(changes, now.keys(first.name) | dict.fromkeys(changes.get(first.name, ())), now)
-
-    def _at(self, changes: MapChanges, keys: Iterable[Key], now: _Remembering) -> Iterator[Change]:
-        """Iterate over the changes of the rows at some keys."""
-        before = Before(now, self._source.find, lambda name: changes.get(name, {}).items())
+    def _changes_at(self, changes: MapChanges, keys: Iterable[Key], now: _CachedEntries) -> list[Change]:
+        """Return the changes of the rows at some keys."""
+        found: list[Change] = []
+        before = EntriesBefore(now, self._source.find, changes)
         entry, names = self._finisher.entry, self._names
         for key in keys:
-            found: list[Change] = []
             old = entry(key, [before.read(name, key) for name in names], before)
-            new = entry(key, [now.read(name, key) for name in names], now)
-            _tell(found, old, new)
-            yield from found
+            _add_changes(found, old, entry(key, [now.read(name, key) for name in names], now))
+        return found
 
 
-def _tell(found: list[Change], old: Raw | None, new: Raw | None) -> None:
+def _add_changes(found: list[Change], old: Raw | None, new: Raw | None) -> None:
     """Add the changes from what an entry gave to what it gives."""
     if old is None:
         if new is not None:
             found += [Change(None, new[0])] * new[1]
     elif new is None:
         found += [Change(old[0], None)] * old[1]
-    elif old[0] == new[0]:
-        more = new[1] - old[1]
-        if more:
-            found += [Change(None, new[0])] * more + [Change(old[0], None)] * -more
     else:
         both = min(old[1], new[1])
-        found += [Change(old[0], new[0])] * both
-        found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
+        if old[0] != new[0]:
+            found += [Change(old[0], new[0])] * both
+        if old[1] != new[1]:
+            found += [Change(old[0], None)] * (old[1] - both) + [Change(None, new[0])] * (new[1] - both)
 
 
-class _Remembering:
-    """Entries of maps that do not change meanwhile, each read once."""
+class _CachedEntries:
+    """Entries of maps that do not change meanwhile, each read once; those of some maps at once."""
 
-    def __init__(self, source: EntrySource) -> None:
-        self._source = source
-        self._whole: dict[str, dict[Key, Values]] = {}
-        self._read: dict[tuple[str, Key], Values | None] = {}
-        self._ends: dict[tuple[str, str, int, Key, int | None], Any] = {}
-
-    def take(self, map: str) -> None:
-        """Read a whole map at once."""
-        self._whole[map] = dict(self._source.items(map))
-
-    def keys(self, map: str) -> dict[Key, None]:
-        """Return the keys of a map that was read at once."""
-        return dict.fromkeys(self._whole[map])
+    def __init__(self, source: MapSource, maps: Iterable[str] = ()) -> None:
+        self.whole = {map: dict(source.items(map)) for map in maps}
+        self._read, self.end, self.along = cache(source.read), cache(source.end), source.along
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry; see `Entries.read`."""
-        whole = self._whole.get(map)
-        if whole is not None:
-            return whole.get(key)
-        which = map, key
-        if which not in self._read:
-            self._read[which] = self._source.read(map, key)
-        return self._read[which]
-
-    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Return the end of a slice; see `Entries.end`."""
-        which = map, end, axis, others, column
-        if which not in self._ends:
-            self._ends[which] = self._source.end(map, end, axis, others, column)
-        return self._ends[which]
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of a slice in order; see `Slices.along`."""
-        return self._source.along(map, end, axis, others, column)
+        whole = self.whole.get(map)
+        return self._read(map, key) if whole is None else whole.get(key)
 
 
 _FEW = 200
 """For so many changed entries it is found out whether they reach the rows that are shown, before these are read."""
 
 
-class Window:
+class WindowDifferences:
     """The changes of what a view with LIMIT or OFFSET shows: its rows are read again, and compared with those before.
 
     A row in whose place another one with the same grouping columns comes is one change; any other is told as one that
     went, or that came.
     """
 
-    def __init__(self, finisher: Finisher, source: EntrySource) -> None:
+    def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self.move(finisher, source)
         self._shown = self._rows()
 
-    def move(self, finisher: Finisher, source: EntrySource) -> None:
+    def move(self, finisher: Finisher, source: MapSource) -> None:
         """Go on with other maps that have the same rows."""
         self._finisher, self._source = finisher, source
         self._reader = MapViewReader(finisher, source)
         self._edge: Any = None
 
     def of(self, changes: MapChanges) -> list[Change]:
-        """Return how the rows changed; see `Differences.of`."""
-        if not any(changes.get(name) for name in self._finisher.touched.maps) or self._is_beyond(changes):
+        """Return how the rows changed; see `BagDifferences.of`."""
+        if not any(changes.get(name) for name in self._finisher.affected.maps) or self._is_beyond(changes):
             return []
         before, now = self._shown, self._rows()
         self._shown = now
@@ -238,17 +172,14 @@ class Window:
 
     def _rows(self) -> list[Row]:
         """Read what is shown, and note where it ends."""
-        found = self._finisher.window(self._source)
-        if found is None:
-            self._edge = None
-            return self._reader.rows()
-        rows, self._edge = found
+        first = self._finisher.first_rows(self._source)
+        rows, self._edge = (self._reader.rows(), None) if first is None else first
         return rows
 
     def _is_beyond(self, changes: MapChanges) -> bool:
         """Whether all entries that changed were, and are, behind the last row that is shown."""
         finisher = self._finisher
-        if self._edge is None or len(finisher.maps) > 1 or not finisher.touched.is_own:
+        if self._edge is None or len(finisher.maps) > 1 or not finisher.affected.is_own:
             return False
         found = changes[finisher.maps[0].name]
         if len(found) > _FEW:
@@ -263,3 +194,13 @@ class Window:
                 if here is None or not (order_key(here) < edge if descends else edge < order_key(here)):
                     return False
         return True
+
+
+Differences: TypeAlias = BagDifferences | WindowDifferences
+"""Tells how the rows of a view change, as it shows them."""
+
+
+def differences_of(finisher: Finisher, source: MapSource) -> Differences:
+    """Return what tells how the rows of a view change."""
+    is_window = finisher.view.limit is not None or finisher.view.offset
+    return WindowDifferences(finisher, source) if is_window else BagDifferences(finisher, source)

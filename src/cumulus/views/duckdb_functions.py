@@ -34,7 +34,7 @@ def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[s
         signature = each.signature
         connection.create_function(
             signature.name,
-            _adapted(each.implement, signature),
+            _adapt(each.implement, signature),
             [duckdb.sqltype(str(given)) for given in signature.parameters],
             duckdb.sqltype(str(signature.result)),
             null_handling=FunctionNullHandling.SPECIAL,  # with the other, a function may give no NULL
@@ -49,7 +49,7 @@ def is_called() -> bool:
     return _is_called.get()
 
 
-def _adapted(implement: Callable[..., Any], signature: FunctionSignature) -> Callable[..., Any]:
+def _adapt(implement: Callable[..., Any], signature: FunctionSignature) -> Callable[..., Any]:
     """Return `implement` as DuckDB calls it: with a Python signature that it can count, and its own intervals."""
     strict = not signature.called_with_null
 

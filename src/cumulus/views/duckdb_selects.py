@@ -41,7 +41,7 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
     kind = statements[0].type
     is_pivot = kind is duckdb.StatementType.MULTI and sql.split(None, 1)[0].upper() in _PIVOTS
     if kind is not duckdb.StatementType.SELECT and not is_pivot:
-        word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _name(kind, sql)
+        word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _statement_name(kind, sql)
         raise UsageError(f"query takes one SELECT, and this is {word}", hint=_HINTS.get(kind.name, _HINT))
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):
         raise UsageError(
@@ -49,11 +49,11 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
         )
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
-    _check(statements[0].named_parameters, parameters)
-    return fetched(connection, sql, parameters)
+    _check_parameters(statements[0].named_parameters, parameters)
+    return fetch(connection, sql, parameters)
 
 
-def fetched(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
     """Return the result of a query that DuckDB has to take.
 
     Raises
@@ -75,7 +75,7 @@ def fetched(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramet
         raise
 
 
-def _check(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:
+def _check_parameters(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:
     """Raise UsageError for parameters that are missing, or that no UTF-8 says."""
     named = parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters or [], 1))
     given = {str(name).lower() for name in named}  # DuckDB finds them in any case
@@ -112,7 +112,7 @@ _HINTS = {
 }
 
 
-def _name(kind: Any, sql: str) -> str:
+def _statement_name(kind: Any, sql: str) -> str:
     """Return what a statement is called: by its first word, unless that is a comment or a WITH."""
     words = sql.split(None, 1)
     first = words[0].upper().rstrip(";") if words else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cumulus.algebra.order import all_but, end_of, order_key
@@ -14,6 +14,10 @@ Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Any, ...]
 Items: TypeAlias = Callable[[str], Iterable[tuple[Key, Values]]]
 """From the name of a map to its existing entries."""
+Entry: TypeAlias = tuple[Values | None, Values | None]
+"""Old and new values; None where there was, or is, no entry."""
+MapChanges: TypeAlias = Mapping[str, Mapping[Key, Entry]]
+"""Map → key → entry."""
 
 
 class Entries(Protocol):
@@ -21,7 +25,6 @@ class Entries(Protocol):
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
-        ...
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the least ("MIN") or greatest ("MAX") value that a slice has at one of its keys.
@@ -40,7 +43,6 @@ class Entries(Protocol):
         Any
             In SQL's order of the key's type; NULL keys count for nothing, and None says that there is no other.
         """
-        ...
 
 
 class Slices(Entries, Protocol):
@@ -48,7 +50,6 @@ class Slices(Entries, Protocol):
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
         """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
-        ...
 
 
 class MapSource(Slices, Protocol):
@@ -56,26 +57,25 @@ class MapSource(Slices, Protocol):
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
-        ...
 
     def columns(self, map: str) -> MapColumns | None:
         """Return the existing entries as columns; None where they are tuples."""
-        ...
 
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
-        ...
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
+        """Iterate over the keys of existing entries that have `values` at `positions`."""
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
-        ...
 
 
 LARGE = 8
 """Going through so many entries for each row of a view costs more than going down a tree for its end."""
 
 
-class Whole:
+class WholeMaps:
     """`Entries` of maps that are gone through, each once: for a view that is read as a whole.
 
     Ends are gathered for all slices of a map together, so reading one for every row of the view costs the map's size;
@@ -83,8 +83,6 @@ class Whole:
 
     Parameters
     ----------
-    items
-        The maps.
     source
         Of the same maps, if they can be asked, too.
     rows
@@ -111,58 +109,54 @@ class Whole:
         """Return the end of a slice; see `Entries.end`."""
         which = (map, end, axis, column)
         if which not in self._ends:
-            self._ends[which] = self._ordered(map, end, axis, others, column) or self._gathered(*which)
+            self._ends[which] = self._ordered_source(map, end, axis, others, column) or self._gather_ends(*which)
         found = self._ends[which]
         return found.get(others) if isinstance(found, dict) else found.end(map, end, axis, others, column)
 
-    def _ordered(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
+    def _ordered_source(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
         """Return what finds ends of the map sooner than going through it does, if there is anything."""
         source = self._source
         if source is None or source.size(map) <= LARGE * self._rows:
             return None
         return None if source.along(map, end, axis, others, column) is None else source
 
-    def _gathered(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
-        found: dict[Key, Any] = {}
+    def _gather_ends(self, map: str, end: str, axis: int, column: int | None) -> dict[Key, Any]:
+        ends: dict[Key, Any] = {}
         for key, values in self.entries(map).items():
             here = key[axis]
             if here is None or (column is not None and not values[column]):
                 continue
             others = key[:axis] + key[axis + 1 :]
-            best = found.get(others)
+            best = ends.get(others)
             if best is None or (order_key(here) < order_key(best)) == (end == "MIN"):
-                found[others] = here
-        return found
+                ends[others] = here
+        return ends
 
 
-class Before:
+class EntriesBefore:
     """`Entries` as they were before a committed transaction.
 
     Parameters
     ----------
     now
         The entries after it.
-    keys
+    find
         From a map, positions and values there to the keys of its existing entries that have them.
     changes
-        What it changed: map → key → (old values, new values), None where there is no entry.
+        What it changed.
     """
 
     def __init__(
-        self,
-        now: Slices,
-        keys: Callable[[str, tuple[int, ...], Key], Iterable[Key]],
-        changes: Callable[[str], Iterable[tuple[Key, tuple[Values | None, Values | None]]]],
+        self, now: Slices, find: Callable[[str, tuple[int, ...], Key], Iterable[Key]], changes: MapChanges
     ) -> None:
         self._now = now
-        self._keys = keys
+        self._find = find
         self._changes = changes
-        self._changed: dict[str, dict[Key, tuple[Values | None, Values | None]]] = {}
         self._moved: dict[tuple[str, int, int | None], dict[Key, tuple[set[Any], set[Any]]]] = {}
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the old values of an entry, None if it did not exist."""
-        changed = self._of(map).get(key)
+        changed = self._changes.get(map, {}).get(key)
         return self._now.read(map, key) if changed is None else changed[0]
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
@@ -181,28 +175,21 @@ class Before:
             return end_of(end, [next((key for key in walk if key not in come), None), *gone])
         stayed = [
             key[axis]
-            for key in self._keys(map, all_but(axis, len(others) + 1), others)
-            if key[axis] not in come and self._has(map, key, column)
+            for key in self._find(map, all_but(axis, len(others) + 1), others)
+            if key[axis] not in come and _is_candidate(self._now.read(map, key), column)
         ]
         return end_of(end, [*stayed, *gone])
 
-    def _of(self, map: str) -> dict[Key, tuple[Values | None, Values | None]]:
-        if map not in self._changed:
-            self._changed[map] = dict(self._changes(map))
-        return self._changed[map]
-
-    def _has(self, map: str, key: Key, column: int | None) -> bool:
-        return _counts(self._now.read(map, key), column)
-
     def _moves(self, map: str, axis: int, column: int | None) -> dict[Key, tuple[set[Any], set[Any]]]:
         """Return for every changed slice the keys that came into it and those that left it."""
-        found: dict[Key, tuple[set[Any], set[Any]]] = {}
-        for key, (old, new) in self._of(map).items():
-            was, is_now = _counts(old, column), _counts(new, column)
+        moves: dict[Key, tuple[set[Any], set[Any]]] = {}
+        for key, (old, new) in self._changes.get(map, {}).items():
+            was, is_now = _is_candidate(old, column), _is_candidate(new, column)
             if was != is_now:
-                found.setdefault(key[:axis] + key[axis + 1 :], (set(), set()))[was].add(key[axis])
-        return found
+                moves.setdefault(key[:axis] + key[axis + 1 :], (set(), set()))[was].add(key[axis])
+        return moves
 
 
-def _counts(values: Values | None, column: int | None) -> bool:
+def _is_candidate(values: Values | None, column: int | None) -> bool:
+    """Whether an entry with these values is one that an end may take."""
     return values is not None and (column is None or bool(values[column]))

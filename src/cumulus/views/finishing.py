@@ -23,8 +23,8 @@ from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import names_in, read_of, top_of
 from cumulus.scalars.python_code import NAN, Pool, PythonCode, ScalarCoder, canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
-from cumulus.views.affected_rows import Touched
-from cumulus.views.entries import Entries, Items, Key, MapSource, Values, Whole
+from cumulus.views.affected_rows import AffectedRows
+from cumulus.views.entries import Entries, Items, Key, MapSource, Values, WholeMaps
 
 
 class Finished(NamedTuple):
@@ -44,8 +44,6 @@ class Finisher:
 
     Parameters
     ----------
-    program, view
-        The view and the maps that it reads.
     functions
         The user's scalar functions that the program calls: a list of them, or by name.
 
@@ -56,27 +54,41 @@ class Finisher:
     """
 
     def __init__(self, program: Program, view: ViewDef, functions: Functions | None = None) -> None:
-        self.view = view
+        self.program, self.view = program, view
+        self.maps = tuple(map(program.map, view.maps))
+        first = self.maps[0]
+        for other in self.maps[1:]:
+            if len(other.keys) != len(first.keys):
+                raise ValidationError(
+                    f"view {view.name}: map {other.name} does not have the keys of {first.name}",
+                    hint="All maps of a view have the same keys.",
+                )
         self.top = top_of(program, view)
+        self.affected = AffectedRows(program, view)
+        """Which rows an entry of a map may change."""
+        self.values: dict[str, tuple[int, int]] = {}
+        """Name of a value → which of the view's maps, which column."""
+        for place, each in reversed(list(enumerate(self.maps))):
+            for column, value in enumerate(each.values):
+                self.values[f"{each.name}.{value.name}"] = place, column
+                if place == 0:
+                    self.values[value.name] = place, column
+        self.names = {
+            name: PythonCode(f"m{place}_{column}", self.maps[place].values[column].type, False)
+            for name, (place, column) in self.values.items()
+        }
+        """The code of everything that an expression may name."""
+        self.names |= {
+            key.name: PythonCode(f"k{place}", key.type, not key.not_null) for place, key in enumerate(first.keys)
+        }
+        self._zeros = tuple((0,) * len(each.values) for each in self.maps)
+        self._has_keys = bool(first.keys)
+        self._count = first.column_index(first.count) if first.count else None
         self._floats = [
             place for place, column in enumerate(view.columns) if column.type is None or column.type.is_float
         ]
-        self.maps = tuple(program.map(name) for name in view.maps)
-        for other in self.maps[1:]:
-            if len(other.keys) != len(self.maps[0].keys):
-                raise ValidationError(
-                    f"view {view.name}: map {other.name} does not have the keys of {self.maps[0].name}",
-                    hint="All maps of a view have the same keys.",
-                )
-        self.zeros = tuple((0,) * len(each.values) for each in self.maps)
-        first = self.maps[0]
-        self._has_keys = bool(first.keys)
-        self.touched = Touched(program, view)
-        """Which rows an entry of a map may change."""
-        self.program = program
-        self._count = first.column_index(first.count) if first.count else None
         self._functions = runnable(program.functions, given_functions(functions))
-        self._entry = self._compiled(Pool(self._functions))
+        self._entry = self._compile(Pool(self._functions))
         self._expressions: dict[tuple[Scalar, Column | None], tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
     # --- one entry --------------------------------------------------------------------------------------------------
@@ -119,7 +131,7 @@ class Finisher:
         if self._has_keys and (first is None or (self._count is not None and first[self._count] < 0)):
             return None
         if None in values:
-            values = [zero if each is None else each for each, zero in zip(values, self.zeros, strict=True)]
+            values = [zero if each is None else each for each, zero in zip(values, self._zeros, strict=True)]
         found = self._entry(key, entries, *values)
         if found is None or found[1] <= 0:
             return None
@@ -128,9 +140,8 @@ class Finisher:
                 return tuple(NAN if value != value else value for value in found[0]), *found[1:]
         return found
 
-    def _compiled(self, pool: Pool) -> Callable[..., tuple[Row, int, tuple[Any, ...]] | None]:
+    def _compile(self, pool: Pool) -> Callable[..., Raw | None]:
         """Return the function from a key and the values of each map to a row."""
-        env = self._names()
         lines = ["def finish(key, entries, *maps):"]
         if self.maps[0].keys:
             lines.append(f"    {', '.join(f'k{i}' for i in range(len(self.maps[0].keys)))}, = key")
@@ -139,11 +150,11 @@ class Finisher:
             lines.append(f"    {names}, = maps[{place}]")
 
         def lookup(name: str) -> PythonCode:
-            if name not in env:
+            if name not in self.names:
                 raise ValidationError(
-                    f"view {self.view.name}: there is no key or value {name}", hint=f"Names: {', '.join(env)}."
+                    f"view {self.view.name}: there is no key or value {name}", hint=f"Names: {', '.join(self.names)}."
                 )
-            return env[name]
+            return self.names[name]
 
         coder = ScalarCoder(pool, lookup, lambda term: self._read(term, coder))
         if self.view.where is not None:
@@ -156,7 +167,7 @@ class Finisher:
         order = [coder.code(item.expression).text for item in self.view.order_by]
         lines.append(f"    return ({''.join(text + ', ' for text in row)}), {copies}, ({', '.join([*order, ''])})")
         exec("\n".join(lines), pool.names)
-        made: Callable[..., tuple[Row, int, tuple[Any, ...]] | None] = pool.names["finish"]
+        made: Callable[..., Raw | None] = pool.names["finish"]
         return made
 
     def expression(self, scalar: Scalar, column: Column | None) -> tuple[tuple[str, ...], Callable[..., Any]]:
@@ -166,10 +177,8 @@ class Finisher:
         """
         if (scalar, column) not in self._expressions:
             names = tuple(sorted(names_in(self.program, scalar)))
-            env, pool = self._names(), Pool(self._functions)
-            given = {
-                name: PythonCode(f"v{place}", env[name].type, env[name].nullable) for place, name in enumerate(names)
-            }
+            given = {name: self.names[name]._replace(text=f"v{place}") for place, name in enumerate(names)}
+            pool = Pool(self._functions)
             coder = ScalarCoder(pool, given.__getitem__, lambda term: self._read(term, coder))
             code = coder.code(scalar)
             text = code.text if column is None else self._typed(code, scalar, column, pool)
@@ -185,7 +194,7 @@ class Finisher:
         read = read_of(self.program, term)
         if read is None:
             raise ValidationError(f"view {self.view.name}: {term} is not a scalar", hint="Keep it in a map.")
-        keys = "".join(f"{_key(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
+        keys = "".join(f"{_key_code(coder.code(key), coder.pool)}, " for key in read.keys if key is not None)
         name = coder.pool.literal(read.map.name)
         if read.end:
             searched = read.map.keys[read.axis]
@@ -197,19 +206,6 @@ class Finisher:
         zero = "0.0" if column.type is not None and column.type.is_float else "0"
         at = coder.pool.bind(_value_at, "value_at")
         return PythonCode(f"{at}(entries, {name}, ({keys}), {read.column}, {zero})", column.type, False)
-
-    def _names(self) -> dict[str, PythonCode]:
-        """Return the code of everything that an expression may name."""
-        env: dict[str, PythonCode] = {}
-        for place, each in reversed(list(enumerate(self.maps))):
-            for column, value in enumerate(each.values):
-                code = PythonCode(f"m{place}_{column}", value.type, False)
-                env[f"{each.name}.{value.name}"] = code
-                if place == 0:
-                    env[value.name] = code
-        for place, key in enumerate(self.maps[0].keys):
-            env[key.name] = PythonCode(f"k{place}", key.type, not key.not_null)
-        return env
 
     def _typed(self, code: PythonCode, scalar: Scalar, column: Column, pool: Pool) -> str:
         """Return the expression of a value in the column's type."""
@@ -229,8 +225,6 @@ class Finisher:
 
         Parameters
         ----------
-        items
-            From the name of a map to its existing entries.
         source
             Of the same maps, where they can be asked for single entries, too.
 
@@ -240,7 +234,7 @@ class Finisher:
             Naming the view.
         """
         first = self.maps[0]
-        whole = Whole(items, source, 0 if source is None else source.size(first.name))
+        whole = WholeMaps(items, source, 0 if source is None else source.size(first.name))
         others = [whole.entries(each.name) for each in self.maps[1:]]
         entries: Iterable[tuple[Key, Values | None]] = items(first.name)
         if not first.keys:
@@ -251,21 +245,19 @@ class Finisher:
                 found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
                 if found is not None:
                     finished.append(found)
-        return self._shown(finished)
+        return self._rows_in_order(finished)
 
-    def first_rows(self, source: MapSource) -> list[Row] | None:
-        """Return the rows of the view, made from the entries of `first`; None if there are none to be had."""
-        found = self.first(source)
-        return None if found is None else self._shown([each for _, each in found])
+    def first_rows(self, source: MapSource) -> tuple[list[Row], Any] | None:
+        """Return the rows of the view, made from the entries of `first`, and where they end; None if it has none.
 
-    def window(self, source: MapSource) -> tuple[list[Row], Any] | None:
-        """Return the rows as `first_rows`, and by what the last one was found that a full window shows; else None."""
+        The end is the value by which the last row of a full window was found, else None.
+        """
         found = self.first(source)
         if found is None:
             return None
         assert self.view.limit is not None, "a view without a limit shows all rows"
         finished = [each for _, each in found]
-        rows, left = self._shown(finished), self.view.offset + self.view.limit
+        rows, left = self._rows_in_order(finished), self.view.offset + self.view.limit
         for each in finished:  # which are in order now
             left -= each.copies
             if left <= 0 < self.view.limit:
@@ -305,29 +297,22 @@ class Finisher:
                 missing -= found.copies
         return finished + nulls if missing > 0 else finished
 
-    def _shown(self, finished: list[Finished]) -> list[Row]:
-        self._sort(finished)
+    def _rows_in_order(self, finished: list[Finished]) -> list[Row]:
+        """Return the rows of a view's entries, which are sorted in place."""
+        # By the last item of ORDER BY first, each time keeping the order of equals.
+        for place, item in reversed(list(enumerate(self.view.order_by))):
+            nulls = [each for each in finished if each.order[place] is None]
+            others = [each for each in finished if each.order[place] is not None]
+            others.sort(key=lambda each: order_key(each.order[place]), reverse=item.descending)
+            finished[:] = nulls + others if item.nulls_first else others + nulls
         rows = [row for row, copies, _ in finished for _ in range(copies)]
         if self.view.limit is None:
             return rows[self.view.offset :] if self.view.offset else rows
         return rows[self.view.offset : self.view.offset + self.view.limit]
 
-    def _sort(self, finished: list[Finished]) -> None:
-        """Sort in place: by the last item of ORDER BY first, each time keeping the order of equals."""
-        for place in range(len(self.view.order_by) - 1, -1, -1):
-            item = self.view.order_by[place]
-            nulls = [each for each in finished if each.order[place] is None]
-            others = [each for each in finished if each.order[place] is not None]
-            others.sort(key=lambda each: order_key(each.order[place]), reverse=item.descending)
-            finished[:] = nulls + others if item.nulls_first else others + nulls
-
     def is_kept_in_order(self, source: MapSource) -> bool:
         """Whether `first_rows` has them."""
         return self.top is not None and source.in_order(self.maps[0].name, *self.top) is not None
-
-    def table(self, items: Items, source: MapSource | None = None) -> pa.Table:
-        """Return the rows as Arrow; columns have the view's names and types."""
-        return self.to_arrow(self.rows(items, source))
 
     def to_arrow(self, rows: Iterable[Row]) -> pa.Table:
         """Return rows of the view as Arrow."""
@@ -341,7 +326,7 @@ class Finisher:
             ) from None
 
 
-def _key(code: PythonCode, pool: Pool) -> str:
+def _key_code(code: PythonCode, pool: Pool) -> str:
     """Return the code of a key to look up by, as it stands in maps."""
     if code.type is None or code.type.is_float:
         return f"{pool.bind(canonical, 'canonical')}({code.text})"
@@ -353,20 +338,8 @@ def _value_at(entries: Entries, map: str, key: Key, column: int, zero: Any) -> A
     return zero if values is None else values[column]
 
 
-def finish(
-    program: Program,
-    view: ViewDef,
-    items: Items,
-    functions: Functions | None = None,
-) -> pa.Table:
+def finish(program: Program, view: ViewDef, items: Items, functions: Functions | None = None) -> pa.Table:
     """Return the rows of a view as Arrow.
-
-    Parameters
-    ----------
-    program, view
-        The view and its maps.
-    items
-        From the name of a map to its existing entries.
 
     Examples
     --------
@@ -377,4 +350,5 @@ def finish(
     >>> finish(Program(maps=(counts,), views=(view,)), view, lambda name: [((7,), (2,)), ((8,), (-1,))]).to_pylist()
     [{'a': 7, 'n': 2}]
     """
-    return Finisher(program, view, functions).table(items)
+    finisher = Finisher(program, view, functions)
+    return finisher.to_arrow(finisher.rows(items))

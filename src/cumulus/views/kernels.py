@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from cumulus.catalog.types import BOOLEAN, DOUBLE, INTEGER_BITS, Kind, SqlType
 from cumulus.scalars.arithmetic import float_sum
 from cumulus.scalars.float_parts import total
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector
+from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, check_within
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _WHOLE_FLOAT = 4503599627370496.0
@@ -29,7 +30,7 @@ def either(left: Mask | None, right: Mask | None) -> Mask | None:
     return left | right
 
 
-def true(condition: Vector) -> Mask:
+def is_true(condition: Vector) -> Mask:
     """Return where a condition is TRUE, and not NULL."""
     if condition.type.kind is Kind.NULL:
         return np.zeros(np.shape(condition.data), np.bool_)
@@ -53,24 +54,17 @@ def cast(vector: Vector, target: SqlType) -> Vector:
             return replace(vector, type=target)
         if INTEGER_BITS[target.kind] > 64:
             return replace(vector, type=target)
-        return replace(vector, type=target, data=_within(vector.narrow(), vector.null, *_range(target)))
+        return replace(vector, type=target, data=check_within(vector.narrow(), vector.null, *_range(target)))
     if target.kind is not Kind.DECIMAL or target.scale < vector.scale:
         raise NotColumnarError
     data = _times(vector.narrow(), np.int64(_power(target.scale - vector.scale)), vector.null)
-    return replace(vector, type=target, data=_within(data, vector.null, *_range(target)))
+    return replace(vector, type=target, data=check_within(data, vector.null, *_range(target)))
 
 
 def _power(digits: int) -> int:
     if digits > 18:
         raise NotColumnarError
     return int(10**digits)
-
-
-def _within(data: Array, null: Mask | None, least: int, greatest: int) -> Array:
-    there = data if null is None or not np.ndim(data) else data[~null]
-    if np.size(there) and not (least <= int(np.min(there)) and int(np.max(there)) <= greatest):
-        raise NotColumnarError
-    return data
 
 
 def _bounds(data: Any, null: Mask | None) -> tuple[int, int]:
@@ -146,20 +140,16 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def _compare_floats(op: str, left: Array, right: Array) -> Mask:
     """Compare floats as SQL does: NaN equals itself and is greater than everything else."""
-    odd, other = left != left, right != right
     found: Mask
     match op:
-        case "=" | "<>":
-            found = (left == right) | (odd & other)
-            found = ~found if op == "<>" else found
+        case "=":
+            found = (left == right) | ((left != left) & (right != right))
         case "<":
-            found = (left < right) | (other & ~odd)
+            found = (left < right) | ((left == left) & (right != right))
         case "<=":
-            found = (left <= right) | other
-        case ">":
-            found = (left > right) | (odd & ~other)
+            found = (left <= right) | (right != right)
         case _:
-            found = (left >= right) | odd
+            found = ~_compare_floats({"<>": "=", ">": "<=", ">=": "<"}[op], left, right)
     return found
 
 
@@ -168,14 +158,12 @@ def call(function: str, args: Sequence[Vector], result: SqlType) -> Vector:
     kernel = _KERNELS.get((function, len(args)))
     if kernel is None:
         raise NotColumnarError
-    null = None
-    for arg in args:
-        if arg.type.kind is Kind.NULL:
-            raise NotColumnarError
-        null = either(null, arg.null)
+    if any(arg.type.kind is Kind.NULL for arg in args):
+        raise NotColumnarError
+    null = reduce(either, (arg.null for arg in args))
     data = kernel(*args, null)
     if result.is_exact and _range(result)[1] < _GREATEST:
-        _within(data, null, *_range(result))
+        check_within(data, null, *_range(result))
     return Vector(result, data, null)
 
 
@@ -188,27 +176,18 @@ def _range(exact: SqlType) -> tuple[int, int]:
     return -limit, limit - 1
 
 
-def _sum(sign: int) -> Callable[[Vector, Vector, Mask | None], Array]:
+def _arithmetic(floats: Callable[[Array, Array], Array], exact: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the kernel of a function of two floats, or of two exact numbers."""
+
     def kernel(left: Vector, right: Vector, null: Mask | None) -> Array:
         if left.type.is_float and right.type.is_float:
             with np.errstate(all="ignore"):
-                found: Array = left.data + right.data if sign > 0 else left.data - right.data
-            return found
+                return floats(left.data, right.data)
         if not (left.type.is_exact and right.type.is_exact):
             raise NotColumnarError
-        return _plus(*_aligned(left, right), null, sign)
+        return exact(left, right, null)
 
     return kernel
-
-
-def _product(left: Vector, right: Vector, null: Mask | None) -> Array:
-    if left.type.is_float and right.type.is_float:
-        with np.errstate(all="ignore"):
-            found: Array = left.data * right.data
-        return found
-    if not (left.type.is_exact and right.type.is_exact):
-        raise NotColumnarError
-    return _times(left.narrow(), right.narrow(), null)
 
 
 def _quotient(left: Vector, right: Vector, null: Mask | None) -> Array:
@@ -222,21 +201,17 @@ def _quotient(left: Vector, right: Vector, null: Mask | None) -> Array:
     return found
 
 
-def _negated(value: Vector, null: Mask | None) -> Array:
-    if value.type.is_float:
-        found: Array = -value.data
-        return found
-    if not value.type.is_exact:
-        raise NotColumnarError
-    return -_within(value.narrow(), null, _LEAST + 1, _GREATEST)
+def _signed(change: Callable[[Array], Array]) -> Callable[[Vector, Mask | None], Array]:
+    """Return the kernel of a function of one number that no more than changes its sign."""
 
+    def kernel(value: Vector, null: Mask | None) -> Array:
+        if value.type.is_float:
+            return change(value.data)
+        if not value.type.is_exact:
+            raise NotColumnarError
+        return change(check_within(value.narrow(), null, _LEAST + 1, _GREATEST))
 
-def _size(value: Vector, null: Mask | None) -> Array:
-    if value.type.is_float:
-        return np.abs(value.data)
-    if not value.type.is_exact:
-        raise NotColumnarError
-    return np.abs(_within(value.narrow(), null, _LEAST + 1, _GREATEST))
+    return kernel
 
 
 def _nearest(values: Array) -> Array:
@@ -281,12 +256,12 @@ def _float_total(whole: Vector, fraction: Vector, rest: Vector, null: Mask | Non
 
 
 _KERNELS: dict[tuple[str, int], Callable[..., Array]] = {
-    ("add", 2): _sum(+1),
-    ("sub", 2): _sum(-1),
-    ("mul", 2): _product,
+    ("add", 2): _arithmetic(np.add, lambda left, right, null: _plus(*_aligned(left, right), null, +1)),
+    ("sub", 2): _arithmetic(np.subtract, lambda left, right, null: _plus(*_aligned(left, right), null, -1)),
+    ("mul", 2): _arithmetic(np.multiply, lambda left, right, null: _times(left.narrow(), right.narrow(), null)),
     ("div", 2): _quotient,
-    ("neg", 1): _negated,
-    ("abs", 1): _size,
+    ("neg", 1): _signed(np.negative),
+    ("abs", 1): _signed(np.abs),
     ("round", 1): _rounded,
     ("round", 2): _rounded_to,
     ("float_sum", 2): _float_sum,
@@ -296,4 +271,4 @@ _KERNELS: dict[tuple[str, int], Callable[..., Array]] = {
 
 def negation(condition: Vector) -> Vector:
     """Return NOT of a condition."""
-    return Vector(BOOLEAN, ~true(replace(condition, null=None)), condition.null)
+    return Vector(BOOLEAN, ~is_true(replace(condition, null=None)), condition.null)

@@ -42,49 +42,33 @@ class ViewReader(Protocol):
     @property
     def name(self) -> str:
         """The view's name."""
-        ...
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types of the rows."""
-        ...
 
     @property
     def consistency(self) -> Consistency:
         """What the reader sees."""
-        ...
 
     def arrow(self) -> pa.Table:
         """Return all rows as Arrow."""
-        ...
 
     def pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame."""
-        ...
 
     def polars(self) -> Any:
         """Return all rows as a polars frame."""
-        ...
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples."""
-        ...
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none."""
-        ...
 
 
 class MapViewReader(Shown):
-    """A `ViewReader` over maps in this process: it always sees the last committed transaction.
-
-    Parameters
-    ----------
-    finisher
-        The view.
-    source
-        The maps.
-    """
+    """A `ViewReader` over maps in this process: it always sees the last committed transaction."""
 
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self._finisher = finisher
@@ -121,23 +105,13 @@ class MapViewReader(Shown):
         EvaluationError
             If an expression of the view cannot be computed for some row.
         """
-        first = self._finisher.first_rows(self._source)
-        if first is not None:
-            return self._finisher.to_arrow(first)
-        try:
-            return Columnar(self._finisher, self._source).table()
-        except NotColumnarError:
-            return self._finisher.table(self._source.items, self._source)
+        table = self._by_columns(Columnar.table)
+        return self._finisher.to_arrow(self._one_by_one()) if table is None else table
 
     def rows(self) -> list[Row]:
         """Return all rows as tuples of plain values."""
-        first = self._finisher.first_rows(self._source)
-        if first is not None:
-            return first
-        try:
-            return Columnar(self._finisher, self._source).rows()
-        except NotColumnarError:
-            return self._finisher.rows(self._source.items, self._source)
+        rows = self._by_columns(Columnar.rows)
+        return self._one_by_one() if rows is None else rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -198,6 +172,10 @@ class MapViewReader(Shown):
             return make(Columnar(self._finisher, self._source))
         except NotColumnarError:
             return None
+
+    def _one_by_one(self) -> list[Row]:
+        first = self._finisher.first_rows(self._source)
+        return self._finisher.rows(self._source.items, self._source) if first is None else first[0]
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

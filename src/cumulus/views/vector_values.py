@@ -12,8 +12,9 @@ import pyarrow as pa
 from cumulus.catalog.arrow import array_of
 from cumulus.catalog.types import INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
 from cumulus.scalars.python_code import NAN
-from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector
+from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector, check_within
 
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO
 _DAY_US = 86_400_000_000
 _WHOLE = SqlType(Kind.HUGEINT)
 
@@ -43,13 +44,11 @@ def arrow_values(vector: Vector, target: SqlType) -> Any:
         case Kind.INTERVAL:
             return array_of(_spans(vector), target)
         case Kind.DATE:
-            days = vector.data.astype(np.int32)
-            _check_span(vector, dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO)
+            days = check_within(vector.data, vector.null, _FIRST_DAY, _LAST_DAY).astype(np.int32)
             return pa.array(days, pa.int32(), mask=vector.null).view(pa.date32())
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            first, last = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO + 1
-            _check_span(vector, first * _DAY_US, last * _DAY_US - 1)
-            return pa.array(vector.data, pa.int64(), mask=vector.null).view(arrow_type(target))
+            moments = check_within(vector.data, vector.null, _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
+            return pa.array(moments, pa.int64(), mask=vector.null).view(arrow_type(target))
         case Kind.BOOLEAN:
             return pa.array(vector.data.astype(np.bool_), mask=vector.null)
         case _:
@@ -64,7 +63,7 @@ def python_values(vector: Vector, target: SqlType) -> list[Any]:
     if kind is Kind.DECIMAL or (kind is Kind.HUGEINT and vector.is_wide):
         return _python_decimals(vector, target)
     if kind in INTEGER_BITS:
-        return _with_null(vector, _whole(vector, target).tolist())
+        return _with_null(vector, _whole_numbers(vector, target).tolist())
     if vector.type.is_float and target.is_float:
         floats = vector.data if vector.type == target else _of_width(vector, target)
         found = floats.tolist()
@@ -99,18 +98,7 @@ def _with_null(vector: Vector, values: list[Any]) -> list[Any]:
     return values
 
 
-def _present(vector: Vector) -> Array:
-    """Return the numbers that are not NULL."""
-    return vector.data if vector.null is None else vector.data[~vector.null]
-
-
-def _check_span(vector: Vector, first: int, last: int) -> None:
-    there = _present(vector)
-    if len(there) and not (first <= there.min() and there.max() <= last):
-        raise NotColumnarError
-
-
-def _whole(vector: Vector, target: SqlType) -> Array:
+def _whole_numbers(vector: Vector, target: SqlType) -> Array:
     """Return whole numbers that fit a type of integers."""
     if not vector.type.is_integer:
         raise NotColumnarError
@@ -118,12 +106,12 @@ def _whole(vector: Vector, target: SqlType) -> Array:
     bits = INTEGER_BITS[target.kind]
     if bits < min(64, INTEGER_BITS[vector.type.kind]):
         limit = 1 << (bits - 1)
-        _check_span(replace(vector, data=found), -limit, limit - 1)
+        check_within(found, vector.null, -limit, limit - 1)
     return found
 
 
 def _integers(vector: Vector, target: SqlType) -> Any:
-    found = _whole(vector, target)
+    found = _whole_numbers(vector, target)
     width = arrow_type(target)
     return pa.array(found.astype(width.to_pandas_dtype(), copy=False), width, mask=vector.null)
 
@@ -150,7 +138,7 @@ def _pairs(vector: Vector, target: SqlType) -> Array:
             _check_precision(vector, precision)
         return np.ascontiguousarray(vector.data)
     if precision < 19:
-        _check_span(vector, 1 - 10**precision, 10**precision - 1)
+        check_within(vector.data, vector.null, 1 - 10**precision, 10**precision - 1)
     pairs = np.empty((len(vector.data), 2), np.int64)
     pairs[:, 0] = vector.data
     np.right_shift(vector.data, 63, out=pairs[:, 1])
@@ -197,5 +185,6 @@ def _texts(vector: Vector) -> Any:
 def _spans(vector: Vector) -> list[Any]:
     assert vector.numbered is not None, "intervals have numbers"
     values_of = vector.numbered.values_of
-    known = {number: values_of[number] for number in np.unique(_present(vector)).tolist()}
+    there = vector.data if vector.null is None else vector.data[~vector.null]
+    known = {number: values_of[number] for number in np.unique(there).tolist()}
     return _with_null(vector, [known.get(number) for number in vector.data.tolist()])

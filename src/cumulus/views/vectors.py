@@ -186,7 +186,15 @@ DAY_ZERO = dt.date(1970, 1, 1).toordinal()
 """1970-01-01, as Python counts days."""
 
 
-def joined(parts: Sequence[tuple[Vector, Mask]], sql_type: SqlType, count: int) -> Vector:
+def check_within(data: Array, null: Mask | None, least: int, greatest: int) -> Array:
+    """Return numbers that all lie between two others, but for those that are NULL; others are refused."""
+    there = data if null is None or not np.ndim(data) else data[~null]
+    if np.size(there) and not (least <= int(np.min(there)) and int(np.max(there)) <= greatest):
+        raise NotColumnarError
+    return data
+
+
+def join_vectors(parts: Sequence[tuple[Vector, Mask]], sql_type: SqlType, count: int) -> Vector:
     """Return the values of vectors, each at the places of its mask, which has as many as it; NULL elsewhere."""
     wide = any(vector.is_wide for vector, _ in parts)
     kinds = {np.dtype(vector.data.dtype) for vector, _ in parts if vector.type.kind is not Kind.NULL}

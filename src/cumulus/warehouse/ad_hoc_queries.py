@@ -22,17 +22,7 @@ from cumulus.views.duckdb_selects import Parameters, select
 
 
 class Desk:
-    """A DuckDB connection that knows the views of an engine, and the tables whose rows are kept.
-
-    Parameters
-    ----------
-    engine
-        Whose maps the views are made from.
-    finishers
-        The views by name.
-    functions
-        The user's, which queries may call.
-    """
+    """A DuckDB connection that knows the views of an engine, and the tables whose rows are kept."""
 
     def __init__(self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given]) -> None:
         self._process = os.getpid()

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
@@ -29,15 +28,7 @@ Told: TypeAlias = Sequence[Change] | BaseException
 
 
 class Log:
-    """The last changes of a view; told by who has the turn, read by any thread.
-
-    Parameters
-    ----------
-    view, columns
-        The view.
-    number
-        That of the transaction after which it begins.
-    """
+    """The last changes of a view, after the transaction of a number; told by who has the turn, read by any thread."""
 
     def __init__(self, view: str, columns: tuple[Column, ...], number: int) -> None:
         self.view = view
@@ -53,21 +44,14 @@ class Log:
         """How many entries are not kept any more."""
         self.is_closed = False
         self._rows = 0
-        self._streams: WeakSet[ChangeStream] = WeakSet()
+        self.streams: WeakSet[ChangeStream] = WeakSet()
+        """Those that read; nothing is kept for others."""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     @property
     def is_over(self) -> bool:
         """Whether there is no stream any more."""
-        return not self._streams
-
-    def add(self, stream: ChangeStream) -> None:
-        """Let a stream read."""
-        self._streams.add(stream)
-
-    def discard(self, stream: ChangeStream) -> None:
-        """Keep nothing for a stream any more."""
-        self._streams.discard(stream)
+        return not self.streams
 
     def take(self, number: int, rows: Sequence[Change]) -> None:
         """Add the changes of a transaction."""
@@ -85,7 +69,7 @@ class Log:
     def _forget(self) -> None:
         """Add the oldest entry to what waits for each stream that has not read it."""
         number, rows = self.entries.popleft()
-        for stream in tuple(self._streams):
+        for stream in tuple(self.streams):
             stream.fall_behind(self.first, number, rows)
         self.first += 1
         self.since = max(self.since, number)
@@ -143,16 +127,8 @@ def _set(future: asyncio.Future[None]) -> None:
 class ChangeStream:
     """The changes of a view, one transaction after another: see `cumulus.Warehouse.changes`.
 
-    It is for one reader at a time; as many streams of a view as one likes share what they keep.
-
-    Parameters
-    ----------
-    log
-        Of the view.
-    turn
-        Of the warehouse: who has it must not wait for changes.
-    timeout
-        How long iterating waits.
+    It is for one reader at a time; as many streams of a view as one likes share what they keep. Who has the turn of the
+    warehouse must not wait for changes.
     """
 
     def __init__(self, log: Log, turn: Turn, timeout: float | None) -> None:
@@ -168,7 +144,7 @@ class ChangeStream:
         """That of the transaction up to which everything was read."""
         self._problem: BaseException | None = None
         self._is_closed = False
-        log.add(self)
+        log.streams.add(self)
 
     @property
     def view(self) -> str:
@@ -267,7 +243,7 @@ class ChangeStream:
             return None
         if isinstance(told, BaseException):
             self._is_closed = True
-            log.discard(self)
+            log.streams.discard(self)
             raise told
         return self._changes(number, told)
 
@@ -284,15 +260,13 @@ class ChangeStream:
         with self._log.changed:
             self._is_closed, self._sum = True, None
             self._ready.clear()
-            self._log.discard(self)
+            self._log.streams.discard(self)
             self._log._wake()
 
     def __enter__(self) -> ChangeStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> ChangeStream:

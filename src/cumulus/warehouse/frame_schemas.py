@@ -95,23 +95,23 @@ def _statement(table: str, schema: pa.Schema, key: str | Iterable[str]) -> str:
 
 def _type_of(table: str, field: pa.Field) -> SqlType:
     """Return the SQL type whose values a column of Arrow has."""
-    found = field.type
-    while pa.types.is_dictionary(found):
-        found = found.value_type
-    made: SqlType | None = None
-    if pa.types.is_decimal(found):
-        made = type_named("DECIMAL", (found.precision, found.scale))
-    elif pa.types.is_timestamp(found):
-        made = type_named("TIMESTAMP" if found.tz is None else "TIMESTAMPTZ")
-    elif pa.types.is_duration(found):
-        made = type_named("INTERVAL")
-    elif found in _TYPES:
-        made = type_named(_TYPES[found])
-    if made is None:
+    arrow_type = field.type
+    while pa.types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    sql_type: SqlType | None = None
+    if pa.types.is_decimal(arrow_type):
+        sql_type = type_named("DECIMAL", (arrow_type.precision, arrow_type.scale))
+    elif pa.types.is_timestamp(arrow_type):
+        sql_type = type_named("TIMESTAMP" if arrow_type.tz is None else "TIMESTAMPTZ")
+    elif pa.types.is_duration(arrow_type):
+        sql_type = type_named("INTERVAL")
+    elif arrow_type in _TYPES:
+        sql_type = type_named(_TYPES[arrow_type])
+    if sql_type is None:
         raise UsageError(
-            f"{table}.{field.name} is {found}, and no type of a table is",
+            f"{table}.{field.name} is {arrow_type}, and no type of a table is",
             hint="It has no value at all: give it a type, or leave it out."
-            if pa.types.is_null(found)
+            if pa.types.is_null(arrow_type)
             else "Convert the column, or leave it out; or declare the table by CREATE TABLE.",
         )
-    return made
+    return sql_type

@@ -28,7 +28,7 @@ from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
-from cumulus.warehouse.sql_equivalence import compares_rows, unlike
+from cumulus.warehouse.sql_equivalence import compares_rows, difference_in_sql
 from cumulus.warehouse.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
@@ -154,7 +154,7 @@ def fill(
 
 def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given], way: str) -> Filled:
     rows = sum(map(len, bulks))
-    why = "" if way == "replay" else _not_by_sql(session.program)
+    why = "" if way == "replay" else _why_not_by_sql(session.program)
     if way == "auto":
         if any(compares_rows(term) for each in session.program.maps for term in each.definitions):
             why = why or "SQL would compare all rows with all"
@@ -162,7 +162,7 @@ def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[
     if way == "sql" and not why:
         try:
             with interruptible():
-                computed = _computed(session.program, bulks, functions)
+                computed = _compute_maps(session.program, bulks, functions)
             _load(session, bulks, computed)
         except (CumulusError, _UnfitError, duckdb.Error, pa.ArrowException) as problem:
             why = str(problem)
@@ -189,7 +189,7 @@ def _loops_much(session: Session, bulks: Sequence[Rows | Columns]) -> bool:
     )
 
 
-def _not_by_sql(program: Program) -> str:
+def _why_not_by_sql(program: Program) -> str:
     """Return why the maps of a program cannot be computed by SQL; "" if they can."""
     assigned = sources(program)
     tables = {relation.name: relation for relation in program.relations}
@@ -198,16 +198,16 @@ def _not_by_sql(program: Program) -> str:
             continue  # computed from the others anyway
         if not each.sql:
             return f"map {each.name} has no definition in SQL"
-        what = unlike(each, tables)
-        if what:
-            return f"map {each.name} has {what}"
+        difference = difference_in_sql(each, tables)
+        if difference:
+            return f"map {each.name} has {difference}"
     return ""
 
 
 # --- computing ------------------------------------------------------------------------------------------------------
 
 
-def _computed(
+def _compute_maps(
     program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]
 ) -> list[tuple[MapDef, pa.Table]]:
     """Return the maps of a program that have entries, by SQL."""

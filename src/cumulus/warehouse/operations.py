@@ -77,12 +77,12 @@ def _is_row(key: Any) -> bool:
 
 
 @contextmanager
-def whole_rows(relation: Relation, rows: Any) -> Iterator[None]:
+def explain_missing_columns(relation: Relation, rows: Any) -> Iterator[None]:
     """Say of rows that could not be deleted which columns they lack, if they lack some."""
     try:
         yield
     except (NullError, AbsentRowError, ArityError) as problem:
-        missing = _missing(relation, rows)
+        missing = _missing_columns(relation, rows)
         if not missing:
             raise
         hint = "A row to delete has all its columns, as it was inserted."
@@ -94,7 +94,7 @@ def whole_rows(relation: Relation, rows: Any) -> Iterator[None]:
         ) from None
 
 
-def _missing(relation: Relation, rows: Any) -> list[str]:
+def _missing_columns(relation: Relation, rows: Any) -> list[str]:
     """Return the columns that the first row, or the table, does not have."""
     given = rows
     if isinstance(rows, list):

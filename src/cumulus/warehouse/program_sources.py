@@ -10,7 +10,7 @@ from cumulus import m3
 from cumulus.catalog.names import Name
 from cumulus.catalog.types import SqlType
 from cumulus.compiler import compile_sql, extend_sql
-from cumulus.compiler.declarations import declarations, redefined
+from cumulus.compiler.declarations import declarations, redefined_views
 from cumulus.compiler.pipeline import as_path
 from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
@@ -27,11 +27,7 @@ def check_choices(engine: str, keep: str) -> None:
 
 
 def make_function(
-    name: str,
-    given: Given,
-    arguments: Sequence[str | SqlType] | None,
-    returns: str | SqlType | None,
-    null: str,
+    name: str, given: Given, arguments: Sequence[str | SqlType] | None, returns: str | SqlType | None, null: str
 ) -> UserFunction:
     """Return the function that `Warehouse.register` is given, as `cumulus.function` makes it."""
     implement: Callable[..., Any] = given
@@ -121,5 +117,5 @@ def changed_views(views: Collection[str], script: str, longer: str) -> list[str]
     if not views:
         return []
     before, after = declarations(parse_script(script)), declarations(parse_script(longer))
-    other = redefined(before, after)
+    other = redefined_views(before, after)
     return sorted(view for view in views if Name(view) not in after.views or Name(view) in other)

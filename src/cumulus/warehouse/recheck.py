@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.engine.session import Session
 from cumulus.errors import UsageError
+from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of
 from cumulus.recheck import Report, check_maps, check_views
 from cumulus.recheck.checking import tables_behind
 from cumulus.recheck.oracle import Oracle
-from cumulus.views import Finisher
+from cumulus.warehouse.state import WarehouseState
 
 
-def recheck(
-    session: Session,
-    finishers: Mapping[str, Finisher],
-    script: str | None,
-    views: Iterable[str],
-    maps: bool,
-    limit: int,
-    functions: Mapping[str, Callable[..., Any]],
-) -> Report:
+def recheck(state: WarehouseState, views: Iterable[str], maps: bool, limit: int) -> Report:
     """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
 
     By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
@@ -41,37 +34,29 @@ def recheck(
     UsageError
         Naming the tables whose rows are not kept, or a map without a definition.
     """
-    wanted = [known_name(name, finishers, "view") for name in views] or list(finishers)
-    program = session.program
-    needed = set(tables_behind(program, [program.view(name) for name in wanted]))
-    if maps:
-        needed |= {name for each in program.maps for name in bases_of(each)}
-    rows = kept_rows(session, sorted(needed))
-    stored = {name: _reader(session, finishers[name]) for name in wanted}
-    with Oracle(program.relations, rows, script) as oracle:
-        found = check_views(program, stored, oracle, limit=limit, functions=functions)
-        others = check_maps(program, session.engine.items, oracle, limit=limit) if maps else ()
-    return Report(found, others)
+    with state.turn, interruptible():
+        session, finishers = state.session, state.finishers
+        program, engine = session.program, session.engine
+        wanted = [known_name(name, finishers, "view") for name in views] or list(finishers)
+        needed = set(tables_behind(program, [program.view(name) for name in wanted]))
+        if maps:
+            needed |= {name for each in program.maps for name in bases_of(each)}
+        rows = _kept_rows(session, sorted(needed))
+        shown = {name: partial(finishers[name].rows, engine.items, engine) for name in wanted}
+        with Oracle(program.relations, rows, state.script) as oracle:
+            found = check_views(program, shown, oracle, limit=limit, functions=state.functions)
+            others = check_maps(program, engine.items, oracle, limit=limit) if maps else ()
+        return Report(found, others)
 
 
-def _reader(session: Session, finisher: Finisher) -> Callable[[], list[Row]]:
-    return lambda: finisher.rows(session.engine.items, session.engine)
-
-
-def kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, int]]:
-    """Return the rows of tables; a table that never had an event is empty.
-
-    Raises
-    ------
-    UsageError
-        Naming the tables whose rows are not kept.
-    """
+def _kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, int]]:
+    """Return the rows of tables; a table that never had an event is empty."""
     kept = dict(session.program.kept)
-    found: dict[str, dict[Row, int]] = {}
+    rows_of: dict[str, dict[Row, int]] = {}
     missing = []
     for name in names:
         if name in kept:
-            found[name] = {row: int(count) for row, (count,) in session.engine.items(kept[name])}
+            rows_of[name] = {row: int(count) for row, (count,) in session.engine.items(kept[name])}
         elif name in session.counters.touched:
             missing.append(name)
     if missing:
@@ -79,4 +64,4 @@ def kept_rows(session: Session, names: Iterable[str]) -> dict[str, dict[Row, int
             f"the rows of {', '.join(missing)} are not kept, so the views cannot be recomputed",
             hint="Create the warehouse with keep='all', or the tables WITH (keep = all).",
         )
-    return found
+    return rows_of

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,7 @@ class SavedState:
 
 
 def save(path: str | Path, program: Program, engine: Engine, state: dict[str, Any], form: str = "auto") -> None:
-    """Write a warehouse to the folder `path`, new or saved to before.
-
-    Parameters
-    ----------
-    form
-        One of `FORMS`.
+    """Write a warehouse to the folder `path`, new or saved to before, in one of `FORMS`.
 
     Raises
     ------
@@ -144,19 +140,16 @@ def _write_data(data: Path, program: Program, engine: Engine, state: dict[str, A
     else:
         (data / RAW).unlink(missing_ok=True)
         for place, definition in enumerate(program.maps):
-            table = dump(engine, definition.name)
-            files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", _ipc(table))
+            write = partial(_write_table, dump(engine, definition.name))
+            files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", write)
     sync_folder(data)
     number = RAW_FORMAT if HEADER in files else PORTABLE_FORMAT
     return {"format": number, "version": VERSION, "data": data.name, "files": files}
 
 
-def _ipc(table: pa.Table) -> Callable[[Any], object]:
-    def write(file: Any) -> None:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-
-    return write
+def _write_table(table: pa.Table, file: Any) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _write(path: Path, write: Callable[[Any], object]) -> str:
@@ -203,10 +196,10 @@ def open_saved(path: str | Path) -> SavedState:
 
 
 def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
-    found, written_by = manifest["format"], manifest["version"]
-    if found not in (PORTABLE_FORMAT, RAW_FORMAT):
+    kind, written_by = manifest["format"], manifest["version"]
+    if kind not in (PORTABLE_FORMAT, RAW_FORMAT):
         raise MismatchError(
-            f"{root} was written by Cumulus {written_by} in format {found}, this is {VERSION} with format {RAW_FORMAT}",
+            f"{root} was written by Cumulus {written_by} in format {kind}, this is {VERSION} with format {RAW_FORMAT}",
             hint="Load it with the version that wrote it.",
         )
     data = root / manifest["data"]
@@ -215,7 +208,7 @@ def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
             raise StoreError(f"{data / name} is damaged: its hash is not the manifest's", hint=_DAMAGED)
     text = (data / "program.m3").read_text(encoding="utf-8")
     state = json.loads((data / "state.json").read_text(encoding="utf-8"))
-    if found == PORTABLE_FORMAT:
+    if kind == PORTABLE_FORMAT:
         return SavedState(text, state, data, None)
     return SavedState(text, state, data, RawMaps(data / RAW, json.loads((data / HEADER).read_text(encoding="utf-8"))))
 

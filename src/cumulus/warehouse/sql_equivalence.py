@@ -11,20 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Cast,
-    Compare,
-    Const,
-    Range,
-    Sum,
-    Term,
-    Var,
-    children,
-    factors_of,
-)
+from cumulus.algebra.terms import AggSum, Apply, Atom, Cast, Compare, Const, Range, Sum, Term, Var, children, factors_of
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER_BITS, Kind
 from cumulus.m3.infer import nodes
@@ -40,7 +27,7 @@ _ALIKE = TOTAL_FUNCTIONS | {
 """Functions that never fail, or of which DuckDB says so."""
 
 
-def unlike(definition: MapDef, tables: Mapping[str, Table]) -> str:
+def difference_in_sql(definition: MapDef, tables: Mapping[str, Table]) -> str:
     """Return what of a map DuckDB may compute otherwise than the engines, "" if nothing.
 
     Examples
@@ -51,7 +38,7 @@ def unlike(definition: MapDef, tables: Mapping[str, Table]) -> str:
     >>> def made(function):
     ...     term = Apply(function, (Var("x"), Const(0, INTEGER)))
     ...     return MapDef("m", (), (Column("v", BIGINT),), definitions=(Atom("r", ("x",)), term))
-    >>> unlike(made("mul"), {"r": table}), unlike(made("div"), {"r": table})
+    >>> difference_in_sql(made("mul"), {"r": table}), difference_in_sql(made("div"), {"r": table})
     ('', 'div, which SQL may not refuse where it fails')
     """
     if any(

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -24,20 +23,13 @@ from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Given
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import fetched
+from cumulus.views.duckdb_selects import fetch
 
 
 class Computer:
-    """One connection of DuckDB for all maps, which closes when the block ends.
+    """One connection of DuckDB for all maps of a program, which closes when the block ends.
 
-    Parameters
-    ----------
-    program
-        Whose maps they are.
-    tables
-        The rows of its tables, in columns of the types that these declare, or of the same family.
-    functions
-        The user's, which definitions may call.
+    The columns of `tables` have the types that the program declares, or types of the same family.
     """
 
     def __init__(self, program: Program, tables: Mapping[str, pa.Table], functions: Mapping[str, Given]) -> None:
@@ -55,9 +47,7 @@ class Computer:
     def __enter__(self) -> Computer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._worker.shutdown()
         self._connection.close()
 
@@ -74,7 +64,7 @@ class Computer:
 
     def ask(self, sql: str) -> pa.Table:
         """Return the result of a SELECT over the tables; duckdb.Error if it has none, KeyboardInterrupt by Ctrl-C."""
-        answer = self._worker.submit(fetched, self._connection, sql)
+        answer = self._worker.submit(fetch, self._connection, sql)
         try:
             return answer.result()
         except BaseException:

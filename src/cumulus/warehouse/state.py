@@ -22,7 +22,7 @@ from cumulus.warehouse import saved_folder
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.saved_folder import SavedState
 from cumulus.warehouse.subscriptions import Callback, Subscription, Subscriptions
-from cumulus.warehouse.turns import Turn, closed
+from cumulus.warehouse.turns import Turn, closed_error
 
 if TYPE_CHECKING:
     from cumulus.warehouse.ad_hoc_queries import Desk
@@ -39,17 +39,7 @@ class WarehouseOptions:
 
 
 class WarehouseState:
-    """The session of a warehouse, its views, and who is told of changes.
-
-    Parameters
-    ----------
-    options, wait
-        Those of the warehouse.
-    program, functions
-        What is maintained, and the user's functions.
-    script
-        The SQL that the program was made from; None if it was made from M3.
-    """
+    """The session of a warehouse, its views, and who is told of changes."""
 
     def __init__(
         self,
@@ -59,7 +49,9 @@ class WarehouseState:
         script: str | None,
         wait: bool | float,
     ) -> None:
-        self.options, self.functions, self.script = options, functions, script
+        self.options, self.functions = options, functions
+        self.script = script
+        """The SQL that the program was made from; None if it was made from M3."""
         self.turn = Turn(wait)
         """Whoever reads or changes anything here has it."""
         self.subscriptions = Subscriptions()
@@ -242,10 +234,10 @@ class _Closed:
     """What stands where the state of a warehouse was."""
 
     def __getattr__(self, name: str) -> Any:
-        raise closed()
+        raise closed_error()
 
     def __contains__(self, name: object) -> bool:
-        raise closed()
+        raise closed_error()
 
     def __iter__(self) -> NoReturn:
-        raise closed()
+        raise closed_error()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.views import Finisher
@@ -12,25 +12,6 @@ from cumulus.views.row_changes import Change
 from cumulus.warehouse.change_streams import Log
 
 Callback: TypeAlias = Callable[[list[Change]], Any]
-
-
-class Receiver(Protocol):
-    """Who is told how the rows of a view change."""
-
-    view: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it need not be told any more."""
-        ...
-
-    def take(self, number: int, rows: Sequence[Change]) -> None:
-        """Take the changes of the transaction with a number; there are some."""
-        ...
-
-    def fail(self, number: int, problem: BaseException) -> None:
-        """Take note that the changes of a transaction cannot be told."""
-        ...
 
 
 class Subscription:
@@ -52,6 +33,10 @@ class Subscription:
     def fail(self, number: int, problem: BaseException) -> None:
         """Let who made the change know."""
         raise problem
+
+
+Receiver: TypeAlias = Subscription | Log
+"""Who is told how the rows of a view change, as long as it is not over."""
 
 
 class Subscriptions:
@@ -106,7 +91,7 @@ class Subscriptions:
     @property
     def maps(self) -> set[str]:
         """The maps that these depend on."""
-        return {name for view in self.views for name in self._finishers[view].touched.maps}
+        return {name for view in self.views for name in self._finishers[view].affected.maps}
 
     def _add(self, receiver: Receiver) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
@@ -118,7 +103,7 @@ class Subscriptions:
 
     def _watch(self) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
-        wanted = {name: None for view in self._differences for name in self._finishers[view].touched.maps}
+        wanted = {name: None for view in self._differences for name in self._finishers[view].affected.maps}
         for name in wanted:
             self._engine.watch(name)
         for definition in self._engine.program.maps:
@@ -159,18 +144,18 @@ class Subscriptions:
             for receiver in receivers:
                 if receiver.is_over:
                     continue
-                found = rows.get(receiver.view)
-                if found is None:
+                outcome = rows.get(receiver.view)
+                if outcome is None:
                     try:
-                        found = self._differences[receiver.view].of(changes)
+                        outcome = self._differences[receiver.view].of(changes)
                     except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
-                        found = problem
-                    rows[receiver.view] = found
+                        outcome = problem
+                    rows[receiver.view] = outcome
                 try:
-                    if isinstance(found, Exception):
-                        receiver.fail(number, found)
-                    elif found:
-                        receiver.take(number, found)
+                    if isinstance(outcome, Exception):
+                        receiver.fail(number, outcome)
+                    elif outcome:
+                        receiver.take(number, outcome)
                 except Exception as problem:  # noqa: BLE001  # a callback may raise anything
                     first = first or problem
         except BaseException as problem:  # a second Ctrl-C

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import TIMEOUT_MAX, RLock, get_ident, local
 from time import monotonic, sleep
-from types import TracebackType
 from typing import ClassVar
 from weakref import WeakSet
 
@@ -57,23 +56,23 @@ class Turn:
         """How often this turn is used to read maps, which must not change meanwhile."""
         self._deferrings: list[Deferring] = []
         self._session: Session | None = None
+        self._fast: FastPath | None = None
+        """Where the session has builtins."""
         self._is_resting = False
         """Whether builtins may be at work, or have been since the turn was given back."""
-        self._is_lost = self._is_closed = False
+        self._is_lost = False
+        self.is_closed = False
+        """Whether nobody may take the turn any more."""
         Turn._all.add(self)
 
     def use(self, session: Session) -> None:
         """Take what is used in a turn; its builtins rest as long as the turn is somebody's."""
-        self._session, self._is_resting = session, session.rest(not self._depth)
+        self._session, self._fast = session, session.fast
+        self._is_resting = session.rest(not self._depth)
 
     def close(self) -> None:
         """Let nobody take the turn any more; whoever does gets a ClosedError. Only who has the turn may do so."""
-        self._is_closed, self._session = True, None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nobody may take the turn any more."""
-        return self._is_closed
+        self.is_closed, self._session, self._fast = True, None, None
 
     @property
     def is_mine(self) -> bool:
@@ -118,15 +117,12 @@ class Turn:
             raise
         self._deferrings.append(deferring)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         deferring = self._deferrings.pop()
         self._depth -= 1
         try:
-            session = self._session
-            if not self._depth and session is not None and session.fast is not None:
-                self._is_resting = session.fast.rest(True)
+            if not self._depth and self._fast is not None:
+                self._is_resting = self._fast.rest(True)
         finally:
             if not self._depth:
                 self._owner = 0
@@ -136,15 +132,14 @@ class Turn:
     # --- taking it --------------------------------------------------------------------------------------------------
 
     def _take(self, me: int) -> None:
-        session = self._session
         if self._owner == me:
-            if session is not None and session.is_applying:
-                raise _inside()
+            if self._session is not None and self._session.applying.is_on:
+                raise _inside_error()
             self._lock.acquire()
             self._depth += 1
             return
-        if self._is_resting and session is not None and session.fast is not None and session.fast.visitor() == me:
-            raise _inside()
+        if self._is_resting and self._fast is not None and self._fast.visitor() == me:
+            raise _inside_error()
         if self._is_overdue or not self._lock.acquire(blocking=False):
             self._queue_up(me)
         self._owner, self._depth = me, 1
@@ -152,7 +147,7 @@ class Turn:
             if self._is_resting:
                 self._wake(me)
             if self._session is None:
-                raise closed()
+                raise closed_error()
         except BaseException:
             self._owner = self._depth = 0
             self._lock.release()
@@ -160,12 +155,12 @@ class Turn:
 
     def _wake(self, me: int) -> None:
         """Have builtins rest no more, now that the turn is ours."""
-        session = self._session
-        if session is None or session.fast is None:
+        session, fast = self._session, self._fast
+        if session is None or fast is None:
             return
-        session.fast.rest(False)  # first: from here on no builtin begins
-        if session.fast.visitor():
-            self._wait_for_visitor(me, session.fast)
+        fast.rest(False)  # first: from here on no builtin begins
+        if fast.visitor():
+            self._wait_for_visitor(me, fast)
         self._is_resting = False
         session.count_fired()
 
@@ -183,11 +178,11 @@ class Turn:
         try:
             self._check_cycle(me)
             with interruptible():
-                if self._queue.acquire(timeout=_left(deadline)):
-                    got = self._lock.acquire(timeout=min(_PATIENCE_S, _left(deadline, _PATIENCE_S)))
+                if self._queue.acquire(timeout=_seconds_left(deadline)):
+                    got = self._lock.acquire(timeout=min(_PATIENCE_S, _seconds_left(deadline, _PATIENCE_S)))
                     if not got:
                         self._is_overdue = True
-                        got = self._lock.acquire(timeout=_left(deadline))
+                        got = self._lock.acquire(timeout=_seconds_left(deadline))
         except BaseException:
             _release(self._lock)  # Ctrl-C may come right after we got it
             raise
@@ -196,7 +191,7 @@ class Turn:
             if _release(self._queue):
                 self._is_overdue = False
         if not got:
-            raise busy()
+            raise busy_error()
 
     def _wait_for_visitor(self, me: int, fast: FastPath) -> None:
         """Wait until the builtin is out that another thread is in."""
@@ -207,8 +202,8 @@ class Turn:
             self._check_cycle(me)
             with interruptible():
                 while fast.visitor():
-                    if not _left(deadline, 1.0):
-                        raise busy()
+                    if not _seconds_left(deadline, 1.0):
+                        raise busy_error()
                     sleep(_LOOK_S)
         except BaseException:
             fast.rest(True)
@@ -223,7 +218,7 @@ class Turn:
         if wait is True:
             return None
         if not wait:
-            raise busy()
+            raise busy_error()
         return monotonic() + wait
 
     def _holder(self, me: int) -> int:
@@ -232,8 +227,7 @@ class Turn:
 
     def _visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is."""
-        fast = None if self._session is None else self._session.fast
-        return 0 if fast is None else fast.visitor()
+        return 0 if self._fast is None else self._fast.visitor()
 
     def _check_cycle(self, me: int) -> None:
         """Raise ThreadError if who has the turn waits, maybe by way of others, for one that this thread has."""
@@ -285,7 +279,7 @@ def checked_wait(wait: object) -> bool | float:
     raise UsageError(f"wait={wait!r}", hint="wait is True, False, or a time in seconds.")
 
 
-def _left(deadline: float | None, without: float = -1) -> float:
+def _seconds_left(deadline: float | None, without: float = -1) -> float:
     """Return how many seconds are left, or what stands for no end."""
     return without if deadline is None else min(max(0.0, deadline - monotonic()), TIMEOUT_MAX)
 
@@ -299,7 +293,7 @@ def _release(lock: RLock) -> bool:
     return True
 
 
-def busy() -> ThreadError:
+def busy_error() -> ThreadError:
     """Return the error of who does not wait, or not any longer, for another thread."""
     return ThreadError(
         "another thread is using this warehouse",
@@ -307,12 +301,12 @@ def busy() -> ThreadError:
     )
 
 
-def closed() -> ClosedError:
+def closed_error() -> ClosedError:
     """Return the error of who uses a warehouse that was closed."""
     return ClosedError("this warehouse is closed", hint="Open a new one, or load one that was saved before.")
 
 
-def _inside() -> UsageError:
+def _inside_error() -> UsageError:
     return UsageError(
         "a function that a view calls must not use the warehouse: an event is only half applied then",
         hint="Give the function what it needs as arguments, or do it after the event.",

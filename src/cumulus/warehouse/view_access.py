@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -17,21 +17,19 @@ from cumulus.views import Consistency, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.tables import Shown
 from cumulus.warehouse.state import WarehouseState
-from cumulus.warehouse.view_errors import ViewErrors, errors_of
+from cumulus.warehouse.view_errors import ViewErrors
 
 
 class WarehouseView(Shown):
     """The reader of one view of a warehouse; a `cumulus.views.ViewReader`. It stays good when views are created."""
 
-    def __init__(
-        self,
-        name: str,
-        reader: Callable[[], AbstractContextManager[MapViewReader]],
-        errors: Callable[[], ViewErrors],
-    ) -> None:
-        self._name = name
-        self._reader = reader
-        self._errors = errors
+    def __init__(self, name: str, state: WarehouseState) -> None:
+        self._name, self._state = name, state
+
+    @contextmanager
+    def _reader(self) -> Iterator[MapViewReader]:
+        with _reading(self._state):
+            yield self._state.reader(self._name)
 
     def __reduce__(self) -> NoReturn:
         raise UsageError(
@@ -87,7 +85,7 @@ class WarehouseView(Shown):
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
-        return self._errors()
+        return errors(self._state, self._name)
 
     def warn(self) -> None:
         """Tell a program that reads rows what a person reads below them."""
@@ -103,98 +101,86 @@ class WarehouseView(Shown):
         return self._name
 
     def _notes(self) -> list[str]:
-        return self._errors().as_notes()
+        return self.errors().as_notes()
 
 
-class ViewReading:
-    """Readers of a warehouse's views, and SQL over them.
+@contextmanager
+def _reading(state: WarehouseState) -> Iterator[None]:
+    with state.turn, state.turn.reading(), interruptible():
+        yield
+
+
+def open_view(state: WarehouseState, name: str) -> WarehouseView:
+    """Return the reader of a view.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such view.
+    """
+    return WarehouseView(state.finisher(name).view.name, state)
+
+
+def errors(state: WarehouseState, view: str) -> ViewErrors:
+    """Return the events that a view could not take in whole, or those of all views.
+
+    A division by zero, an overflow, a failed cast or a raising function of your own is an error of the views whose
+    numbers it concerns. Whatever it was to add to them is left out, other views go on. When the rows are deleted,
+    they fail once more and nothing stays behind.
+
+    Returns
+    -------
+    ViewErrors
+        `count` of them, of each view the first 1,000 as `ViewError(view, sign, relation, row, message,
+        transaction)` and as a table; an insertion and the deletion of one row are two.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such view.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT SUM(a // b) AS s FROM r")
+    >>> wh.insert("r", [(6, 2), (7, 0)])
+    2
+    >>> [(error.event, error.message) for error in wh.errors("v")]
+    [('+r(7, 0)', 'intdiv(7, 0): division by zero')]
+    """
+    with state.turn:
+        log = state.session.errors
+        if not view:
+            return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))
+        name = state.finisher(view).view.name
+        return ViewErrors(log.of(name), log.counts.get(name, 0), name)
+
+
+def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
+    """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
+
+    It may call your functions, too. Of each view it reads the columns and rows that the query wants.
 
     Parameters
     ----------
-    state
-        Of the warehouse.
+    parameters
+        Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+
+    All views that it reads are those after the same transaction.
+
+    Raises
+    ------
+    UsageError
+        For anything but one SELECT, and if DuckDB refuses it.
+    EvaluationError
+        If a view that it reads cannot be computed.
     """
+    with _reading(state):
+        if state.desk is None or not state.desk.is_good:
+            from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 
-    def __init__(self, state: WarehouseState) -> None:
-        self._state = state
-
-    @contextmanager
-    def _reading(self) -> Iterator[WarehouseState]:
-        with self._state.turn, self._state.turn.reading(), interruptible():
-            yield self._state
-
-    def view(self, name: str) -> WarehouseView:
-        """Return the reader of a view.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
-        name = self._state.finisher(name).view.name
-
-        @contextmanager
-        def reader() -> Iterator[MapViewReader]:
-            with self._reading() as state:
-                yield state.reader(name)
-
-        return WarehouseView(name, reader, lambda: self.errors(name))
-
-    def errors(self, view: str) -> ViewErrors:
-        """Return the events that a view could not take in whole, or those of all views.
-
-        A division by zero, an overflow, a failed cast or a raising function of your own is an error of the views whose
-        numbers it concerns. Whatever it was to add to them is left out, other views go on. When the rows are deleted,
-        they fail once more and nothing stays behind.
-
-        Returns
-        -------
-        ViewErrors
-            `count` of them, of each view the first 1,000 as `ViewError(view, sign, relation, row, message,
-            transaction)` and as a table; an insertion and the deletion of one row are two.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-
-        Examples
-        --------
-        >>> from cumulus import Warehouse
-        >>> wh = Warehouse("CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT SUM(a // b) AS s FROM r")
-        >>> wh.insert("r", [(6, 2), (7, 0)])
-        2
-        >>> [(error.event, error.message) for error in wh.errors("v")]
-        [('+r(7, 0)', 'intdiv(7, 0): division by zero')]
-        """
-        with self._state.turn:
-            return errors_of(self._state.session.errors, self._state.finisher(view).view.name if view else "")
-
-    def query(self, sql: str, parameters: Parameters) -> Result:
-        """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
-
-        It may call your functions, too. Of each view it reads the columns and rows that the query wants.
-
-        Parameters
-        ----------
-        parameters
-            Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
-
-        All views that it reads are those after the same transaction.
-
-        Raises
-        ------
-        UsageError
-            For anything but one SELECT, and if DuckDB refuses it.
-        EvaluationError
-            If a view that it reads cannot be computed.
-        """
-        with self._reading() as state:
-            if state.desk is None or not state.desk.is_good:
-                from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
-
-                state.desk = Desk(state.session.engine, state.finishers, state.functions)
-            table, read = state.desk.ask(sql, parameters)
-            for name in read.intersection(state.finishers):
-                self.view(name).warn()
-            return Result(table)
+            state.desk = Desk(state.session.engine, state.finishers, state.functions)
+        table, read = state.desk.ask(sql, parameters)
+        for name in read.intersection(state.finishers):
+            open_view(state, name).warn()
+        return Result(table)

@@ -26,7 +26,7 @@ from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
 from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
-from cumulus.warehouse.sql_equivalence import unlike
+from cumulus.warehouse.sql_equivalence import difference_in_sql
 from cumulus.warehouse.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
@@ -96,11 +96,6 @@ def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> No
 
     A map with an equal definition takes the entries as they are. Any other is computed by its SQL from kept rows.
 
-    Parameters
-    ----------
-    functions
-        The user's, which that SQL may call.
-
     Raises
     ------
     UsageError
@@ -143,8 +138,6 @@ def compute(
     ----------
     tables
         The rows of all tables that the definitions name.
-    functions
-        The user's, which they may call.
 
     Raises
     ------
@@ -156,7 +149,7 @@ def compute(
     with Computer(new.program, tables, functions) as computer:
         for definition in wanted:
             may_fail = any(map(may_raise, definition.definitions))
-            if may_fail and unlike(definition, new.relations):
+            if may_fail and difference_in_sql(definition, new.relations):
                 fallible.append(definition.name)
                 continue
             try:
@@ -189,7 +182,7 @@ def _rows(old: Session, table: Table) -> pa.Table:
     name = table.name
     kept = dict(old.program.kept).get(name)
     if name not in old.relations or (kept is None and name not in old.counters.touched):
-        return _as_table(table, [])
+        return table_of(table.columns, [])
     if kept is None:
         raise UsageError(
             f"the view needs the rows that {name} has now, and they were not kept",
@@ -198,15 +191,11 @@ def _rows(old: Session, table: Table) -> pa.Table:
     columns = old.engine.stored_columns(kept)
     if columns is None or len(columns) != len(table.columns) + 1:
         rows = [row for row, (count,) in old.engine.items(kept) for _ in range(int(count))]
-        return _as_table(table, rows)
+        return table_of(table.columns, rows)
     counts = columns[-1].to_numpy().clip(0)
     places = pa.array(np.repeat(np.arange(len(counts)), counts))
-    schema = _as_table(table, []).schema
+    schema = table_of(table.columns, []).schema
     return pa.table([column.take(places) for column in columns[:-1]], names=schema.names).cast(schema)
-
-
-def _as_table(table: Table, rows: list[tuple[Any, ...]]) -> pa.Table:
-    return table_of(table.columns, rows)
 
 
 def canonical_form(definition: MapDef) -> Form:

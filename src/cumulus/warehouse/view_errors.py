@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cumulus.engine.failures import ErrorLog, ViewError
+from cumulus.engine.failures import ViewError
 from cumulus.views.tables import Shown
 
 SCHEMA = pa.schema(
@@ -22,16 +22,9 @@ SCHEMA = pa.schema(
 
 
 class ViewErrors(Shown):
-    """The events that views could not take in whole: a sequence of `ViewError`, and a table.
+    """The events that views could not take in whole: a sequence of the `ViewError` that are kept, and a table.
 
-    Parameters
-    ----------
-    errors
-        Those that are kept, in their order.
-    count
-        How many there were.
-    title
-        The view.
+    `count` is how many there were.
     """
 
     def __init__(self, errors: list[ViewError], count: int, title: str = "") -> None:
@@ -66,10 +59,3 @@ class ViewErrors(Shown):
 
     def _notes(self) -> list[str]:
         return [f"{self.count} errors, the first {len(self)} were kept"] if self.count > len(self) else []
-
-
-def errors_of(log: ErrorLog, view: str) -> ViewErrors:
-    """Return the errors of a view, of all if it is ""."""
-    if view:
-        return ViewErrors(log.of(view), log.counts.get(view, 0), view)
-    return ViewErrors(sorted(log, key=lambda error: error.transaction), sum(log.counts.values()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from cumulus.catalog.types import SqlType
@@ -13,15 +12,13 @@ from cumulus.engine.limits import bytes_of
 from cumulus.errors import UsageError
 from cumulus.explain.explanation import Explanation
 from cumulus.explain.view_costs import explain
-from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.recheck import Report
 from cumulus.scalars.user import Functions, declared, given_functions
 from cumulus.views import Result
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.warehouse import saved_folder, view_changes
+from cumulus.warehouse import event_intake, saved_folder, view_access, view_changes
 from cumulus.warehouse.change_streams import ChangeStream
-from cumulus.warehouse.event_intake import EventIntake
 from cumulus.warehouse.frame_schemas import declare
 from cumulus.warehouse.initial_load import Filled, fill_tables
 from cumulus.warehouse.program_sources import check_choices, read_source, script_of
@@ -31,7 +28,7 @@ from cumulus.warehouse.state import WarehouseOptions, WarehouseState
 from cumulus.warehouse.stats import Stats, stats_of
 from cumulus.warehouse.subscriptions import Callback, Subscription
 from cumulus.warehouse.turns import Turn
-from cumulus.warehouse.view_access import ViewReading, WarehouseView
+from cumulus.warehouse.view_access import WarehouseView
 from cumulus.warehouse.view_errors import ViewErrors
 
 
@@ -96,50 +93,49 @@ class Warehouse:
         given = given_functions(functions)
         script, program = read_source(source, keep, given, size)
         self._state = WarehouseState(options, program, declared(program.functions, given), script, wait)
-        self._intake, self._reading = EventIntake(self._state), ViewReading(self._state)
 
     # --- events in --------------------------------------------------------------------------------------------------
 
-    @described_by(EventIntake.insert)
+    @described_by(event_intake.insert)
     def insert(self, table: str, rows: Any) -> int:
         """Insert rows in one transaction; return how many."""
         is_taken = self._state.session.singles.take(+1, table, rows)
-        return 1 if is_taken else self._intake.rows(+1, table, rows)
+        return 1 if is_taken else event_intake.change_rows(self._state, +1, table, rows)
 
-    @described_by(EventIntake.delete)
+    @described_by(event_intake.delete)
     def delete(self, table: str, rows: Any) -> int:
         """Delete rows, all columns given, in one transaction; return how many. See `insert` and `delete_by_key`."""
-        return self._intake.delete(table, rows)
+        return event_intake.delete(self._state, table, rows)
 
-    @described_by(EventIntake.delete_by_key)
+    @described_by(event_intake.delete_by_key)
     def delete_by_key(self, table: str, keys: Any) -> int:
         """Delete the rows with some primary keys, in one transaction; return how many."""
-        return self._intake.delete_by_key(table, keys)
+        return event_intake.delete_by_key(self._state, table, keys)
 
-    @described_by(EventIntake.upsert)
+    @described_by(event_intake.upsert)
     def upsert(self, table: str, rows: Any) -> int:
         """Insert rows, each in place of the row with its primary key if there is one; return how many were given."""
-        return self._intake.upsert(table, rows)
+        return event_intake.upsert(self._state, table, rows)
 
-    @described_by(EventIntake.update)
+    @described_by(event_intake.update)
     def update(self, table: str, old_rows: Any, new_rows: Any) -> int:
         """Replace each of `old_rows` by the one of `new_rows` in its place, in one transaction; return how many."""
-        return self._intake.update(table, old_rows, new_rows)
+        return event_intake.update(self._state, table, old_rows, new_rows)
 
-    @described_by(EventIntake.apply)
+    @described_by(event_intake.apply)
     def apply(self, events: Iterable[tuple[int, str, Any]] | Any, per: str = "event") -> int:
         """Apply events in order; return how many."""
-        return self._intake.apply(events, per)
+        return event_intake.apply(self._state, events, per)
 
-    @described_by(EventIntake.trigger)
+    @described_by(event_intake.trigger)
     def trigger(self, table: str) -> Callable[..., None]:
         """Return the fast path into one table: a function of a sign and the column values, one transaction per call."""
-        return self._intake.trigger(table)
+        return event_intake.trigger(self._state, table)
 
-    @described_by(EventIntake.transaction)
+    @described_by(event_intake.transaction)
     def transaction(self) -> AbstractContextManager[None]:
         """Collect what is done inside, and apply it at the end: all of it, or none."""
-        return self._intake.transaction()
+        return event_intake.transaction(self._state)
 
     @described_by(fill_tables)
     def fill(self, tables: Mapping[str, Any], *, way: str = "auto") -> Filled:
@@ -148,20 +144,20 @@ class Warehouse:
 
     # --- views out --------------------------------------------------------------------------------------------------
 
-    @described_by(ViewReading.view)
+    @described_by(view_access.open_view)
     def view(self, name: str) -> WarehouseView:
         """Return the reader of a view; UnknownNameError if there is none."""
-        return self._reading.view(name)
+        return view_access.open_view(self._state, name)
 
-    @described_by(ViewReading.query)
+    @described_by(view_access.query)
     def query(self, sql: str, parameters: Parameters = None) -> Result:
         """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB."""
-        return self._reading.query(sql, parameters)
+        return view_access.query(self._state, sql, parameters)
 
-    @described_by(ViewReading.errors)
+    @described_by(view_access.errors)
     def errors(self, view: str = "") -> ViewErrors:
         """Return the events that a view could not take in whole, or those of all views."""
-        return self._reading.errors(view)
+        return view_access.errors(self._state, view)
 
     @property
     def transaction_number(self) -> int:
@@ -296,9 +292,7 @@ class Warehouse:
     @described_by(recheck)
     def recheck(self, *views: str, maps: bool = False, limit: int = 5) -> Report:
         """Recompute views, all if none are named, from the kept rows of the tables; return what differs."""
-        state = self._state
-        with state.turn, interruptible():
-            return recheck(state.session, state.finishers, state.script, views, maps, limit, state.functions)
+        return recheck(self._state, views, maps, limit)
 
     def stats(self) -> Stats:
         """Return counts of rows, entries and events, and what each map takes; it changes nothing."""
@@ -318,9 +312,7 @@ class Warehouse:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:

@@ -10,7 +10,7 @@ import pytest
 
 import cumulus
 from cumulus import m3
-from cumulus.engine.analysis.thresholds import differences
+from cumulus.engine.analysis.thresholds import statement_pairs
 from cumulus.engine.engines import make_engine
 from cumulus.views import Finisher, MapViewReader
 from support.oracle import Oracle, same_bag
@@ -89,7 +89,7 @@ def test_a_correlated_count_is_a_pair_for_events_and_batches() -> None:
     program = cumulus.compile(f"{TABLE} CREATE VIEW v AS {SELECTS[0]}")
     for trigger in program.triggers:
         bound = trigger.variables if trigger.on is not m3.On.BATCH else ()
-        pairs, _ = differences(trigger.statements, bound)
+        pairs, _ = statement_pairs(trigger.statements, bound)
         [pair] = pairs.values()
         assert (str(pair.compare), pair.is_up, len(pair.running[0])) == ("{value < 3}", True, 1)
 
@@ -112,7 +112,7 @@ HAND = """
 @pytest.mark.parametrize("least", [0, -9])
 def test_negative_summands_make_all_rows_count(least: int) -> None:
     program, draw = m3.parse(HAND), random.Random(least)
-    pairs, _ = differences(program.triggers[0].statements, program.triggers[0].variables)
+    pairs, _ = statement_pairs(program.triggers[0].statements, program.triggers[0].variables)
     assert len(pairs) == 1
     engines = [make_engine(name, program) for name in ("native", "interpreter")]
     for _ in range(200):

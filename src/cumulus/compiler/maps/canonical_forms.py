@@ -12,20 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, permutations, product, zip_longest
 from math import factorial, prod
+from operator import attrgetter
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import (
-    NULL_VALUE,
-    Apply,
-    Atom,
-    Cast,
-    Compare,
-    Const,
-    Sum,
-    Term,
-    Var,
-    memoised,
-)
+from cumulus.algebra.terms import NULL_VALUE, Apply, Atom, Cast, Compare, Const, Sum, Term, Var, memoised
 
 MAX_ORDERS = 5040
 """How many orders of tied factors are tried."""
@@ -107,11 +97,7 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
         orders = ([part for tie in choice for part in tie] for choice in product(*(permutations(t) for t in tied)))
     else:
         orders = [[part for tie in tied for part in tie]]
-    return min((_numbered(order, values, wanted, colours) for order in orders), key=_rank)
-
-
-def _rank(form: Canonical) -> tuple[str, str]:
-    return form.skeleton, form.values
+    return min((_numbered(order, values, wanted, colours) for order in orders), key=attrgetter("skeleton", "values"))
 
 
 @memoised
@@ -151,15 +137,11 @@ def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) ->
 
 
 def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colours: Mapping[str, str]) -> Canonical:
-    numbers: dict[str, str] = {}
-    for part in join:
-        for name in _template(part)[1]:
-            if name not in numbers:
-                numbers[name] = f"v{len(numbers)}"
-    for name in sorted(set(colours) - set(numbers), key=lambda name: (colours[name], name)):
-        numbers[name] = f"v{len(numbers)}"
+    names = dict.fromkeys(name for part in join for name in _template(part)[1])
+    names |= dict.fromkeys(sorted(colours.keys() - names.keys(), key=lambda name: (colours[name], name)))
+    numbers = {name: f"v{place}" for place, name in enumerate(names)}
     skeleton = " * ".join(_filled(part, numbers) for part in join)
     summed = sorted(_filled(part, numbers) for part in values)
-    ordered_keys = tuple(sorted(keys, key=lambda name: int(numbers[name][1:])))
+    ordered_keys = tuple(name for name in numbers if name in keys)
     shown = ",".join(numbers[name] for name in ordered_keys)
     return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cumulus.algebra.scope import ordered
-from cumulus.algebra.terms import Atom, Lift, Number, Term
+from cumulus.algebra.scope import ordered, variables_of
+from cumulus.algebra.terms import Atom, Batch, Lift, Number, Term
 from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation as Table
@@ -27,6 +27,11 @@ class ColumnGroup:
     columns: list[MaintainedNumber] = field(default_factory=list)
     name: str = ""
     of_view: bool = False
+
+    @property
+    def row_counts(self) -> list[MaintainedNumber]:
+        """The columns that are 0 where, and only where, there is no entry."""
+        return [each for each in self.columns if each.counts or (each.is_count and each.skeleton == self.skeleton)]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +63,11 @@ class MaintainedNumber:
     order: int | None = None
     counts: bool = False
 
+    @property
+    def is_count(self) -> bool:
+        """Whether the column counts rows: it adds up nothing but ones."""
+        return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in self.body)
+
 
 @dataclass(frozen=True, slots=True)
 class MapRule:
@@ -72,18 +82,10 @@ class MapRule:
     op: str = "+="
 
 
-def is_count(column: MaintainedNumber) -> bool:
-    """Whether a column counts rows: it adds up nothing but ones."""
-    return all(m.coefficient == 1 and not any(is_value(f) for f in m.factors) for m in column.body)
-
-
-def row_counts(group: ColumnGroup) -> list[MaintainedNumber]:
-    """Return the columns of a group that are 0 where, and only where, it has no entry."""
-    return [each for each in group.columns if each.counts or (is_count(each) and each.skeleton == group.skeleton)]
-
-
-def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict[str, Typed]:
-    """Return the types of the variables that factors bind, from the columns and lifts that bind them.
+def variable_types(
+    factors: Iterable[Term], tables: Mapping[str, Table], event: Mapping[str, Typed] | None = None
+) -> dict[str, Typed]:
+    """Return the types of the variables of an event, and of those that factors bind, by the columns and lifts.
 
     Examples
     --------
@@ -95,10 +97,10 @@ def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict
     >>> {name: str(typed.type) for name, typed in variable_types(factors, {"r": table}).items()}
     {'x': 'BIGINT', 'y': 'BIGINT'}
     """
-    types: dict[str, Typed] = {}
+    types = dict(event or {})
     lifts: list[Lift] = []
     for factor in factors:
-        if isinstance(factor, Atom):
+        if isinstance(factor, (Atom, Batch)):
             for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
                 assert column.type is not None, "SQL declares every type"
                 known = types.get(name)
@@ -107,7 +109,8 @@ def variable_types(factors: Iterable[Term], tables: Mapping[str, Table]) -> dict
         elif isinstance(factor, Lift):
             lifts.append(factor)
     for lift in lifts:
-        types[lift.variable] = Typed(scalar_type(lift.term, types), True)
+        if variables_of(lift.term) <= types.keys():
+            types[lift.variable] = Typed(scalar_type(lift.term, types), True)
     return types
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cumulus.algebra.terms import MapRead
-from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, row_counts
+from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule
 from cumulus.m3.infer import nodes
 
 
@@ -39,7 +39,7 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
     ([['n', 's'], ['']], True)
     """
     groups = list(groups)
-    while circle := _circle(rules):
+    while circle := _find_circle(rules):
         copies: dict[MaintainedNumber, MaintainedNumber] = {}
         new: dict[ColumnGroup, ColumnGroup] = {}
         read = _read_inside(circle, rules)
@@ -50,12 +50,12 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
             copies[column] = replace(column, group=group, hint="")
             group.columns.append(copies[column])
         groups += new.values()
-        rules = [_rewired(rule, copies) if rule.target.group in circle else rule for rule in rules]
+        rules = [_rewire(rule, copies) if rule.target.group in circle else rule for rule in rules]
         rules += [replace(rule, target=copies[rule.target]) for rule in rules if rule.target in copies]
     return groups, rules
 
 
-def _rewired(rule: MapRule, copies: dict[MaintainedNumber, MaintainedNumber]) -> MapRule:
+def _rewire(rule: MapRule, copies: dict[MaintainedNumber, MaintainedNumber]) -> MapRule:
     return replace(rule, reads=tuple((token, copies.get(column, column)) for token, column in rule.reads))
 
 
@@ -67,25 +67,25 @@ def _read_inside(circle: set[ColumnGroup], rules: Iterable[MapRule]) -> list[Mai
             found.update((column, None) for _, column in rule.reads if column.group in circle)
     for column in list(found):
         if column.type.is_float:  # a float that looks like 0 does not say that its entry is gone
-            found.update((count, None) for count in row_counts(column.group))
+            found.update((count, None) for count in column.group.row_counts)
     return list(found)
 
 
-def _circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
+def _find_circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
     """Return groups that all wait for each other, none if there are no such."""
     waits: dict[object, dict[ColumnGroup, set[ColumnGroup]]] = {}
     for rule in rules:
         mine = waits.setdefault((rule.change.relation, rule.change.sign), {}).setdefault(rule.target.group, set())
-        mine.update(_ahead(rule))
+        mine.update(_groups_read_ahead(rule))
     for each in waits.values():
         for group in each:
-            reached = _reached(group, each)
+            reached = _reachable(group, each)
             if group in reached:
-                return {other for other in reached if group in _reached(other, each)}
+                return {other for other in reached if group in _reachable(other, each)}
     return set()
 
 
-def _ahead(rule: MapRule) -> Iterator[ColumnGroup]:
+def _groups_read_ahead(rule: MapRule) -> Iterator[ColumnGroup]:
     """Return the groups that a statement reads as they will be."""
     sources = dict(rule.reads)
     for node in (node for factor in rule.factors for node in nodes(factor)):
@@ -93,7 +93,7 @@ def _ahead(rule: MapRule) -> Iterator[ColumnGroup]:
             yield sources[node.map].group
 
 
-def _reached(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:
+def _reachable(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:
     found: set[ColumnGroup] = set()
     todo = [group]
     while todo:

@@ -96,11 +96,11 @@ def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str
     rows = [change.variables] if change.sign else [batch.variables for batch in batches]
     parents = [{column: row[parent.position(column)] for column in parent.key} for row in rows]
     return any(
-        _positions(atom, reference, tables) in parents
+        _referring_variables(atom, reference, tables) in parents
         for atom in parts
         # A row that refers to itself, or goes in one batch with its parent, is still there when the parent goes.
         if isinstance(atom, Atom) and (atom.name != change.relation or change.sign > 0)
-        for reference in _trusted(tables[atom.name], change.relation)
+        for reference in _trusted_references(tables[atom.name], change.relation)
     )
 
 
@@ -142,18 +142,18 @@ def child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> 
         if not isinstance(other, Atom):
             continue
         child = tables[other.name]
-        for reference in _trusted(child, atom.name):
-            if _positions(other, reference, tables) == at:
+        for reference in _trusted_references(child, atom.name):
+            if _referring_variables(other, reference, tables) == at:
                 nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
                 return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
     return None
 
 
-def _trusted(child: Table, parent: str) -> Iterator[ForeignKey]:
+def _trusted_references(child: Table, parent: str) -> Iterator[ForeignKey]:
     return (reference for reference in child.foreign_keys if reference.parent == parent)
 
 
-def _positions(atom: Atom, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:
+def _referring_variables(atom: Atom, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:
     """Return the parent's key columns with the atom's variables that refer to them."""
     child, parent = tables[atom.name], tables[reference.parent]
     columns = reference.parent_columns or parent.key

@@ -11,42 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import outputs, rename, variables_of
-from cumulus.algebra.terms import (
-    ZERO,
-    Atom,
-    Batch,
-    Const,
-    End,
-    Exists,
-    Lift,
-    Term,
-    Var,
-    factors_of,
-    number,
-    product_of,
-    sum_of,
-)
+from cumulus.algebra.terms import ZERO, Atom, Batch, Const, End, Exists, Lift, Term, Var, factors_of, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import MaintainedNumber, MapRule, nice_names
 from cumulus.compiler.statements.change_locator import ChangeLocator
-from cumulus.compiler.statements.changed_keys import asked_of, is_asked
+from cumulus.compiler.statements.changed_keys import is_asked, numbers_asked
 from cumulus.compiler.statements.components import ComponentSplitter
 from cumulus.compiler.statements.definitions import FreshNames
-from cumulus.compiler.statements.factors import Alternative, FactorBlock, Names, in_order, used_beside
+from cumulus.compiler.statements.factors import Alternative, FactorBlock, Names, order_blocks, used_beside
 from cumulus.compiler.statements.map_reads import MapReads, is_read_off_rows
 from cumulus.compiler.statements.map_requests import MapRequests
 from cumulus.compiler.statements.passes import STATEMENT_PASSES, SUM_PASSES, OrderedProduct, apply_passes
 
 
 def rules_of(
-    requests: MapRequests,
-    column: MaintainedNumber,
-    change: RelationChange,
-    keys: tuple[str, ...],
-    monomial: Monomial,
+    requests: MapRequests, column: MaintainedNumber, change: RelationChange, keys: tuple[str, ...], monomial: Monomial
 ) -> list[MapRule]:
     """Return the statements that one monomial of a column's delta is."""
     # A lifted key is another variable under its own name.
@@ -58,7 +40,7 @@ def rules_of(
     build = StatementBuilder(requests, change, column.order)
     bound = frozenset(change.variables)
     for sign, blocks in build.alternatives(factors, bound, frozenset(target_keys)):
-        product = apply_passes(OrderedProduct(in_order(blocks, bound), bound, target_keys), STATEMENT_PASSES)
+        product = apply_passes(OrderedProduct(order_blocks(blocks, bound), bound, target_keys), STATEMENT_PASSES)
         if ZERO in product.factors:  # a row of the event never meets itself, say
             continue
         seen = [*product.keys, *(n for f in product.factors for n in sorted(variables_of(f)))]
@@ -79,7 +61,7 @@ def rules_of(
 def evaluation(requests: MapRequests, column: MaintainedNumber, change: RelationChange) -> MapRule:
     """Return the statement that evaluates a column anew."""
     build = StatementBuilder(requests, change, 0)
-    term = build.closed(column.body, frozenset(), column.keys, "OLD")
+    term = build.sum_over_maps(column.body, frozenset(), column.keys, "OLD")
     names = nice_names([*column.keys, *sorted(variables_of(term))], ())
     keys = tuple(names.get(key, key) for key in column.keys)
     return MapRule(column, change, keys, 1, (rename(term, names),), tuple(build.reads.sources.items()), ":=")
@@ -114,19 +96,14 @@ class StatementBuilder:
         changes: dict[Term, tuple[FactorBlock, ...]] = {}
         loose: Names = frozenset()
         for part in parts:
-            what = self._derived.get(part.name) if isinstance(part, Batch) else None
-            if what is None or not isinstance(part, Batch):
-                continue
-            atom = Atom(part.name, part.variables)
-            where = self._locator.keys(
-                what, atom, bound, asked_of(what, atom, used_beside(part, parts, wanted | bound))
-            )
-            if where is None:
-                return []
-            changes[part] = where
-            loose |= what.split(atom)[0] - bound.union(
-                *(outputs(factor) for block in where for factor in block.factors)
-            )
+            if isinstance(part, Batch) and (what := self._derived.get(part.name)) is not None:
+                atom = Atom(part.name, part.variables)
+                asked = numbers_asked(what, atom, used_beside(part, parts, wanted | bound))
+                where = self._locator.keys(what, atom, bound, asked)
+                if where is None:
+                    return []
+                changes[part] = where
+                loose |= what.split(atom)[0].difference(bound, *(outputs(f) for block in where for f in block.factors))
         parts, inside = self._splitter.look_up(parts, bound, loose)
         own, groups, there = self._splitter.split(parts, bound, loose, inside)
         outside = wanted.union(there, *(variables_of(part) for part in own))
@@ -141,29 +118,31 @@ class StatementBuilder:
         self, part: Term, used: Names, bound: Names, state: str, where: tuple[FactorBlock, ...]
     ) -> list[Alternative]:
         """Return what a factor that stays in the statement is there."""
-        if isinstance(part, (Batch, Atom)):
-            what = self._derived.get(part.name)
-            if what is not None:
-                atom = Atom(part.name, part.variables)
-                if isinstance(part, Atom):
-                    state = "NEW" if part.name.endswith(AFTER) else state
-                    row = self._row(what, atom, used, bound, state)
-                    loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
-                    return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
-                return [
-                    Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
-                    Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
-                ]
-            return [Alternative(1, (FactorBlock((part,), frozenset(), 2),))]
-        needs = variables_of(part.term) if isinstance(part, Lift) else variables_of(part)
-        return [Alternative(1, (FactorBlock((part,), needs, 6 if is_value(part) else 0),))]
+        match part:
+            case Atom(name, variables) | Batch(name, variables) if (what := self._derived.get(name)) is not None:
+                atom = Atom(name, variables)
+                if isinstance(part, Batch):
+                    return [
+                        Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),
+                        Alternative(-1, (*where, *self._row(what, atom, used, bound, "OLD"))),
+                    ]
+                state = "NEW" if name.endswith(AFTER) else state
+                row = self._row(what, atom, used, bound, state)
+                loop = what.inputs and not what.is_lookup and not what.split(atom)[0] <= bound
+                return [Alternative(1, (*(self._candidates(what, atom, state) if loop else ()), *row))]
+            case Batch():
+                block = FactorBlock((part,), frozenset(), 2)
+            case _:
+                needs = variables_of(part.term if isinstance(part, Lift) else part)
+                block = FactorBlock((part,), needs, 6 if is_value(part) else 0)
+        return [Alternative(1, (block,))]
 
     def _row(self, what: DerivedRelation, atom: Atom, used: Names, bound: Names, state: str) -> tuple[FactorBlock, ...]:
         """Return the row at a key, before or after the change: 1 where it is there, binding its columns."""
         self._requests.count_row()
         names = self._fresh.inside(what, atom)
         columns = [(mine, names[mine], scalar) for mine, scalar in what.columns if is_asked(names[mine], atom, used)]
-        asked = asked_of(what, atom, used)
+        asked = numbers_asked(what, atom, used)
         given: set[str] = set()
         # A column that is a sum needs no name of its own.
         for _, outer, scalar in columns:
@@ -186,29 +165,24 @@ class StatementBuilder:
         return (FactorBlock(tuple(factors), needs, 4),)
 
     def _number(
-        self,
-        what: DerivedRelation,
-        each: Summed | Ended,
-        names: dict[str, str],
-        there: Names,
-        state: str,
+        self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], there: Names, state: str
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
         if what.inputs or is_read_off_rows(what, each, self._derived):
             own = (names[each.variable],) if isinstance(each, Ended) else ()
-            term = self.closed(monomials(rename(each.term, names)), there, own, state)
+            term = self.sum_over_maps(monomials(rename(each.term, names)), there, own, state)
         else:
             term = self.reads.of_number(what, each, names, state)
         return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
 
-    def closed(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
+    def sum_over_maps(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""
         parts: list[Term] = []
         for monomial in body:
             for sign, blocks in self.alternatives(monomial.factors, bound, frozenset(group), state):
-                product = OrderedProduct(in_order(blocks, bound), bound, wanted=frozenset(group))
+                product = OrderedProduct(order_blocks(blocks, bound), bound, wanted=frozenset(group))
                 factors = apply_passes(product, SUM_PASSES).factors
-                part = product_of([number(monomial.coefficient * sign), *factors])
+                part = Monomial(monomial.coefficient * sign, tuple(factors)).term()
                 parts.append(part if set(outputs(part)) - bound <= set(group) else aggregate(group, part))
         return sum_of(parts)
 

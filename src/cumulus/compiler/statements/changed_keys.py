@@ -11,7 +11,7 @@ from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import HIDDEN
-from cumulus.compiler.statements.definitions import needs
+from cumulus.compiler.statements.definitions import variables_needed
 from cumulus.compiler.statements.factors import FactorBlock, Names
 
 
@@ -22,7 +22,7 @@ class KeyBinding(NamedTuple):
     wider: tuple[Term, ...] | None
 
 
-def place_of(blocks: Iterable[FactorBlock]) -> KeyBinding:
+def place_of_blocks(blocks: Iterable[FactorBlock]) -> KeyBinding:
     """Return the factors of blocks as a place."""
     listed = list(blocks)
     wider = [block.factors if not block.needs else block.wider for block in listed]
@@ -32,7 +32,7 @@ def place_of(blocks: Iterable[FactorBlock]) -> KeyBinding:
     )
 
 
-def asked_of(what: DerivedRelation, atom: Atom, used: Names) -> list[Summed | Ended]:
+def numbers_asked(what: DerivedRelation, atom: Atom, used: Names) -> list[Summed | Ended]:
     """Return the numbers on which a row depends, of whose columns some variables are used."""
     outer = dict(zip(what.parameters, atom.variables, strict=True))
     return what.numbers_in(scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))
@@ -43,39 +43,34 @@ def is_asked(column: str, atom: Atom, used: Names) -> bool:
     return column in used or atom.variables.count(column) > 1
 
 
-def without(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[Term, ...]:
+def join_for_all(given: Names, factors: Iterable[Term], derived: Registry) -> tuple[Term, ...]:
     """Return a join for all values of some variables: what needs their values is left out.
 
     Examples
     --------
     >>> from cumulus.algebra.terms import Var
     >>> join = [Atom("r", ("x", "y")), Compare("<", Var("x"), Var("z")), Lift("u", Var("x"))]
-    >>> [str(factor) for factor in without(frozenset("z"), join, Registry())]
+    >>> [str(factor) for factor in join_for_all(frozenset("z"), join, Registry())]
     ['r(x, y)', '(u := x)']
     """
     parts = [factor for factor in factors if not is_value(factor)]
     bound = frozenset[str]().union(*(outputs(part) for part in parts if isinstance(part, Atom)))
-    needed = frozenset[str]().union(*(needs(part, derived) for part in parts if isinstance(part, Atom)))
+    needed = frozenset[str]().union(*(variables_needed(part, derived) for part in parts if isinstance(part, Atom)))
     free = {name: f"{name}{HIDDEN}any" for name in (given & bound) - needed}
     kept = [rename(part, free) for part in parts if not variables_of(part) & (given - free.keys())]
     while True:
-        bound = frozenset[str]().union(*(outputs(factor) for factor in kept if not needs(factor, derived)))
-        bound = bound.union(*(outputs(factor) for factor in kept if needs(factor, derived) <= bound))
-        rest = [factor for factor in kept if needs(factor, derived) <= bound]
+        bound = frozenset[str]().union(*(outputs(factor) for factor in kept if not variables_needed(factor, derived)))
+        bound = bound.union(*(outputs(factor) for factor in kept if variables_needed(factor, derived) <= bound))
+        rest = [factor for factor in kept if variables_needed(factor, derived) <= bound]
         if len(rest) == len(kept):
             return tuple(kept)
         kept = rest
 
 
-def with_values(groups: Iterable[list[Term]], values: Iterable[Term], near: Names) -> tuple[list[list[Term]], Names]:
+def place_values(groups: Iterable[list[Term]], values: Iterable[Term], near: Names) -> tuple[list[list[Term]], Names]:
     """Return the components of a join with the values that are about one of them, and what other values are about.
 
-    The rows of a join may be as many as before, and their values others.
-
-    Parameters
-    ----------
-    near
-        Variables that have one value.
+    The rows of a join may be as many as before, and their values others. The variables `near` have one value.
     """
     valued = [list(group) for group in groups]
     several = Names()
@@ -110,7 +105,7 @@ def event_place(factors: Iterable[Term], keys: tuple[str, ...], there: Names) ->
     return tuple(dict.fromkeys((*kept.values(), *tests)))
 
 
-def bound_place(
+def complete_place(
     start: tuple[Term, ...], loops: list[MapRead], tests: list[Term], keys: Names, there: Names
 ) -> tuple[Term, ...] | None:
     """Return `start` with what else is needed to bind all keys: entries of other maps, and conditions.
@@ -136,30 +131,32 @@ def bound_place(
         if loop is None:
             return None
         unused.remove(loop)
-        place.append(touched(loop))
+        place.append(old_or_changed(loop))
         bound = bound.union(outputs(loop))
 
 
-def touched(read: MapRead) -> Term:
+def old_or_changed(read: MapRead) -> Term:
     """Return the entries of a map that were there before the event, or have changed."""
     before = Exists(MapRead(read.map, read.column, read.keys))
     return Exists(sum_of([before, read])) if read.state == "CHANGED" else before
 
 
-def one_place(places: list[tuple[Term, ...]], keys: tuple[str, ...], there: Names) -> tuple[Term, ...]:
+def merge_places(places: list[tuple[Term, ...]], keys: tuple[str, ...], there: Names) -> tuple[Term, ...]:
     """Return factors that bind the keys of all places, each key once."""
     if len(places) == 1 and {name for factor in places[0] for name in outputs(factor)} - there <= set(keys):
         return places[0]
     return (Exists(sum_of(aggregate(keys, product_of(place)) for place in places)),)
 
 
-def widest(places: Iterable[tuple[Term, ...] | None], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:
+def merge_wider(
+    places: Iterable[tuple[Term, ...] | None], keys: tuple[str, ...], bound: Names
+) -> tuple[Term, ...] | None:
     """Return factors that bind the keys of all places and need no more than `bound`; None if there are none."""
     wider = [None if place is None else _unconditioned(place, keys, bound) for place in places]
     found = [place for place in wider if place is not None]
     if len(found) < len(wider):
         return None
-    return () if () in found else one_place(found, keys, bound)
+    return () if () in found else merge_places(found, keys, bound)
 
 
 def _unconditioned(place: tuple[Term, ...], keys: tuple[str, ...], bound: Names) -> tuple[Term, ...] | None:

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Atom, Batch, Lift, Term
 from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import components
-from cumulus.compiler.statements.cross_products import Apart, apart
+from cumulus.compiler.maps.columns import variable_types
+from cumulus.compiler.statements.cross_products import split_by_keys
 from cumulus.compiler.statements.definitions import FreshNames
-from cumulus.compiler.statements.equalities import looked_up, types_of
-from cumulus.compiler.statements.factors import Names, known
+from cumulus.compiler.statements.equalities import bind_by_equalities
+from cumulus.compiler.statements.factors import Names, bound_variables
 from cumulus.compiler.statements.map_requests import MapRequests
-from cumulus.scalars.typing import Typed
 
 
+@dataclass(frozen=True, slots=True)
 class ComponentSplitter:
     """Splits the products of one statement; of a column of `order` 1 only rows are kept."""
 
-    def __init__(self, requests: MapRequests, change: RelationChange, order: int | None, fresh: FreshNames) -> None:
-        self._requests = requests
-        self._derived = requests.derived
-        self._change = change
-        self._order = order
-        self._fresh = fresh
+    requests: MapRequests
+    change: RelationChange
+    order: int | None
+    fresh: FreshNames
 
     def look_up(self, parts: list[Term], bound: Names, loose: Names) -> tuple[list[Term], list[Lift]]:
         """Return factors in which equalities bind keys, and those of them that say what a new key of a map is."""
-        there = known(parts, bound, self._derived, loose)
+        there = bound_variables(parts, bound, self.requests.derived, loose)
         late = self._late(parts, there)
         free: set[str] = set()
         for part in parts:
             if isinstance(part, Atom) and not self._stays(part, there, late):
-                what = self._derived.of(part)
+                what = self.requests.derived.of(part)
                 free |= set(part.variables) if what is None else what.split(part)[0]
         if not free - there - late:
             return parts, []
-        tables = self._requests.tables
-        given = zip(self._change.variables, tables[self._change.relation].columns, strict=False)
-        event = {name: Typed(column.type, not column.not_null) for name, column in given if column.type is not None}
-        fresh = None if self._order is not None else self._fresh.key
-        return looked_up(parts, there, frozenset(free) - there - late, types_of(parts, tables, event), fresh)
+        tables = self.requests.tables
+        event = variable_types([Atom(self.change.relation, self.change.variables)] if self.change.sign else [], tables)
+        fresh = None if self.order is not None else self.fresh.key
+        return bind_by_equalities(
+            parts, there, frozenset(free) - there - late, variable_types(parts, tables, event), fresh
+        )
 
     def split(
         self, parts: list[Term], bound: Names, loose: Names = frozenset(), inside: Sequence[Term] = ()
@@ -50,20 +51,21 @@ class ComponentSplitter:
 
         The factors `inside` belong to components.
         """
-        there = known(parts, bound, self._derived, loose)
+        there = bound_variables(parts, bound, self.requests.derived, loose)
         late = self._late(parts, there)
         own: list[Term] = []
         inner: list[Term] = []
         for part in parts:
             (own if part not in inside and self._stays(part, there, late) else inner).append(part)
-        if self._order is not None:  # only rows are kept
+        if self.order is not None:  # only rows are kept
             own += [part for part in inner if not isinstance(part, Atom)]
             return own, [[part] for part in inner if isinstance(part, Atom)], there
         groups: list[list[Term]] = []
         for group in components(inner, there):
-            found = apart(group, there, self._requests.tables) if self._requests.options.splits else Apart([group])
-            groups += found.groups
-            own += found.conditions
+            splits = self.requests.options.splits
+            pieces, conditions = split_by_keys(group, there, self.requests.tables) if splits else ([group], [])
+            groups += pieces
+            own += conditions
         return own, groups, there
 
     def _late(self, parts: list[Term], there: Names) -> Names:
@@ -71,8 +73,7 @@ class ComponentSplitter:
         lifted = (part for part in parts if isinstance(part, Lift) and not variables_of(part.term).isdisjoint(there))
         late = {lift.variable for lift in lifted} - there
         for part in parts:
-            what = self._derived.get(part.name) if isinstance(part, (Atom, Batch)) else None
-            if what is not None and isinstance(part, (Atom, Batch)):
+            if isinstance(part, (Atom, Batch)) and (what := self.requests.derived.get(part.name)) is not None:
                 keys, _, columns = what.split(Atom(part.name, part.variables))
                 late |= (columns if what.is_lookup else keys | columns if what.inputs else frozenset()) - there
         while True:
@@ -87,7 +88,7 @@ class ComponentSplitter:
         if isinstance(part, Batch):
             return True
         if isinstance(part, Atom):
-            what = self._derived.get(part.name)
+            what = self.requests.derived.get(part.name)
             return what is not None and (what.is_lookup or bool(what.inputs) or what.split(part)[0] <= there)
         names = variables_of(part)
         return bool(names & (there | late)) or not names

@@ -7,8 +7,9 @@ primary key says which nation it is, so two look-ups do: the supplier's, and the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import permutations
 
 from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term
@@ -28,25 +29,13 @@ class _Piece:
     is_static: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """A component in parts, each a map of its own, and the conditions that only the statement can check."""
-
-    groups: list[list[Term]]
-    conditions: list[Term] = field(default_factory=list)
-
-
-def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> Apart:
+def split_by_keys(group: list[Term], bound: Names, tables: Mapping[str, Table]) -> tuple[list[list[Term]], list[Term]]:
     """Return a component in parts that meet in variables which primary keys fix, if it were a cross product else.
 
-    Parameters
-    ----------
-    group
-        Factors of a component: relations, conditions and values.
-    bound
-        Variables with a value.
-    tables
-        Their primary keys decide, and which of them are static.
+    Returns
+    -------
+    groups, conditions
+        The parts, each a map of its own, and the conditions that only the statement can check.
 
     Examples
     --------
@@ -55,12 +44,12 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
     >>> supplier = Table("s", (Column("sk"), Column("nk")), key=("sk",))
     >>> join = [Atom("c", ("ck", "nk")), Atom("s", ("sk", "nk"))]
     >>> for keys in ({"ck", "sk"}, {"ck"}):
-    ...     found = apart(join, frozenset(keys), {"c": customer, "s": supplier})
-    ...     print([[str(factor) for factor in part] for part in found.groups])
+    ...     groups, _ = split_by_keys(join, frozenset(keys), {"c": customer, "s": supplier})
+    ...     print([[str(factor) for factor in part] for part in groups])
     [['c(ck, nk)'], ['s(sk, nk)']]
     [['c(ck, nk)', 's(sk, nk)']]
     """
-    whole = Apart([list(group)])
+    whole: tuple[list[list[Term]], list[Term]] = [group], []
     atoms = [factor for factor in group if isinstance(factor, Atom)]
     if len(atoms) < 2:
         return whole
@@ -75,10 +64,10 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
     free = [factor for factor in group if _is_free(factor, fixed)]
     if not all(_is_whole(piece) for piece in pieces):
         return whole
-    moving = _merged([piece for piece in pieces if not piece.is_static])
+    moving = _merge_reached([piece for piece in pieces if not piece.is_static])
     if len(moving) < 2:
         return whole
-    still = _joined([piece for piece in pieces if piece.is_static])
+    still = _join_meeting([piece for piece in pieces if piece.is_static])
     parts = [*moving, *still]
     conditions = []
     for condition in free:
@@ -89,7 +78,7 @@ def apart(group: Sequence[Term], bound: Names, tables: Mapping[str, Table]) -> A
             return whole
         else:
             conditions.append(condition)
-    return Apart([part.factors for part in parts], conditions)
+    return [part.factors for part in parts], conditions
 
 
 def _is_free(factor: Term, fixed: Names) -> bool:
@@ -115,25 +104,18 @@ def _piece(factors: list[Term], bound: Names, fixed: Names, tables: Mapping[str,
     return _Piece(factors, visible & bound, visible & (bound | fixed), is_static)
 
 
-def _merged(pieces: Collection[_Piece]) -> list[_Piece]:
+def _merge_reached(pieces: Collection[_Piece]) -> list[_Piece]:
     """Join pieces that meet, where one is reached by keys of the other: that is no cross product."""
     found = list(pieces)
     while True:
-        pair = next(
-            (
-                (one, other)
-                for one in found
-                for other in found
-                if one is not other and one.keys <= other.keys and one.visible & other.visible
-            ),
-            None,
-        )
+        pairs = permutations(found, 2)
+        pair = next(((a, b) for a, b in pairs if a.keys <= b.keys and a.visible & b.visible), None)
         if pair is None:
             return found
         found = [piece for piece in found if piece not in pair] + [_together(*pair)]
 
 
-def _joined(pieces: Collection[_Piece]) -> list[_Piece]:
+def _join_meeting(pieces: Collection[_Piece]) -> list[_Piece]:
     """Join pieces that meet."""
     found: list[_Piece] = []
     for piece in pieces:

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, ordered, outputs, rename
-from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, number, product_of, sum_of
+from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, sum_of
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.columns import HIDDEN
 
 
-def closed(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
+def spell_out(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry) -> list[Term]:
     """Return what adds up to the sum of monomials by `keys`, over base tables only: a term for each of them.
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import ONE, Var
+    >>> from cumulus.algebra.terms import ONE, Var, product_of
     >>> from cumulus.scalars.typing import Typed
     >>> from cumulus.catalog.types import INTEGER
     >>> total = Summed("total", product_of([Atom("r", ("a", "b")), Var("b")]), INTEGER)
     >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
     >>> query = DerivedRelation("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
     >>> body = [Monomial(1, (Atom("s", ("k", "a")), Atom("q", ("a", "x"))))]
-    >>> print(*(str(part).replace(HIDDEN, "'") for part in closed(("k", "x"), body, Registry([query]))))
+    >>> print(*(str(part).replace(HIDDEN, "'") for part in spell_out(("k", "x"), body, Registry([query]))))
     SUM[k, x](s(k, a) * ("total'1" := SUM[a](r(a, "b'1") * "b'1")) * (x := "total'1"))
     """
     return [aggregate(keys, _Closing(derived).product(monomial, frozenset())) for monomial in body]
 
 
-class Spelled:
-    """How many sums of derived relations `closed` spells out; each one counts as often as it is written."""
+class SpelledSums:
+    """How many sums of derived relations `spell_out` spells out; each one counts as often as it is written."""
 
     def __init__(self, derived: Registry) -> None:
         self._derived = derived
@@ -43,31 +43,31 @@ class Spelled:
 
     def _row(self, what: DerivedRelation) -> int:
         if what.name not in self._inside:
-            self._inside[what.name] = sum(1 + self.count(monomials(each.term)) for each in written(what))
+            self._inside[what.name] = sum(1 + self.count(monomials(each.term)) for each in numbers_needed(what))
         return self._inside[what.name]
 
 
-def written(what: DerivedRelation) -> list[Summed | Ended]:
+def numbers_needed(what: DerivedRelation) -> list[Summed | Ended]:
     """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
     found = what.numbers_in(scalar for _, scalar in what.columns)
     count = what.numbers[0]
     return found if what.is_lookup or count in found else [count, *found]
 
 
-def readable(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
+def in_binding_order(factors: Iterable[Term], bound: frozenset[str], derived: Registry) -> list[Term]:
     """Return factors in an order in which each finds its variables bound."""
     waiting = list(factors)
     there = set(bound)
     result: list[Term] = []
     while waiting:
-        chosen = next((factor for factor in waiting if needs(factor, derived) <= there), waiting[0])
+        chosen = next((factor for factor in waiting if variables_needed(factor, derived) <= there), waiting[0])
         waiting.remove(chosen)
         result.append(chosen)
         there.update(outputs(chosen))
     return result
 
 
-def needs(factor: Term, derived: Registry) -> frozenset[str]:
+def variables_needed(factor: Term, derived: Registry) -> frozenset[str]:
     """Return the variables that must have a value before a factor is reached."""
     what = derived.of(factor)
     if what is None or not isinstance(factor, Atom):
@@ -104,26 +104,24 @@ class _Closing:
         """Return a monomial with each factor where its variables are bound."""
         there = set(bound)
         result: list[Term] = []
-        for factor in readable(monomial.factors, bound, self._derived):
-            what = self._derived.of(factor)
-            if what is None or not isinstance(factor, Atom):
-                result.append(factor)
-            else:
+        for factor in in_binding_order(monomial.factors, bound, self._derived):
+            if isinstance(factor, Atom) and (what := self._derived.of(factor)) is not None:
                 result += self._row(what, factor, frozenset(there))
+            else:
+                result.append(factor)
             there.update(outputs(factor))
-        return product_of([number(monomial.coefficient), *result])
+        return Monomial(monomial.coefficient, tuple(result)).term()
 
     def _row(self, what: DerivedRelation, atom: Atom, bound: frozenset[str]) -> list[Term]:
         names = self._fresh.inside(what, atom)
         factors: list[Term] = []
         keys = ordered(names[key] for key in what.keys)
         there = bound | set(keys) | {names[name] for name in what.inputs}
-        for each in written(what):
+        for each in numbers_needed(what):
             # The count of rows binds the keys of a relation that is there only where there are rows.
             near = bound if each is what.numbers[0] else there
             factors.append(Lift(names[each.name], self._number(each, names, keys, near)))
-        where = rename(what.where, names)
-        factors += factors_of(where)
+        factors += factors_of(rename(what.where, names))
         return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
 
     def _number(

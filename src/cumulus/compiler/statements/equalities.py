@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import Atom, Batch, Compare, Lift, Term, Var
-from cumulus.catalog.schema import Relation as Table
+from cumulus.algebra.terms import Compare, Lift, Term, Var
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.statements.factors import Names
 from cumulus.scalars.typing import Typed, scalar_type
 
 
-def looked_up(
+def bind_by_equalities(
     factors: Iterable[Term],
     there: Names,
     free: Names,
@@ -48,7 +47,7 @@ def looked_up(
     >>> types = {name: Typed(BIGINT, False) for name in "xy"}
     >>> remainder = Compare("=", Apply("mod", (Var("x"), number(10))), Var("y"))
     >>> for there, free in (("x", "y"), ("y", "x")):
-    ...     found = looked_up([remainder], frozenset(there), frozenset(free), types, lambda: "k")
+    ...     found = bind_by_equalities([remainder], frozenset(there), frozenset(free), types, lambda: "k")
     ...     print([[str(factor) for factor in part] for part in found])
     [['(y := mod(x, 10))'], []]
     [['(y := mod(x, 10))'], ['(y := mod(x, 10))']]
@@ -80,25 +79,6 @@ def looked_up(
             if are_bound:
                 return result, inside
             are_bound = True
-
-
-def types_of(factors: Iterable[Term], tables: Mapping[str, Table], event: Mapping[str, Typed]) -> dict[str, Typed]:
-    """Return the types of variables that atoms bind, and of lifts over them; the event's are given."""
-    types = dict(event)
-    lifts: list[Lift] = []
-    for factor in factors:
-        if isinstance(factor, (Atom, Batch)):
-            for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
-                if column.type is not None:
-                    types.setdefault(name, Typed(column.type, not column.not_null))
-        elif isinstance(factor, Lift):
-            lifts.append(factor)
-    for lift in lifts:
-        if lift.variable not in types and variables_of(lift.term) <= types.keys():
-            found = _type(lift.term, types)
-            if found is not None:
-                types[lift.variable] = Typed(found, True)
-    return types
 
 
 def _alike(left: Term, right: Term, types: Mapping[str, Typed]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cumulus.algebra.scope import outputs, variables_of
-from cumulus.algebra.terms import Atom, Batch, Lift, Term
+from cumulus.algebra.terms import MIRRORED, Atom, Batch, Compare, Lift, Term, Var
 from cumulus.calculus.derived_relations import Registry
 
 Names = frozenset[str]
@@ -32,7 +32,7 @@ class Alternative(NamedTuple):
     blocks: tuple[FactorBlock, ...]
 
 
-def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
+def bound_variables(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names = frozenset()) -> Names:
     """Return the variables that have one value, or are looped over first: the trigger's, and what follows from them.
 
     Parameters
@@ -42,8 +42,8 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
 
     Examples
     --------
-    >>> from cumulus.algebra.terms import Var
-    >>> sorted(known([Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))], frozenset("x"), Registry()))
+    >>> lifts = [Lift("z", Var("y")), Lift("y", Var("x")), Lift("v", Var("u"))]
+    >>> sorted(bound_variables(lifts, frozenset("x"), Registry()))
     ['x', 'y', 'z']
     """
     found = set(bound)
@@ -68,6 +68,23 @@ def known(factors: Iterable[Term], bound: Names, derived: Registry, loose: Names
             return frozenset(found)
 
 
+def compared_with(key: Var, condition: Term) -> tuple[Term, str] | None:
+    """Return what a condition compares a variable with by order: the other side and, with the key behind, the operator.
+
+    Examples
+    --------
+    >>> compared_with(Var("k"), Compare("<", Var("k"), Var("x")))
+    (Var(name='x'), '>')
+    """
+    match condition:
+        case Compare(op, other, right) if op in MIRRORED and right is key:
+            return other, op
+        case Compare(op, left, other) if op in MIRRORED and left is key:
+            return other, MIRRORED[op]
+        case _:
+            return None
+
+
 def used_beside(part: Term, parts: Iterable[Term], wanted: Names) -> Names:
     """Return the variables that matter besides a part itself, which may stand there twice."""
     others = list(parts)
@@ -75,7 +92,7 @@ def used_beside(part: Term, parts: Iterable[Term], wanted: Names) -> Names:
     return wanted.union(*(variables_of(other) for other in others))
 
 
-def in_order(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
+def order_blocks(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
     """Order blocks so that each finds its variables bound: conditions as early as they can stand, values last."""
     waiting = list(blocks)
     there = set(bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import Atom, MapRead, Term, Var
@@ -10,21 +11,20 @@ from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry,
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
-from cumulus.compiler.statements.changed_keys import without
+from cumulus.compiler.statements.changed_keys import join_for_all
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import Names
 from cumulus.compiler.statements.map_requests import MapRequests
 
 
+@dataclass(frozen=True, slots=True)
 class MapReads:
     """Requests maps for one statement, whose column has an `order`; `sources` are the columns by their tokens."""
 
-    def __init__(self, requests: MapRequests, order: int | None, fresh: FreshNames) -> None:
-        self._requests = requests
-        self._derived = requests.derived
-        self._order = order
-        self._fresh = fresh
-        self.sources: dict[str, MaintainedNumber] = {}
+    requests: MapRequests
+    order: int | None
+    fresh: FreshNames
+    sources: dict[str, MaintainedNumber] = field(default_factory=dict)
 
     def group_of(self, read: MapRead) -> ColumnGroup:
         """Return the map of a read."""
@@ -32,7 +32,7 @@ class MapReads:
 
     def of_sum(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         """Return the read of a sum of monomials by keys; it may live with the same join without guards."""
-        source, order = self._requests.add(keys, body, guest=True)
+        source, order = self.requests.add(keys, body, guest=True)
         return self._add(source, order, state)
 
     def of_components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:
@@ -47,15 +47,15 @@ class MapReads:
 
     def of_number(self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
-        return self._add(*self._requests.add_number(what, each, names, self._order or None), state)
+        return self._add(*self.requests.add_number(what, each, names, self.order or None), state)
 
     def of_keys(self, what: DerivedRelation, atom: Atom, state: str) -> list[MapRead]:
         """Return reads of the maps that have all keys of a relation with inputs."""
-        names = self._fresh.inside(what, atom)
+        names = self.fresh.inside(what, atom)
         keys = ordered(names[key] for key in what.keys)
         given = frozenset(names[name] for name in what.inputs) - frozenset(keys)
         return [
-            self.of_sum(keys, [Monomial(1, without(given, monomial.factors, self._derived))], state)
+            self.of_sum(keys, [Monomial(1, join_for_all(given, monomial.factors, self.requests.derived))], state)
             for monomial in monomials(rename(what.sums[0].term, names))
         ]
 

@@ -17,17 +17,10 @@ from cumulus.compiler.options import CompilerOptions
 class MapRequests(Protocol):
     """Takes requests for maps; `cumulus.compiler.materialize` has the work list."""
 
-    @property
-    def derived(self) -> Registry:
-        """The derived relations."""
-
-    @property
-    def tables(self) -> Mapping[str, Relation]:
-        """The base tables and the derived relations, by name."""
-
-    @property
-    def options(self) -> CompilerOptions:
-        """How the program is compiled."""
+    derived: Registry
+    tables: Mapping[str, Relation]
+    """The base tables and the derived relations, by name."""
+    options: CompilerOptions
 
     def add(
         self, keys: Iterable[str], body: list[Monomial], *, guest: bool = False
@@ -42,7 +35,7 @@ class MapRequests(Protocol):
     def count_row(self) -> None:
         """Count a statement's look into a derived relation; refuse programs that would not end."""
 
-    def changed(
+    def delta_monomials(
         self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str]
     ) -> list[Monomial]:
         """Return the delta of `body` as monomials, without what can only be zero."""

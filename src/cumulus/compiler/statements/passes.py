@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import (
-    MIRRORED,
     ONE,
     AggSum,
     Batch,
@@ -30,7 +29,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.calculus.delta import aggregate
 from cumulus.calculus.simplify import fold
-from cumulus.compiler.statements.factors import Names
+from cumulus.compiler.statements.factors import Names, compared_with
 
 
 class OrderedProduct(NamedTuple):
@@ -126,17 +125,14 @@ def _range_of(key: Var, conditions: list[Term], there: Names) -> Range | None:
     """Return the range that conditions on a key say, None if they say something else or its ends are not `there`."""
     ends: dict[str, tuple[Term, bool]] = {}
     for condition in conditions:
-        if not isinstance(condition, Compare) or condition.op not in MIRRORED:
+        compared = compared_with(key, condition)
+        if compared is None:
             return None
-        op, other = condition.op, condition.right
-        if condition.left is not key:
-            op, other = MIRRORED[op], condition.left
-            if condition.right is not key:
-                return None
+        other, op = compared
         if not variables_of(other) <= there or op[0] in ends:
             return None
         ends[op[0]] = other, "=" in op
-    return Range(ends.get(">"), ends.get("<")) if ends else None
+    return Range(ends.get("<"), ends.get(">")) if ends else None
 
 
 def pre_aggregate_batch(product: OrderedProduct) -> OrderedProduct:

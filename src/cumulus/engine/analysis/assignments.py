@@ -9,27 +9,27 @@ from cumulus.m3.program import Program, Statement
 
 def assignments(program: Program) -> dict[str, list[Statement]]:
     """Return the `:=` statements by map, a map before those that read it."""
-    found: dict[str, dict[Statement, None]] = {}
+    statements_of: dict[str, dict[Statement, None]] = {}
     for trigger in program.triggers:
         for statement in trigger.statements:
             if statement.op == ":=":
-                found.setdefault(statement.map, {})[statement] = None
+                statements_of.setdefault(statement.map, {})[statement] = None
     ordered: dict[str, list[Statement]] = {}
 
     def place(target: str, path: tuple[str, ...]) -> None:
-        if target in ordered or target not in found:
+        if target in ordered or target not in statements_of:
             return
         if target in path:
             raise ValidationError(
                 f"the := maps {', '.join((*path[path.index(target) :], target))} read each other",
                 hint="A := map may read maps that += fills, and := maps before it.",
             )
-        for statement in found[target]:
+        for statement in statements_of[target]:
             for read in sorted(maps_of(statement.term)):
                 place(read, (*path, target))
-        ordered[target] = list(found[target])
+        ordered[target] = list(statements_of[target])
 
-    for target in found:
+    for target in statements_of:
         place(target, ())
     return ordered
 

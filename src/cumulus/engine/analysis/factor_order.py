@@ -24,6 +24,7 @@ from cumulus.algebra.terms import (
     children,
     memoised,
 )
+from cumulus.m3.infer import nodes
 from cumulus.scalars.python_code import may_raise
 
 Names = frozenset[str]
@@ -122,9 +123,7 @@ def lifted(term: Term | Range, bound: Names = frozenset()) -> Names:
 
 def mentions(term: Term | Range, relations: Collection[str]) -> bool:
     """Whether `term` reads one of some relations."""
-    if isinstance(term, (Batch, Atom)):
-        return term.name in relations
-    return any(mentions(child, relations) for child in children(term))
+    return any(isinstance(node, (Batch, Atom)) and node.name in relations for node in nodes(term))
 
 
 @memoised

@@ -15,29 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from cumulus.algebra import terms
 from cumulus.algebra.scope import inputs, outputs, scalar_inputs, variables_of
-from cumulus.algebra.terms import (
-    MIRRORED,
-    ZERO,
-    AggSum,
-    Apply,
-    Cast,
-    Compare,
-    Const,
-    Exists,
-    Lift,
-    MapRead,
-    Product,
-    Range,
-    Sum,
-    Term,
-    Var,
-    children,
-    factors_of,
-    product_of,
-    rebuild,
-    sum_of,
-)
+from cumulus.algebra.terms import AggSum, Apply, Cast, Compare, Const, Lift, MapRead, Product, Range, Sum, Term, Var
+from cumulus.m3.infer import nodes
 
 AXIS = "axis of an interval"
 
@@ -105,7 +86,7 @@ def interval_of(term: Term, bound: Collection[str]) -> KeyInterval | None:
         if any(name not in bound for name in outputs(term)):
             return None
         term = term.term
-    factors = factors_of(term)
+    factors = terms.factors_of(term)
     reads = [factor for factor in factors if isinstance(factor, MapRead)]
     if len(reads) != 1 or reads[0].state == "CHANGED":
         return None
@@ -161,15 +142,7 @@ def _conditions(factors: Sequence[Term], variable: str, bound: Collection[str]) 
 
 
 class OnAxis:
-    """What depends on the axis.
-
-    Parameters
-    ----------
-    variable
-        The axis.
-    bound
-        What has a value outside.
-    """
+    """What depends on the axis, which is a variable; `bound` are those that have a value outside."""
 
     def __init__(self, variable: str, bound: Collection[str]) -> None:
         self._variable = variable
@@ -200,7 +173,7 @@ class OnAxis:
         """Return a scalar with what variables of the axis stand for."""
         if isinstance(term, Var):
             return self._scalars.get(term.name, term)
-        shown: Term = rebuild(term, lambda child: child if isinstance(child, Range) else self._shown(child))
+        shown: Term = terms.rebuild(term, lambda child: child if isinstance(child, Range) else self._shown(child))
         return shown
 
     def conditions(self, compare: Compare) -> list[Condition] | None:
@@ -216,15 +189,15 @@ class OnAxis:
             if valued is None or ends[0] is None or ends[1] is None:
                 return None
             return [replace(each, valued=valued) for each in (*ends[0], *ends[1])]
-        if op not in MIRRORED:
+        if op not in terms.MIRRORED:
             return None
-        for side, other, turned in ((left, right, op), (right, left, MIRRORED[op])):
+        for side, other, turned in ((left, right, op), (right, left, terms.MIRRORED[op])):
             match side:
                 # What has no rows has no sum: `CASE WHEN n = 0 THEN NULL ELSE s END`.
                 case Apply("case", (Apply("eq", (Var(count), Const(0, _))), Const(None, _), value)) if (
                     count in self._sums
                 ):
-                    there = self._single(">", Var(count), ZERO)
+                    there = self._single(">", Var(count), terms.ZERO)
                     rest = self._split(turned, value, other)
                     return None if there is None or rest is None else [there, *rest]
         single = self._single(op, left, right)
@@ -295,7 +268,7 @@ def _specials(term: Term | Range) -> Iterator[str]:
         case Apply("float_sum", (_, Var(name))):
             yield name
         case _:
-            for child in children(term):
+            for child in terms.children(term):
                 yield from _specials(child)
 
 
@@ -305,9 +278,7 @@ def _turned(direction: int | None, sign: int) -> int | None:
 
 def _has_read(term: Term | Range) -> bool:
     """Whether a scalar has a node of value context in it."""
-    if not isinstance(term, (Var, Const, Apply, Cast, Compare, Range)):
-        return True
-    return any(_has_read(child) for child in children(term))
+    return any(not isinstance(node, (Var, Const, Apply, Cast, Compare, Range)) for node in nodes(term))
 
 
 # --- taking them out of products ------------------------------------------------------------------------------------
@@ -339,15 +310,15 @@ def with_intervals(term: Term, bound: Collection[str], needed: Collection[str]) 
             for read in parts:
                 if isinstance(read, MapRead) and read in found:
                     found = _taken_out(read, found, bound, needed)
-            return product_of(found)
+            return terms.product_of(found)
         case AggSum(group, inner):
             return AggSum(group, with_intervals(inner, bound, group))
         case Sum(parts):
-            return sum_of(with_intervals(part, bound, needed) for part in parts)
+            return terms.sum_of(with_intervals(part, bound, needed) for part in parts)
         case Lift(variable, AggSum() | Product() | Sum() as inner):
             return Lift(variable, with_intervals(inner, bound, outputs(inner)))
-        case Exists(inner):
-            return Exists(with_intervals(inner, bound, outputs(inner)))
+        case terms.Exists(inner):
+            return terms.Exists(with_intervals(inner, bound, outputs(inner)))
         case _:
             return term
 
@@ -385,18 +356,18 @@ def _taken_out(read: MapRead, parts: list[Term], bound: Collection[str], needed:
     if len(together) == 1 or any(not variables_of(part).isdisjoint(names) for part in rest):
         return parts
     outside = {*bound, *shown, *(name for part in rest for name in outputs(part))}
-    inner = product_of(part for part in parts if part in together)
-    found = AggSum(tuple(name for name in outputs(inner) if name in outside), inner)
-    if interval_of(found, outside) is None:
+    inner = terms.product_of(part for part in parts if part in together)
+    total = AggSum(tuple(name for name in outputs(inner) if name in outside), inner)
+    if interval_of(total, outside) is None:
         return parts
     first = parts.index(read)
     known = {*bound}
     for place, part in enumerate(parts):
-        if place >= first and inputs(found) <= known:
+        if place >= first and inputs(total) <= known:
             break
         known.update(outputs(part) if part in rest else ())
     else:
         place = len(parts)
     if shown and place > first:
         return parts  # what it binds is needed before
-    return [*(part for part in parts[:place] if part in rest), found, *(part for part in parts[place:] if part in rest)]
+    return [*(part for part in parts[:place] if part in rest), total, *(part for part in parts[place:] if part in rest)]

@@ -9,29 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from cumulus.algebra import terms
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import (
-    AggSum,
-    Compare,
-    Exists,
-    Lift,
-    Number,
-    Product,
-    Sum,
-    Term,
-    Var,
-    number,
-    product_of,
-    split_coefficient,
-    sum_of,
-)
+from cumulus.algebra.terms import AggSum, Compare, Exists, Lift, Number, Product, Sum, Term, Var
 from cumulus.m3.program import Statement, Trigger
 
 SIGN = Var("#sign")
 """The variable that is 1 when a row comes and -1 when it goes."""
 
 
-def signed(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | None:
+def joined_triggers(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | None:
     """Return the statements of both triggers, with `SIGN`; None if they differ in something else.
 
     None, too, if they have a variable of that name, as columns may be called anything.
@@ -43,7 +30,7 @@ def signed(insertion: Trigger, deletion: Trigger) -> tuple[Statement, ...] | Non
     >>> from cumulus.m3 import parse
     >>> program = parse('''RELATION r(a INT, b INT); MAP m[a INT](n INT);
     ... ON +r(a, b) { m[a] += 2 * b * SUM[](m[b] * {b > 1}) } ON -r(a, b) { m[a] += -2 * b * SUM[](m[b] * {b > 1}) }''')
-    >>> print(signed(*program.triggers)[0].term)
+    >>> print(joined_triggers(*program.triggers)[0].term)
     2 * "#sign" * b * SUM[](m[b].n * {b > 1})
     """
     if insertion.variables != deletion.variables or len(insertion.statements) != len(deletion.statements):
@@ -61,7 +48,7 @@ def _both(one: Term, other: Term) -> Term | None:
     """Return a term of value context that is `one` where the sign is 1, and `other` where it is -1."""
     if one is other:
         return one
-    (mine, rest), (theirs, other_rest) = split_coefficient(one), split_coefficient(other)
+    (mine, rest), (theirs, other_rest) = terms.split_coefficient(one), terms.split_coefficient(other)
     if mine not in (theirs, -theirs) or (rest is None) != (other_rest is None):
         return None
     factors: list[Term] = [_coefficient(mine, theirs)]
@@ -70,11 +57,11 @@ def _both(one: Term, other: Term) -> Term | None:
         if inside is None:
             return None
         factors.append(inside)
-    return product_of(factors)
+    return terms.product_of(factors)
 
 
 def _coefficient(mine: Number, theirs: Number) -> Term:
-    return number(mine) if mine == theirs else product_of([number(mine), SIGN])
+    return terms.number(mine) if mine == theirs else terms.product_of([terms.number(mine), SIGN])
 
 
 def _both_inside(one: Term, other: Term) -> Term | None:
@@ -96,10 +83,10 @@ def _both_inside(one: Term, other: Term) -> Term | None:
             return None if sides is None else Compare(op, *sides)
         case Product(parts), Product(other_parts):
             factors = _each(_both_inside, parts, other_parts)
-            return None if factors is None else product_of(factors)
+            return None if factors is None else terms.product_of(factors)
         case Sum(parts), Sum(other_parts):
             summands = _each(_both, parts, other_parts)
-            return None if summands is None else sum_of(summands)
+            return None if summands is None else terms.sum_of(summands)
         case _:
             return None
 

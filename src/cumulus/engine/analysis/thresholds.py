@@ -59,7 +59,7 @@ class StatementPair:
     inner: tuple[Term, ...]
 
 
-def differences(
+def statement_pairs(
     statements: Sequence[Statement], bound: Collection[str], may: Callable[[StatementPair], bool] = lambda pair: True
 ) -> tuple[dict[int, StatementPair], list[Statement]]:
     """Return the pairs among statements, by the identity of the one that stands for both, and all but the other ones.
@@ -77,23 +77,23 @@ def differences(
     >>> program = parse('''RELATION r(a BIGINT); MAP m[x BIGINT, y BIGINT](n BIGINT); MAP q[y BIGINT](n BIGINT);
     ... MAP t[](n BIGINT);
     ... ON +r(a) { t[] += a; q[y] += (h := NEW t[]) * m[x, y] * {x > h}; q[y] += -(h := t[]) * m[x, y] * {x > h} }''')
-    >>> pairs, rest = differences(program.triggers[0].statements, {"a"})
+    >>> pairs, rest = statement_pairs(program.triggers[0].statements, {"a"})
     >>> [(str(each.read), str(each.compare), each.is_up) for each in pairs.values()], len(rest)
     ([('m[x, y].n', '{x > h}', True)], 2)
     """
-    found: dict[int, StatementPair] = {}
+    pairs: dict[int, StatementPair] = {}
     gone: set[int] = set()
     alike: dict[object, list[Statement]] = {}
     for statement in statements:
         alike.setdefault((statement.map, statement.column, statement.keys, statement.op), []).append(statement)
     for group in alike.values():
         for new, old in permutations(group, 2):
-            if not {id(new), id(old)} & (found.keys() | gone):
+            if not {id(new), id(old)} & (pairs.keys() | gone):
                 pair = _pair(new, old, bound)
                 if pair is not None and may(pair):
-                    found[id(new)] = pair
+                    pairs[id(new)] = pair
                     gone.add(id(old))
-    return found, [statement for statement in statements if id(statement) not in gone]
+    return pairs, [statement for statement in statements if id(statement) not in gone]
 
 
 def _pair(new: Statement, old: Statement, bound: Collection[str]) -> StatementPair | None:
@@ -137,22 +137,22 @@ def _difference(
     if not isinstance(compare, Compare) or not depending.isdisjoint(statement.keys):
         return None
     rest.remove(compare)
-    outer, given = _before(rest, bound)
-    names = {*variables_of(compare), *(name for lift in lifts for name in inputs(lift))} - depending - given
+    outer, valued = _before(rest, bound)
+    names = {*variables_of(compare), *(name for lift in lifts for name in inputs(lift))} - depending - valued
     axes = [Var(name) for name in names]
     reads = [each for each in rest if isinstance(each, MapRead) and each.state == "OLD" and {*axes} & {*each.keys}]
     if len(axes) != 1 or len(reads) != 1 or reads[0] in outer or reads[0].keys.count(axes[0]) != 1:
         return None
-    own = {name for name in outputs(reads[0]) if name not in given}
+    own = {name for name in outputs(reads[0]) if name not in valued}
     inner: list[Term] = []
     for factor in (each for each in rest if each is not reads[0] and each not in outer):
         if variables_of(factor).isdisjoint(own):
             outer.append(factor)
-            given.update(outputs(factor))
+            valued.update(outputs(factor))
         else:
             inner.append(factor)
-            own.update(name for name in outputs(factor) if name not in given)
-    known = {*given}
+            own.update(name for name in outputs(factor) if name not in valued)
+    known = {*valued}
     closed: list[Lift] = []
     for lift in lifts:
         if known.issuperset((*inputs(lift), *outputs(lift.term))):
@@ -161,7 +161,7 @@ def _difference(
     running = [lift for lift in lifts if lift not in closed]
     sums = OnAxis(axes[0].name, known)
     conditions = sums.conditions(compare) if all(sums.add(_bare(lift, known)) for lift in running) else None
-    if conditions is None or len(conditions) != 1 or not given.isdisjoint(own) or not inputs(reads[0]) <= given:
+    if conditions is None or len(conditions) != 1 or not valued.isdisjoint(own) or not inputs(reads[0]) <= valued:
         return None
     return StatementPair(
         statement,

@@ -30,10 +30,7 @@ _TOTAL = (python_code.canonical, *python_code.TOTAL_COMPARISONS)
 def can_fail(text: str, pool: Pool, *, typed: bool = True) -> bool:
     """Whether evaluating an expression may raise: it calls something that is not total.
 
-    Parameters
-    ----------
-    typed
-        Whether the types of all its variables are known; else an order comparison may fail, too.
+    An order comparison is total only where the types of all variables are known.
     """
     total = (*_TOTAL, *python_code.ORDER_COMPARISONS) if typed else _TOTAL
     return any(pool.names.get(name) not in total for name in _CALLED.findall(text))
@@ -62,10 +59,7 @@ def assigned(writer: Writer, pool: Pool, name: str, text: str) -> Iterator[None]
 def holding(writer: Writer, pool: Pool, text: str, *, name: str = "", typed: bool = True) -> Iterator[None]:
     """Write an expression whose block runs if it neither failed nor is false, 0 or NULL.
 
-    Parameters
-    ----------
-    name
-        Where the value is wanted; else it gets a name only if it needs one.
+    Its value gets the `name`, if one is given; else it has one only if it needs one.
     """
     if can_fail(text, pool, typed=typed):
         name = name or writer.fresh("holds")

@@ -23,19 +23,7 @@ _NUMBERS = itertools.count(1)
 
 
 class CompiledModule:
-    """The functions of a program over given maps.
-
-    Parameters
-    ----------
-    program
-        Any M3 program.
-    functions
-        The user's scalar functions that it calls.
-    stores
-        Its maps.
-    failures
-        Takes what its functions report.
-    """
+    """The functions of a program over given maps; what they report goes to `failures`."""
 
     def __init__(
         self, program: Program, functions: Mapping[str, Given], stores: Mapping[str, DictMap], failures: Failures
@@ -104,18 +92,6 @@ class CompiledModule:
         self._failures.pending.clear()
         statement = self._statement_at(problem.__traceback__)
         target = statement.map if statement is not None else target
-        return self._as_error(problem, target, event)
-
-    def _statement_at(self, trace: TracebackType | None) -> Statement | None:
-        found: Statement | None = None
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self._filename:
-                about = self.module.lines[trace.tb_lineno - 1][1]
-                found = about if about is not None else found
-            trace = trace.tb_next
-        return found
-
-    def _as_error(self, problem: Exception, target: str, event: Any) -> EvaluationError:
         views = [view.name for view in self._program.views if target in maps_of_view(self._program, view.name)]
         place = f"view {views[0]} (map {target})" if views else f"map {target}"
         if event is not None:
@@ -125,3 +101,12 @@ class CompiledModule:
         reason = problem.message if isinstance(problem, EvaluationError) else f"{type(problem).__name__}: {problem}"
         hint = problem.hint if isinstance(problem, EvaluationError) else ""
         return EvaluationError(f"{place}: {reason}", view=views[0] if views else target, event=event, hint=hint)
+
+    def _statement_at(self, trace: TracebackType | None) -> Statement | None:
+        found: Statement | None = None
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._filename:
+                about = self.module.lines[trace.tb_lineno - 1][1]
+                found = about if about is not None else found
+            trace = trace.tb_next
+        return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import outputs
@@ -15,26 +16,20 @@ from cumulus.errors import ValidationError
 from cumulus.scalars.python_code import PythonCode
 
 
+@dataclass(frozen=True, slots=True)
 class EndCoder:
     """Writes the searches of one function; `grouped` writes the sums of a term by some variables into a dict."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        sources: LoopSources,
-        scalars: EnvScalars,
-        grouped: Callable[[Term, list[str], Env], DictSource],
-    ) -> None:
-        self._writer = writer
-        self._sources = sources
-        self._scalars = scalars
-        self._grouped = grouped
+    writer: Writer
+    sources: LoopSources
+    scalars: EnvScalars
+    grouped: Callable[[Term, list[str], Env], DictSource]
 
     def map_end(self, term: MapEnd, env: Env) -> PythonCode:
         """Write the search for the least or greatest key of a slice; return the variable of it, None if none."""
-        store = self._sources.store(term.map)
-        source = self._sources.of_map(store, store.definition.values[0].name)
-        bound = [self._scalars.code(key, env).text for key in term.keys if key is not None]
+        store = self.sources.store(term.map)
+        source = self.sources.of_map(store, store.definition.values[0].name)
+        bound = [self.scalars.code(key, env).text for key in term.keys if key is not None]
 
         def exists(entry: str) -> str:
             return "" if store.count is None or store.flat else f"{entry}[{store.count}]"
@@ -57,11 +52,11 @@ class EndCoder:
         axis, bound = 0, list[str]()
         place = axis_of(inner, term.variable, inside)
         if place is not None and isinstance(inner, MapRead):
-            axis, source = place, self._sources.of_read(inner)
+            axis, source = place, self.sources.of_read(inner)
             others = [key for at, key in enumerate(inner.keys) if at != axis]
-            bound = [self._scalars.code(key, inside).text for key in others if is_scalar(key)]
+            bound = [self.scalars.code(key, inside).text for key in others if is_scalar(key)]
         else:
-            source = self._grouped(inner, [term.variable], inside)
+            source = self.grouped(inner, [term.variable], inside)
         return self._search(
             term.end, source, axis, bound, lambda entry: source.value(entry).text if source.may_be_zero else ""
         )
@@ -73,7 +68,7 @@ class EndCoder:
 
         `test` gives the condition on an entry under which its key counts, "" if there is none.
         """
-        writer, column = self._writer, source.columns[axis]
+        writer, column = self.writer, source.columns[axis]
         found, key, here = writer.fresh("end"), writer.fresh("key"), writer.fresh("here")
         writer.line(f"{found} = None")
         places = all_but(axis, source.width)
@@ -87,7 +82,7 @@ class EndCoder:
                 writer.line(f"if not {condition}: continue")
             writer.line(f"{here} = {key if source.is_bare else f'{key}[{axis}]'}")
             mine, best = (PythonCode(name, column.type, False) for name in (here, found))
-            closer = self._scalars.compare("<" if end == "MIN" else ">", mine, best)
+            closer = self.scalars.compare("<" if end == "MIN" else ">", mine, best)
             with writer.block(f"if {here} is not None and ({found} is None or {closer}):"):
                 writer.line(f"{found} = {here}")
         return PythonCode(found, column.type, True)

@@ -19,8 +19,9 @@ from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_tri
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.memory_meter import MemoryMeter
+from cumulus.engine.interpreter.statements import all_exact
 from cumulus.engine.interpreter.store import DictMap, Positions
-from cumulus.engine.interpreter.writer import identifier
+from cumulus.engine.interpreter.writer import identifier, unused_name
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.errors import UnknownNameError
 from cumulus.m3.program import MapDef, Program
@@ -28,16 +29,7 @@ from cumulus.scalars.user import Functions, given_functions, runnable
 
 
 class Interpreter:
-    """An `Engine` over Python dicts.
-
-    Parameters
-    ----------
-    program
-        Any M3 program.
-    functions
-        The user's scalar functions that it calls: a list of them, or by name.
-    indexes
-        Maps and key columns that `find` will be asked for.
+    """An `Engine` over Python dicts; what its methods do is said there.
 
     Raises
     ------
@@ -71,19 +63,14 @@ class Interpreter:
         self._handlers, self._batches = self._module.handlers, self._module.batches
         self._meter = MemoryMeter(self._stores)
         self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
-        self._float_columns = {
-            relation.name: tuple(
-                place for place, column in enumerate(relation.columns) if column.type is None or column.type.is_float
-            )
-            for relation in program.relations
-        }
+        self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
         self._reads = sources(program)
         self._stale = set(self._module.assigned)
         self._computed: set[str] = set()
         """The `:=` maps that the open transaction has computed."""
         for definition in program.maps:
             if definition.initial:
-                self._stores[definition.name].load(initial_entries(definition))
+                self.load(definition.name, initial_entries(definition))
         self._assign_first()
 
     @property
@@ -94,12 +81,10 @@ class Interpreter:
     # --- transactions -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Open a transaction."""
         assert not self._is_open, "transactions do not nest"
         self._is_open = True
 
     def commit(self) -> Changes:
-        """Run the `:=` statements and close the transaction; see `Engine.commit`."""
         assert self._is_open, "no transaction is open"
         if self._module.assigned:
             self._run_assignments()
@@ -115,11 +100,9 @@ class Interpreter:
         return changes
 
     def touched(self) -> set[str]:
-        """Return the maps that the open transaction has written to."""
         return {name for name, store in self._stores.items() if store.undo}
 
     def rollback(self) -> None:
-        """Close the transaction and put every entry back."""
         assert self._is_open, "no transaction is open"
         for store in self._stores.values():
             if store.undo or store.ahead.changed:
@@ -137,7 +120,6 @@ class Interpreter:
         self._is_open = False
 
     def on_event(self, sign: int, relation: str, row: Row) -> None:
-        """Fire the trigger of a single event; see `Engine.on_event`."""
         assert self._is_open, "an event outside a transaction"
         meter = self._meter
         meter.left -= 1
@@ -160,15 +142,13 @@ class Interpreter:
         # A relation without any trigger is one that no map depends on.
 
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
-        """Fire the batch trigger, or the single ones where that is the same; see `Engine.on_batch`."""
         assert self._is_open, "an event outside a transaction"
         handler = self._batches.get(relation)
         if handler is None:
             for sign, row in one_by_one(self.program, relation, changes):
                 self.on_event(sign, relation, row)
             return
-        floats = self._float_columns.get(relation, ())
-        if floats:
+        if relation in self._with_floats:
             changes = canonical_rows(changes)
         self._meter.left -= len(changes)
         if self._meter.left < 0:
@@ -187,7 +167,7 @@ class Interpreter:
                 continue
             store = self._stores[target]
             try:
-                contents, grown = _assembled(store, columns, function())
+                contents, grown = _packed_contents(store, columns, function())
             except Exception as problem:
                 raise self._module.blamed(problem, None, target) from problem
             store.replace(contents)
@@ -226,20 +206,16 @@ class Interpreter:
             raise UnknownNameError(f"there is no map {name}", hint=f"Maps: {', '.join(self._stores)}.") from None
 
     def watch(self, map: str) -> None:
-        """Report the changes of a map at each commit."""
         self.store(map)
         self._watched[map] = None
 
     def close(self) -> None:
-        """Give back the memory of all maps; nobody uses them any more."""
         self._stores.clear()
 
     def unwatch(self, map: str) -> None:
-        """Report the changes of a map no more."""
         self._watched.pop(map, None)
 
     def read(self, map: str, key: Key) -> Values | None:
-        """Return the values of an entry, None if it does not exist."""
         store = self.store(map)
         return store.values(store.entries.get(store.pack_key(key)))
 
@@ -247,53 +223,46 @@ class Interpreter:
         """Return None: no map is kept in an order; see `Engine.along`."""
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Return the end of a slice; see `Engine.end`."""
         self.add_index(map, all_but(axis, self.store(map).width))
         return self.store(map).end(end, axis, others, column)
 
-    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+    def in_order(self, map: str, axis: int, descending: bool) -> None:
         """Return None: no map is kept in an order; see `Engine.in_order`."""
-        return None
 
     def columns(self, map: str) -> None:
         """Return None: entries are tuples here; see `Engine.columns`."""
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the existing entries."""
         return self.store(map).items()
 
     def size(self, map: str) -> int:
-        """Return the number of existing entries."""
         return self.store(map).size()
 
     def negative(self, map: str) -> int:
-        """Return how many entries have a count below 0."""
         return self.store(map).negative()
 
     def measure(self, map: str) -> MapStats:
-        """Return what a map takes, its bytes estimated; see `Engine.measure`."""
         store = self.store(map)
         chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
         return MapStats(len(store.entries), store.memory(), chain=chain)
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
-        """Replace the map's contents."""
-        assert not self._is_open, "a map is loaded outside transactions"
-        self.store(map).load(entries)
-        self._meter.look(grows=True)
-        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+        store = self.store(map)
+        self._replace(map, ((store.pack_key(key), store.pack_values(values)) for key, values in entries))
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over everything that is stored; see `Engine.stored`."""
         store = self.store(map)
         for packed, entry in store.entries.items():
             yield store.unpack_key(packed), (entry,) if store.flat else entry
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
-        """Replace the map's contents by what `stored` gave."""
-        assert not self._is_open, "a map is restored outside transactions"
         store = self.store(map)
-        store.load_packed((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries)
+        self._replace(map, ((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries))
+
+    def _replace(self, map: str, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Make packed entries the contents of a map."""
+        assert not self._is_open, "a map is filled outside transactions"
+        self.store(map).load(entries)
         self._meter.look(grows=True)
         self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
@@ -312,7 +281,6 @@ class Interpreter:
         return set()
 
     def add_index(self, map: str, positions: Positions) -> None:
-        """Keep an index of the map on these key positions, for `find`."""
         store = self.store(map)
         if not 0 < len(positions) < store.width or positions in store.indexes:
             return
@@ -321,7 +289,6 @@ class Interpreter:
         self._module.generate()
 
     def find(self, map: str, positions: Positions, values: Key) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the existing entries that have `values` at `positions`."""
         return self.store(map).find(positions, values)
 
 
@@ -331,16 +298,12 @@ def _stores(program: Program) -> dict[str, DictMap]:
     names: set[str] = set()
     for definition in program.maps:
         assert isinstance(definition, MapDef), "a program holds MapDefs"
-        name, count = f"map_{identifier(definition.name)}", 1
-        while name in names:
-            count += 1
-            name = f"map_{identifier(definition.name)}_{count}"
-        names.add(name)
+        name = unused_name(f"map_{identifier(definition.name)}", names)
         stores[definition.name] = DictMap(definition, name)
     return stores
 
 
-def _assembled(
+def _packed_contents(
     store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
 ) -> tuple[dict[Any, Any], set[str]]:
     """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from cumulus.algebra.terms import MapRead, Term
@@ -66,27 +66,27 @@ def ahead_name(store: DictMap) -> str:
     return f"{store.name}_ahead"
 
 
+@dataclass(frozen=True, slots=True)
 class LoopSources:
     """Makes what the code of one function loops over, and writes the indexes that this needs."""
 
-    def __init__(self, stores: Mapping[str, DictMap], pool: Pool, writer: Writer) -> None:
-        self._stores = stores
-        self._pool = pool
-        self._writer = writer
+    stores: Mapping[str, DictMap]
+    pool: Pool
+    writer: Writer
 
     def store(self, name: str) -> DictMap:
         """Return the map called `name`; ValidationError if there is none."""
-        if name not in self._stores:
+        if name not in self.stores:
             raise ValidationError(f"there is no map {name}", hint="Declare it with MAP.")
-        return self._stores[name]
+        return self.stores[name]
 
     def of_read(self, read: MapRead) -> DictSource:
         """Return what a read of a map loops over or looks up in."""
         store = self.store(read.map)
         match read.state:
             case "CHANGED":
-                name = self._writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
-                self._writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
+                name = self.writer.lazy((store.name, "CHANGED"), f"{store.name}_changed")
+                self.writer.line(f"if {name} is None: {name} = {ahead_name(store)}.differing()")
                 return replace(self.of_sums(name, store.definition.keys, NumberKind.INT), may_be_zero=False)
             case "NEW":
                 return replace(self.of_map(store, read.column), text=ahead_name(store), slice=self._ahead_slicer(store))
@@ -103,7 +103,7 @@ class LoopSources:
             if store.flat:
                 return Value(entry, kind, declared)
             if position in store.floats:
-                read_cell = self._pool.bind(float_sums.read_cell, "read_cell")
+                read_cell = self.pool.bind(float_sums.read_cell, "read_cell")
                 return Value(f"{read_cell}({entry}[{position}])", NumberKind.FLOAT)
             return Value(f"{entry}[{position}]", kind, declared)
 
@@ -111,29 +111,22 @@ class LoopSources:
 
     def of_batch(self, columns: tuple[Column, ...]) -> DictSource:
         """Return the net change that the trigger is fired with."""
-
-        def value(entry: str) -> Value:
-            return Value(entry, NumberKind.INT, BIGINT)
-
-        return DictSource(CHANGES, columns, False, value, False, self._slicer(CHANGES))
+        slicer = self._slicer(CHANGES)
+        return DictSource(CHANGES, columns, False, lambda entry: Value(entry, NumberKind.INT, BIGINT), False, slicer)
 
     def of_sums(self, name: str, columns: tuple[Column, ...], kind: NumberKind) -> DictSource:
         """Return sums in a dict that stands in a local variable."""
-
-        def value(entry: str) -> Value:
-            return Value(entry, kind)
-
-        return DictSource(name, columns, len(columns) == 1, value, True, self._slicer(name))
+        return DictSource(name, columns, len(columns) == 1, lambda entry: Value(entry, kind), True, self._slicer(name))
 
     def _ahead_slicer(self, store: DictMap) -> Callable[[Positions], str]:
         index = _indexed(store)
 
         def sliced(positions: Positions) -> str:
             wanted = f"{ahead_name(store)}_by_{'_'.join(map(str, positions))}"
-            name = self._writer.lazy((store.name, "NEW", positions), wanted)
-            build = self._pool.bind(NewStateSlices, "ahead_slices")
+            name = self.writer.lazy((store.name, "NEW", positions), wanted)
+            build = self.pool.bind(NewStateSlices, "ahead_slices")
             made = f"{build}({ahead_name(store)}, {index(positions)}, {positions!r})"
-            self._writer.line(f"if {name} is None: {name} = {made}")
+            self.writer.line(f"if {name} is None: {name} = {made}")
             return name
 
         return sliced
@@ -142,9 +135,9 @@ class LoopSources:
         """Return the `slice` of a dict that lives for one firing: the index is built when it is first needed."""
 
         def sliced(positions: Positions) -> str:
-            name = self._writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
-            build = self._pool.bind(slices, "slices")
-            self._writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
+            name = self.writer.lazy((text, positions), f"{text}_by_{'_'.join(map(str, positions))}")
+            build = self.pool.bind(slices, "slices")
+            self.writer.line(f"if {name} is None: {name} = {build}({text}, {positions!r})")
             return name
 
         return sliced
@@ -190,6 +183,7 @@ class SharedFunction(NamedTuple):
     site: int
 
 
+@dataclass(frozen=True, slots=True)
 class Shared:
     """Sub-terms that are evaluated at most once per firing, each in a function of its own.
 
@@ -197,40 +191,34 @@ class Shared:
     ----------
     prefix
         Begins the names of the functions.
-    takes_changes
-        Whether the functions get the net change.
-    sites
-        Where failures in the functions come from.
+    argument
+        What the functions get: `CHANGES`, or "" for nothing.
     taken
         Names that locals must not have.
+    functions
+        The heads and bodies of those that are written.
     """
 
-    def __init__(self, prefix: str, takes_changes: bool, sites: Sites, taken: set[str]) -> None:
-        self._sites = sites
-        self._taken = taken
-        self.functions: list[tuple[str, Writer]] = []
-        self._prefix = prefix
-        self._argument = CHANGES if takes_changes else ""
-        self._known: dict[Term, SharedFunction] = {}
+    prefix: str
+    argument: str
+    sites: Sites
+    taken: set[str]
+    functions: list[tuple[str, Writer]] = field(default_factory=list)
+    known: dict[Term, SharedFunction] = field(default_factory=dict)
 
     def source(self, term: Term, writer: Writer, sources: LoopSources, write_body: WriteBody) -> DictSource:
-        """Return the value of `term`, computed before if it was needed before in this firing.
+        """Return the value of `term` for a function that needs it, computed before if this firing has needed it before.
 
-        Parameters
-        ----------
-        writer, sources
-            Of the function that needs it.
-        write_body
-            Writes the function that computes it.
+        `write_body` writes the function that computes it.
         """
-        if term not in self._known:
-            name = f"{self._prefix}_shared_{len(self.functions) + 1}"
-            body = Writer(self._taken)
-            self.functions.append((f"def {name}({self._argument}):", body))
-            body.about, body.site = writer.about, self._sites.shared()
-            self._known[term] = SharedFunction(name, *write_body(body), body.site)
-        shared = self._known[term]
-        self._sites.used(shared.site, writer.site)
+        if term not in self.known:
+            name = f"{self.prefix}_shared_{len(self.functions) + 1}"
+            body = Writer(self.taken)
+            self.functions.append((f"def {name}({self.argument}):", body))
+            body.about, body.site = writer.about, self.sites.shared()
+            self.known[term] = SharedFunction(name, *write_body(body), body.site)
+        shared = self.known[term]
+        self.sites.used(shared.site, writer.site)
         name = writer.lazy(term, "shared")
-        writer.line(f"if {name} is None: {name} = {shared.name}({self._argument})")
+        writer.line(f"if {name} is None: {name} = {shared.name}({self.argument})")
         return sources.of_sums(name, shared.columns, shared.kind)

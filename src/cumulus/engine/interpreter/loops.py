@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from cumulus.algebra.terms import Range, Term, Var
@@ -19,57 +20,57 @@ Then: TypeAlias = Callable[[Env, list[Value]], None]
 """Writes what happens for each binding, with the values to multiply."""
 
 
+@dataclass(slots=True)
 class LoopCoder:
     """Writes look-ups, loops and conditions; `depth` is in how many loops the code stands."""
 
-    def __init__(self, writer: Writer, pool: Pool, scalars: EnvScalars) -> None:
-        self._writer = writer
-        self._pool = pool
-        self._scalars = scalars
-        self.depth = 0
+    writer: Writer
+    pool: Pool
+    scalars: EnvScalars
+    depth: int = 0
 
     def scan(self, source: DictSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
         if len(keys) != source.width:
             raise ValidationError(f"{source.text} has {source.width} keys, not {len(keys)}")
         bound = {
-            place: self._scalars.code(key, env)
+            place: self.scalars.code(key, env)
             for place, key in enumerate(keys)
             if not isinstance(key, Range) and not (isinstance(key, Var) and key.name not in env)
         }
         with ExitStack() as computed:
             for place, code in bound.items():
-                if can_fail(code.text, self._pool):
-                    bound[place] = code._replace(text=self._writer.fresh("part"))
-                    computed.enter_context(assigned(self._writer, self._pool, bound[place].text, code.text))
-            outside = self._writer.row
+                if can_fail(code.text, self.pool):
+                    bound[place] = code._replace(text=self.writer.fresh("part"))
+                    computed.enter_context(assigned(self.writer, self.pool, bound[place].text, code.text))
+            outside = self.writer.row
             self._scan_bound(source, keys, bound, env, then)
-            self._writer.row = outside
+            self.writer.row = outside
 
     def _scan_bound(
         self, source: DictSource, keys: tuple[Term | Range, ...], bound: Mapping[int, PythonCode], env: Env, then: Then
     ) -> None:
-        entry = self._writer.fresh("entry")
+        entry = self.writer.fresh("entry")
         if len(bound) == source.width:
             key = source.key_text([bound[place].text for place in range(len(keys))])
-            self._writer.line(f"{entry} = {source.text}.get({key})")
+            self.writer.line(f"{entry} = {source.text}.get({key})")
             with self.when(f"{entry} is not None"):
-                self._writer.row = key if source.text == CHANGES else self._writer.row
+                self.writer.row = key if source.text == CHANGES else self.writer.row
                 self._visit(source, entry, env, then)
             return
         places = tuple(sorted(bound))
         part = source.slice(places) if places else ""
-        key = self._writer.fresh("key")
+        key = self.writer.fresh("key")
         if places:
             sub = bound[places[0]].text if len(places) == 1 else f"({', '.join(bound[i].text for i in places)})"
             header = f"for {key} in {part}.get({sub}, ()):"
         else:
             header = f"for {key}, {entry} in {source.text}.items():"
-        with self._writer.block(header):
+        with self.writer.block(header):
             self.depth += 1
-            self._writer.row = key if source.text == CHANGES else self._writer.row
+            self.writer.row = key if source.text == CHANGES else self.writer.row
             if places:
-                self._writer.line(f"{entry} = {source.text}[{key}]")
+                self.writer.line(f"{entry} = {source.text}[{key}]")
             self._unpack(source, keys, key, env, lambda inner: self._visit(source, entry, inner, then))
             self.depth -= 1
 
@@ -84,15 +85,15 @@ class LoopCoder:
             text = key if source.is_bare else f"{key}[{place}]"
             here = PythonCode(text, column.type, not column.not_null)
             if isinstance(pattern, Range):
-                name = self._writer.fresh("end")
-                self._writer.line(f"{name} = {text}")
+                name = self.writer.fresh("end")
+                self.writer.line(f"{name} = {text}")
                 tests.extend(self._within(pattern, here._replace(text=name), env))
             elif isinstance(pattern, Var) and pattern.name not in env:
                 if pattern.name in inner:
-                    tests.append(self._scalars.coder(inner).compare("=", inner[pattern.name], here))
+                    tests.append(self.scalars.coder(inner).compare("=", inner[pattern.name], here))
                     continue
-                name = self._writer.fresh(pattern.name)
-                self._writer.line(f"{name} = {text}")
+                name = self.writer.fresh(pattern.name)
+                self.writer.line(f"{name} = {text}")
                 inner[pattern.name] = here._replace(text=name)
         if tests:
             with self.when(" and ".join(tests), inner):
@@ -101,7 +102,7 @@ class LoopCoder:
             then(inner)
 
     def _within(self, pattern: Range, here: PythonCode, env: Env) -> list[str]:
-        coder = self._scalars.coder(env)
+        coder = self.scalars.coder(env)
         tests = []
         for end, sign in ((pattern.low, ">"), (pattern.high, "<")):
             if end is not None:
@@ -113,11 +114,11 @@ class LoopCoder:
         if value.text == entry and not source.may_be_zero:
             then(env, [value])
             return
-        name = entry if value.text == entry else self._writer.fresh("value")
-        with holding(self._writer, self._pool, value.text, name=name):
+        name = entry if value.text == entry else self.writer.fresh("value")
+        with holding(self.writer, self.pool, value.text, name=name):
             then(env, [Value(name, value.kind, value.type)])
 
     def when(self, condition: str, env: Env | None = None) -> AbstractContextManager[None]:
         """Write an `if`; give `env` where variables of unknown type may be compared."""
         typed = all(code.type is not None for code in (env or {}).values())
-        return holding(self._writer, self._pool, condition, typed=typed)
+        return holding(self.writer, self.pool, condition, typed=typed)

@@ -12,13 +12,7 @@ _LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
 
 
 class MemoryMeter:
-    """Refuses events that would make maps take more than a budget.
-
-    Parameters
-    ----------
-    stores
-        The maps.
-    """
+    """Refuses events that would make maps take more than a budget."""
 
     def __init__(self, stores: Mapping[str, DictMap]) -> None:
         self._stores = stores

@@ -16,7 +16,7 @@ from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Setting, TermCoder
-from cumulus.engine.interpreter.writer import Writer, identifier
+from cumulus.engine.interpreter.writer import Writer, identifier, unused_name
 from cumulus.errors import ValidationError
 from cumulus.m3.program import On, Program, Statement, Trigger
 from cumulus.scalars.python_code import Pool, PythonCode, canonical
@@ -74,16 +74,10 @@ class ModuleCoder:
         self._stores = stores
         self._pool = pool
         self._kept = dict(program.kept)
-        self._names: set[str] = set()
         self._taken = {CHANGES, PROBLEM}
         for store in stores.values():
-            self._taken |= {
-                store.name,
-                ahead_name(store),
-                f"{store.name}_undo",
-                f"enter_{store.name}",
-                f"leave_{store.name}",
-            }
+            self._taken |= {store.name, ahead_name(store)}
+            self._taken |= {f"{store.name}_undo", f"enter_{store.name}", f"leave_{store.name}"}
 
     def write(self) -> GeneratedModule:
         """Return the module; stores receive the indexes that it uses."""
@@ -99,30 +93,22 @@ class ModuleCoder:
 
     def _write(self) -> GeneratedModule:
         module = GeneratedModule()
-        self._names = set()
+        names: set[str] = set()
         for store in self._stores.values():
             _index_functions(store, module)
         for trigger in self._program.triggers:
             if (trigger.on, trigger.relation) in module.triggers:
                 raise ValidationError(f"two triggers ON {trigger.on} {trigger.relation}", hint="Join their statements.")
-            name = self._function_name(f"{_VERBS[trigger.on]}_{identifier(trigger.relation)}")
+            name = unused_name(f"{_VERBS[trigger.on]}_{identifier(trigger.relation)}", names)
             module.triggers[trigger.on, trigger.relation] = name
             self._trigger(trigger, name, module)
         for target, statements in assignments(self._program).items():
-            name = self._function_name(f"assign_{identifier(target)}")
+            name = unused_name(f"assign_{identifier(target)}", names)
             module.assigned[target] = (name, self._assignment(target, statements, name, module))
         return module
 
-    def _function_name(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self._names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._names.add(name)
-        return name
-
     def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> Setting:
-        shared = Shared(name, bool(batch), module.sites, self._taken)
+        shared = Shared(name, CHANGES if batch else "", module.sites, self._taken)
         return Setting(self._pool, self._stores, self._kept, batch, shared)
 
     def _columns(self, trigger: Trigger) -> tuple[Column, ...]:

@@ -11,13 +11,7 @@ from typing import Any
 
 
 class Ahead:
-    """The entries of a map with those that the trigger has changed.
-
-    Parameters
-    ----------
-    entries
-        The entries before the event, packed.
-    """
+    """The packed entries of a map before the event, with those that the trigger has changed."""
 
     def __init__(self, entries: Mapping[Any, Any]) -> None:
         self._entries = entries
@@ -54,8 +48,6 @@ class NewStateSlices:
 
     Parameters
     ----------
-    ahead
-        The map.
     index
         Part → keys, of the entries before the event.
     positions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -67,15 +68,9 @@ def number_of(code: PythonCode, pool: Pool) -> Value:
 
 def scalar_of(value: Value, pool: Pool) -> PythonCode:
     """Return a number of value context as a scalar, never NULL."""
-    match value.kind:
-        case NumberKind.INT:
-            return PythonCode(value.text, value.type or HUGEINT, False)
-        case NumberKind.DEC:
-            return PythonCode(value.text, value.type, False)
-        case NumberKind.FLOAT:
-            return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
-        case NumberKind.ANY:
-            return PythonCode(value.text, None, False)
+    if value.kind is NumberKind.FLOAT:
+        return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
+    return PythonCode(value.text, value.type or (HUGEINT if value.kind is NumberKind.INT else None), False)
 
 
 def product(values: Sequence[Value], pool: Pool) -> Value:
@@ -118,53 +113,41 @@ def _met(value: Value, kind: NumberKind) -> str:
     return value.text
 
 
+@dataclass(slots=True)
 class Accumulator:
     """Lines that add to one target, written when the kinds of all their values are known.
 
     Parameters
     ----------
-    writer, pool
-        Where the lines go, and the names they use.
     render
         From the text of a value to the line that adds it, given whether the plain `+` will do.
     floats
         From the text of a value to the line that adds it where all are floats, if that is another one.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        pool: Pool,
-        render: Callable[[str, bool], str],
-        floats: Callable[[str], str] | None = None,
-    ) -> None:
-        self._writer = writer
-        self._pool = pool
-        self._render = render
-        self._floats = floats
-        self._lines: list[tuple[int, Value]] = []
+    writer: Writer
+    render: Callable[[str, bool], str]
+    floats: Callable[[str], str] | None = None
+    lines: list[tuple[int, Value]] = field(default_factory=list)
+    """The places of lines, and what they add."""
 
     def add(self, value: Value) -> None:
         """Reserve the line that adds `value` here."""
-        self._lines.append((self._writer.reserve(), value))
-
-    def only(self) -> tuple[int, Value] | None:
-        """Return the place and value of the only line, None if there are more or none."""
-        return self._lines[0] if len(self._lines) == 1 else None
+        self.lines.append((self.writer.reserve(), value))
 
     @property
     def type(self) -> SqlType | None:
         """The type of the sum, if the types of all its values are known and exact."""
-        scales = [_scale(value) for _, value in self._lines]
+        scales = [_scale(value) for _, value in self.lines]
         return None if None in scales else _exact_type(max((s for s in scales if s is not None), default=0))
 
     def finish(self) -> NumberKind:
         """Write the lines; return the kind of the sum."""
-        kind = max((value.kind for _, value in self._lines), default=NumberKind.INT)
-        for place, value in self._lines:
+        kind = max((value.kind for _, value in self.lines), default=NumberKind.INT)
+        for place, value in self.lines:
             text = _met(value, kind)
-            if kind is NumberKind.FLOAT and self._floats is not None:
-                self._writer.fill(place, self._floats(text))
+            if kind is NumberKind.FLOAT and self.floats is not None:
+                self.writer.fill(place, self.floats(text))
             else:
-                self._writer.fill(place, self._render(text, kind is not NumberKind.ANY))
+                self.writer.fill(place, self.render(text, kind is not NumberKind.ANY))
         return kind

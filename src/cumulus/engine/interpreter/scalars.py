@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from cumulus.algebra.terms import Term
@@ -13,12 +14,12 @@ Env: TypeAlias = dict[str, PythonCode]
 """Variables, and the code of their values."""
 
 
+@dataclass(frozen=True, slots=True)
 class EnvScalars:
     """Writes scalars; `leaf` writes a node of value context inside one."""
 
-    def __init__(self, pool: Pool, leaf: Callable[[Term, Env], PythonCode]) -> None:
-        self._pool = pool
-        self._leaf = leaf
+    pool: Pool
+    leaf: Callable[[Term, Env], PythonCode]
 
     def code(self, term: Term, env: Env) -> PythonCode:
         """Return the code of a scalar; what must be computed before is written."""
@@ -36,4 +37,4 @@ class EnvScalars:
                 raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
             return env[name]
 
-        return ScalarCoder(self._pool, lookup, lambda term: self._leaf(term, env))
+        return ScalarCoder(self.pool, lookup, lambda term: self.leaf(term, env))

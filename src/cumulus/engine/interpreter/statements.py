@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from cumulus.algebra import terms
 from cumulus.algebra.scope import ahead_of, maps_of
-from cumulus.algebra.terms import Apply, Cast, Range, Term, children
+from cumulus.algebra.terms import Apply, Cast
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis import float_sums
 from cumulus.engine.analysis.steps import Step, direct_statements
@@ -27,6 +27,7 @@ from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Fit, TermCoder
 from cumulus.errors import ValidationError
+from cumulus.m3.infer import nodes
 from cumulus.m3.program import Statement
 from cumulus.m3.stages import stages as in_stages
 from cumulus.scalars.python_code import may_raise
@@ -103,7 +104,8 @@ class StatementCoder:
         return (
             self._exact_columns
             and not may_raise(statement.term)
-            and not _has_scalar_numbers(statement.term)
+            # A function or cast may give a number whose type only shows when it runs.
+            and not any(isinstance(node, (Apply, Cast)) for node in nodes(statement.term))
             and not any(store.floats for store in stores)
             and all(all_exact((*store.definition.keys, *store.definition.values)) for store in stores)
         )
@@ -265,8 +267,3 @@ class StatementCoder:
 def all_exact(columns: tuple[Column, ...]) -> bool:
     """Whether all columns are known not to hold floats."""
     return all(column.type is not None and not column.type.is_float for column in columns)
-
-
-def _has_scalar_numbers(term: Term | Range) -> bool:
-    """Whether a function or cast gives a number whose type only shows when it runs."""
-    return isinstance(term, (Apply, Cast)) or any(_has_scalar_numbers(child) for child in children(term))

@@ -32,8 +32,6 @@ class DictMap:
 
     Parameters
     ----------
-    definition
-        The map.
     name
         How generated code calls it.
 
@@ -191,11 +189,7 @@ class DictMap:
         self.undo.clear()
         self.ahead.changed.clear()
 
-    def load(self, entries: Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> None:
-        """Replace the contents by plain entries."""
-        self.load_packed((self.pack_key(key), self.pack_values(values)) for key, values in entries)
-
-    def load_packed(self, entries: Iterable[tuple[Any, Any]]) -> None:
+    def load(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Replace the contents by packed entries; None entries are left out."""
         contents = {packed: entry for packed, entry in entries if entry is not None}
         self.entries.clear()

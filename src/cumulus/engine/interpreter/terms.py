@@ -60,8 +60,6 @@ class Setting:
 
     Parameters
     ----------
-    pool, stores
-        Names of the module; the maps.
     kept
         Relation name → map that keeps its rows.
     batch
@@ -103,7 +101,6 @@ class TermCoder:
         places: list[tuple[int, int]] = []
         sums = Accumulator(
             self.writer,
-            self.pool,
             lambda text, simple: f"{name} += {text}" if simple else f"{name} = {self._plus()}({name}, {text})",
             lambda text: f"{name}.append({text})",
         )
@@ -116,10 +113,9 @@ class TermCoder:
         loops = self._loops.depth
         self._added(term, env, add, inline)
         if places == [(self.writer.depth, loops)]:  # a plain expression
-            single = sums.only()
-            if single is not None:
-                self.writer.fill(single[0], f"{name} = {single[1].text}")
-                return Value(name, single[1].kind, single[1].type)
+            ((place, value),) = sums.lines
+            self.writer.fill(place, f"{name} = {value.text}")
+            return Value(name, value.kind, value.type)
         kind = sums.finish()
         self.writer.fill(start, f"{name} = []" if kind is NumberKind.FLOAT else f"{name} = 0")
         if kind is NumberKind.FLOAT:
@@ -308,7 +304,7 @@ class TermCoder:
             before = f"{name}.get({key}, 0)"
             return f"{name}[{key}] = " + (f"{before} + {text}" if simple else f"{self._plus()}({before}, {text})")
 
-        sums = Accumulator(self.writer, self.pool, render)
+        sums = Accumulator(self.writer, render)
 
         def add(bound: Env, values: list[Value]) -> None:
             for variable in free:

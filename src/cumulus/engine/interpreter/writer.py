@@ -27,14 +27,18 @@ def identifier(name: str) -> str:
     return f"{word}_" if word in _RESERVED else word
 
 
-class Writer:
-    """The body of one function.
+def unused_name(name: str, taken: set[str]) -> str:
+    """Return a name, with a number from 2 on behind it if it is taken; it is taken then."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found)
+    return found
 
-    Parameters
-    ----------
-    taken
-        Names that mean something else in the module.
-    """
+
+class Writer:
+    """The body of one function, in a module where `taken` names mean something else."""
 
     def __init__(self, taken: set[str]) -> None:
         self.lines: list[tuple[int, str, Any]] = []

@@ -14,7 +14,7 @@ from cumulus.engine.analysis.assignments import assignments
 from cumulus.engine.analysis.intervals import with_intervals
 from cumulus.engine.analysis.missing_triggers import come_one_by_one
 from cumulus.engine.analysis.separation import separated
-from cumulus.engine.analysis.signs import SIGN, signed
+from cumulus.engine.analysis.signs import SIGN, joined_triggers
 from cumulus.engine.native.code.adders import adder_of
 from cumulus.engine.native.code.assignments import assign_function
 from cumulus.engine.native.code.numbers import Env
@@ -351,7 +351,7 @@ def _signed_triggers(program: Program) -> dict[str, tuple[Statement, ...]]:
     """Return the relations whose single triggers differ in signs alone, and the statements of both."""
     triggers = {(trigger.on, trigger.relation): trigger for trigger in program.triggers}
     pairs = {
-        relation: signed(insertion, triggers[On.DELETE, relation])
+        relation: joined_triggers(insertion, triggers[On.DELETE, relation])
         for (on, relation), insertion in triggers.items()
         if on is On.INSERT and (On.DELETE, relation) in triggers
     }

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from cumulus.catalog.arrow import wide
+from cumulus.catalog.arrow import widest_decimal
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
@@ -99,7 +99,7 @@ def _leaves(schema: Iterable[pa.Field]) -> Iterator[pa.DataType]:
 
 
 def _is_exact(block: bytes) -> bool:
-    """Whether no number is so long that Arrow would make another decimal of it; see `catalog.arrow.wide`."""
+    """Whether no number is so long that Arrow would make another decimal of it; see `catalog.arrow.widest_decimal`."""
     numbers = block.translate(_NUMBERS)
     if _LONG in numbers:
         return False
@@ -148,16 +148,16 @@ def parsed_type(wanted: SqlType, encoding: Encoding | None, sample: Any) -> pa.D
     if encoding is not None and (sample is None or isinstance(sample, _WRITTEN_AS[encoding.what])):
         return encoding.parsed_type()
     if isinstance(sample, str):
-        return wide(wanted.scale) if wanted.kind is Kind.DECIMAL else pa.string()
+        return widest_decimal(wanted.scale) if wanted.kind is Kind.DECIMAL else pa.string()
     match wanted.kind:
         case Kind.DECIMAL | Kind.HUGEINT:
-            return wide(wanted.scale)
+            return widest_decimal(wanted.scale)
         case Kind.REAL | Kind.DOUBLE:
             return pa.float64()
         case Kind.INTERVAL:
             return None
         case _ if wanted.is_integer and isinstance(sample, Decimal):
-            return wide(4)  # pandas writes whole numbers beside NULLs as 7.0
+            return widest_decimal(4)  # pandas writes whole numbers beside NULLs as 7.0
         case _ if wanted.is_temporal:
             return pa.string()
         case _:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cumulus.algebra.scope import ahead_of
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
-from cumulus.engine.analysis.thresholds import StatementPair, differences
+from cumulus.engine.analysis.thresholds import StatementPair, statement_pairs
 from cumulus.engine.native.code.adders import adder_of, setter_of
 from cumulus.engine.native.code.loop_fusion import Fused, fused, is_row
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
@@ -54,7 +54,7 @@ class StatementEmitter:
     def write(self, statements: Sequence[Statement], env: Env) -> None:
         """Write the statements."""
         self._ahead = frozenset[str]().union(*(ahead_of(statement.term) for statement in statements))
-        self._pairs, statements = differences(statements, env, self._is_ordered)
+        self._pairs, statements = statement_pairs(statements, env, self._is_ordered)
         stages = in_stages(statements)
         if stages is None:
             raise ValidationError("the statements of a trigger wait for each other's NEW or CHANGED maps")
