@@ -107,6 +107,9 @@ def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str
 def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[str, Table]) -> list[Term]:
     """Drop atoms of trusted parents of which only the key is used: each row finds exactly one.
 
+    An enforced reference need not hold inside of a transaction. A row that is there without its parent counts for
+    nothing in all maps alike; it would count in those that had lost the parent.
+
     Examples
     --------
     >>> from cumulus.catalog.schema import Column
@@ -143,7 +146,7 @@ def _child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) ->
             continue
         child = tables[other.name]
         for reference in _trusted(child, atom.name):
-            if _positions(other, reference, tables) == at:
+            if not reference.enforced and _positions(other, reference, tables) == at:
                 nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
                 return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
     return None
