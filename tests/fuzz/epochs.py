@@ -102,10 +102,10 @@ def compiled(given: Epochs, oracle: Oracle) -> Program | None:
     return None
 
 
-def compare(seed: int, out: Path) -> BucketPlan | None:
+def compare(seed: int, out: Path, *, keyed: bool = False) -> BucketPlan | None:
     """Compare all views of a script after each epoch; return the plan, None if nothing of it compiles."""
     draw = random.Random(seed)
-    case = case_of(script_of(seed))
+    case = case_of(script_of(seed, keyed=keyed))
     given = made(draw, case)
     oracle = Oracle(replace(case, tables=tuple(given.tables)).schema)
     try:

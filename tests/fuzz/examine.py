@@ -57,9 +57,10 @@ class Making:
 
     only: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
+    keyed: bool = False
 
     def script(self, seed: int) -> Script:
-        return script_of(seed, only=self.only, without=self.without)
+        return script_of(seed, only=self.only, without=self.without, keyed=self.keyed)
 
 
 ANY_SCRIPT = Making()

@@ -108,7 +108,7 @@ class Sources(Expressions):
             for name, other in ((child, reference.parent), (reference.parent, child))
             if name in used
         ]
-        if related and self.draw.random() < 0.75:
+        if related and self.draw.random() < 0.9:
             chosen = self.one(related)
             return next(known for known in self.known if known.name == chosen)
         return self.one([known for known in self.known if known.origin == "table"])

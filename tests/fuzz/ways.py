@@ -18,10 +18,10 @@ from support.oracle import Oracle, same_bag
 ENGINES = ("native", "native", "interpreter")
 
 
-def compare(seed: int, folder: Path) -> list[str] | None:
+def compare(seed: int, folder: Path, *, keyed: bool = False) -> list[str] | None:
     """Compare all views of a script with DuckDB after each step; return the steps, None if nothing of it compiles."""
     draw = random.Random(seed)
-    case = case_of(script_of(seed))
+    case = case_of(script_of(seed, keyed=keyed))
     oracle = Oracle(case.schema)
     try:
         names = _compiled(case, oracle)
