@@ -12,7 +12,7 @@ from cumulus.algebra.terms import Atom, Term
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import monomials
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.maps.trusted_keys import child_guard
+from cumulus.compiler.maps.trusted_keys import children_of
 
 Join = frozenset[Atom]
 
@@ -66,7 +66,7 @@ def _parts(join: Join, tables: Mapping[str, Table]) -> Iterator[Join]:
     """Yield what is left of a join when one of its tables changes, in pieces that share no variable."""
     for changed in join:
         others = join - {changed}
-        if tables[changed.name].static or child_guard(changed, list(others), tables) is not None:
+        if tables[changed.name].static or any(children_of(changed, others, tables)):
             continue
         bound = frozenset(changed.variables)
         while others:

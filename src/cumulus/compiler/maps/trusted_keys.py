@@ -107,6 +107,9 @@ def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str
 def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[str, Table]) -> list[Term]:
     """Drop atoms of trusted parents of which only the key is used: each row finds exactly one.
 
+    An enforced reference need not hold inside of a transaction. A row that is there without its parent counts for
+    nothing in all maps alike; it would count in those that had lost the parent.
+
     Examples
     --------
     >>> from cumulus.catalog.schema import Column
@@ -128,25 +131,31 @@ def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[st
         others = [factor for factor in kept if factor is not atom]
         if not table.key or own & wanted or any(own & variables_of(factor) for factor in others):
             continue
-        guard = child_guard(atom, others, tables)
+        guard = _child_guard(atom, others, tables)
         if guard is not None:
             kept = others + [test for test in guard if test not in others]
     return kept
 
 
-def child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
+def _child_guard(atom: Atom, others: Iterable[Term], tables: Mapping[str, Table]) -> list[Term] | None:
     """Return the guards under which a child among `others` stands for `atom`; None if there is no such child."""
+    for other, reference in children_of(atom, others, tables):
+        if not reference.enforced:
+            child = tables[other.name]
+            nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
+            return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
+    return None
+
+
+def children_of(atom: Atom, others: Iterable[Term], tables: Mapping[str, Table]) -> Iterator[tuple[Atom, ForeignKey]]:
+    """Yield the atoms among `others` that refer to `atom`, and by which reference."""
     parent = tables[atom.name]
     at = {column: atom.variables[parent.position(column)] for column in parent.key}
     for other in others:
-        if not isinstance(other, Atom):
-            continue
-        child = tables[other.name]
-        for reference in _trusted_references(child, atom.name):
-            if _referring_variables(other, reference, tables) == at:
-                nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
-                return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
-    return None
+        if isinstance(other, Atom):
+            for reference in _trusted_references(tables[other.name], atom.name):
+                if _referring_variables(other, reference, tables) == at:
+                    yield other, reference
 
 
 def _trusted_references(child: Table, parent: str) -> Iterator[ForeignKey]:
