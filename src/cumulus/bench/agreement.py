@@ -19,16 +19,8 @@ _LIMIT = re.compile(r"\s+LIMIT\s+\d+\s*$", re.IGNORECASE)
 def check(session: Session, view: str, script: str, tables: Mapping[str, pa.Table], what: str) -> None:
     """Compare a view with what DuckDB computes from the rows that are there.
 
-    A view with LIMIT is compared without it: which of several equal rows it takes is open.
-
-    Parameters
-    ----------
-    view, script
-        The view's name, and the script that it stands in.
-    tables
-        The rows that are there now.
-    what
-        Whose view it is, for the error.
+    A view with LIMIT is compared without it: which of several equal rows it takes is open. `what` says in the error
+    whose view it is.
 
     Raises
     ------

@@ -122,17 +122,7 @@ def _never(*event: Any) -> None:
 
 @dataclass
 class Contestant:
-    """One way.
-
-    Parameters
-    ----------
-    name
-        The row's.
-    make
-        Returns an engine with empty maps.
-    feed
-        How events go in.
-    """
+    """One way: with an engine of empty maps that `make` returns, into which `feed` puts the events."""
 
     name: str
     make: Callable[[Program], Engine]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from time import perf_counter, thread_time
@@ -22,7 +22,8 @@ from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session
-from cumulus.m3.program import Program
+from cumulus.errors import UsageError
+from cumulus.workloads import queries
 from cumulus.workloads.orders import Interleaved
 from cumulus.workloads.ssb import streams as ssb
 
@@ -61,14 +62,9 @@ time, one thread, on their machine."""
 
 def scripts_of(workload: str, query: str) -> dict[str, str]:
     """Return query → script, for one query or all; keys are trusted, nation and region static."""
-    from cumulus.errors import UnknownNameError
-    from cumulus.workloads.listing import benchmark
-
-    found = benchmark(workload)
-    wanted = (query,) if query else found.queries
-    if query and query not in found.queries:
-        raise UnknownNameError(f"there is no query {query!r}", hint=f"There are {', '.join(found.queries)}.")
-    return {name: found.sql(name, columns="used", keys="rely", static=STATIC[workload]) for name in wanted}
+    if workload not in STATIC:
+        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(STATIC)}.")
+    return queries(workload, query, columns="used", keys="rely", static=STATIC[workload])
 
 
 def stream_of(
@@ -161,7 +157,8 @@ def measure(
     program = compile_sql(script)
     rates, events, took = [], 0, 0.0
     for _ in range(repetitions):
-        session = _opened(program, static)
+        session = Session(program, {}, optimised(program))
+        fill(session, static)
         events, took = _feed(session, stream, batch, seconds)
         rates.append(events / took)
     check(session, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
@@ -176,17 +173,11 @@ def measure(
     }
 
 
-def _opened(program: Program, static: Mapping[str, pa.Table]) -> Session:
-    session = Session(program, {}, optimised(program))
-    fill(session, static)
-    return session
-
-
 def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
     events, took = 0, 0.0
     gc.collect()
     with uncollected():
-        for part in _pieces(stream, batch):
+        for part in parts(stream, batch if batch > 1 else 10_000):
             bulk = columns_of(session.program, part)
             start = thread_time()
             if batch == 1:
@@ -199,11 +190,6 @@ def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> 
             if took > seconds:
                 break
     return events, took
-
-
-def _pieces(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
-    """Yield the stream in transactions; in pieces that each hold many, where a transaction is an event."""
-    yield from parts(stream, batch if batch > 1 else 10_000)
 
 
 def compile_ms(script: str) -> tuple[float, float]:

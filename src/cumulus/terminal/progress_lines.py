@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 class Teller:
-    """Tells epochs as they are committed.
-
-    Parameters
-    ----------
-    as_json
-        One JSON object per epoch and nothing else on standard output.
-    """
+    """Tells epochs as they are committed; as JSON, one object per epoch and nothing else on standard output."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json

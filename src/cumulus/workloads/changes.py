@@ -18,17 +18,12 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog import DELETE, INSERT, Event, Row
 from cumulus.durable.files import written_aside
-from cumulus.workloads.checks import recompute
+from cumulus.workloads.checks import recompute, rows
 
 Epoch: TypeAlias = Mapping[str, pa.Table]
 
 ROW_GROUP_ROWS = 131_072
 """Rows in a row group of a written file: tasks that read Parquet themselves share a file by row groups."""
-
-
-def rows(table: pa.Table) -> Iterator[Row]:
-    """Yield the rows of `table` as tuples of plain values."""
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def events(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> Iterator[list[Event]]:

@@ -193,7 +193,7 @@ def _row_differences(expected: pa.Table, actual: pa.Table, magnitudes: Mapping[s
         return "(" + ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True)) + ")"
 
     sizes = {names.index(name): size for name, size in magnitudes.items()}
-    for found in compare_rows(_rows(actual), _rows(expected), key=_exact(expected, actual), magnitudes=sizes):
+    for found in compare_rows(rows(actual), rows(expected), key=_exact(expected, actual), magnitudes=sizes):
         if found.recomputed is None or found.stored is None:
             what, row = ("missing", found.recomputed) if found.stored is None else ("unexpected", found.stored)
             assert row is not None
@@ -208,5 +208,6 @@ def _exact(expected: pa.Table, actual: pa.Table) -> list[int]:
     return [place for place, pair in types if not any(map(pa.types.is_floating, pair))]
 
 
-def _rows(table: pa.Table) -> Iterator[Row]:
+def rows(table: pa.Table) -> Iterator[Row]:
+    """Yield the rows of a table as tuples of plain values."""
     return zip(*(column.to_pylist() for column in table.columns), strict=True)

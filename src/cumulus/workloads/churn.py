@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cumulus.catalog import DELETE, INSERT, Event, Relation, Row
 from cumulus.errors import UsageError
-from cumulus.workloads import changes
+from cumulus.workloads import checks
 
 _MOST_DELETES = 0.4
 _RETURNING = 0.1
@@ -69,7 +69,7 @@ def churn(
     if not 0 <= leaving <= 1:
         raise UsageError(f"leaving is {leaving}", hint="It can be 0 to 1.")
     choose = random.Random(seed)
-    absent = _Pool([(name, row) for name, table in tables.items() for row in changes.rows(table)])
+    absent = _Pool([(name, row) for name, table in tables.items() for row in checks.rows(table)])
     present = _Pool([])
     parents, children = _families(absent.rows, relations or {})
     count = len(absent.rows)

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
-from cumulus.cli.shell.statements import first_word
-from cumulus.cli.shell.targets import QUERIES
+from cumulus.cli.shell.statements import QUERIES, first_word
 from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
 from cumulus.epochs.output.sink import committed
@@ -27,15 +26,7 @@ SECONDS = 0.2
 
 
 class FolderTarget:
-    """The committed epochs of a run, which may be going on; only reading.
-
-    Parameters
-    ----------
-    out
-        The --out folder.
-    functions
-        The user's, which queries may call.
-    """
+    """The committed epochs of a run, which may be going on; only reading."""
 
     def __init__(self, out: Path, functions: Functions | None = None) -> None:
         self._out = out

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT")
+"""The words that a query begins with."""
+
 _SKIPPED = re.compile(
     r"""
       '(?:[^']|'')*'                      # a text
