@@ -83,7 +83,9 @@ class EmbeddedRun:
             self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
             self._state = self._checkpoint.path / "embedded"
             self._state.mkdir(exist_ok=True)
-            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=self._began())
+            self._sink = Sink(
+                self.out, self.identity.checkpoint, self.identity.program, resuming=any(self._state.iterdir())
+            )
             self._merge = merges(self.identity.plan, program, self.out, functions)
             plan = self.identity.plan
             self._buckets = [
@@ -91,17 +93,13 @@ class EmbeddedRun:
             ]
             newest = self._sink.newest()
             self.epoch = newest.epoch if newest else 0
-            behind = newest is not None and newest.snapshot != newest.epoch
-            self._snapshots = Snapshots(snapshot_every, behind=behind, first=self.epoch + 1)
+            self._snapshots = Snapshots.after(newest, snapshot_every)
             self._done: Progress = newest.offsets if newest else {}
             self._base = self._log_bytes = self._base_bytes = 0
             self._restore()
         except BaseException:
             self.close()
             raise
-
-    def _began(self) -> bool:
-        return any(self._state.iterdir())
 
     def close(self) -> None:
         """Give the folders free."""
@@ -183,20 +181,7 @@ class EmbeddedRun:
         self._compact()
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
-        return Epoch(
-            epoch,
-            manifest.counts,
-            manifest.totals,
-            ended - started,
-            parts,
-            left,
-            False,
-            ("kept",),
-            manifest.errors,
-            str(self.out),
-            manifest.view_error_counts,
-            manifest.view_error_totals,
-        )
+        return Epoch.of(manifest, ended - started, parts, left, ("kept",), self.out)
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

@@ -16,11 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.algebra.terms import Atom as Atom
-from cumulus.algebra.terms import number
+from cumulus.algebra.terms import Atom, number
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket
@@ -75,7 +73,7 @@ def replay(
     Parameters
     ----------
     program, sources
-        As `fitted` returned them.
+        As `match_sources_to_tables` returned them.
     origin
         The settings of the run.
     make_engine
@@ -188,21 +186,15 @@ def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:
         columns = relation.column_names
         definition = Atom(relation.name, columns)
         count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
-        maps.append(
-            MapDef(
-                names[relation.name], _keys(relation), (Column(count, BIGINT),), count=count, definitions=(definition,)
-            )
-        )
+        keys = tuple(Column(column.name, column.type) for column in relation.columns)
+        value = (Column(count, BIGINT),)
+        maps.append(MapDef(names[relation.name], keys, value, count=count, definitions=(definition,)))
         for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
             variables = () if on is On.BATCH else columns
             statement = Statement(names[relation.name], count, columns, "+=", term)
             triggers.append(Trigger(on, relation.name, variables, (statement,)))
     kept = tuple((name, names[name]) for name, _ in program.kept)
     return Program(program.relations, tuple(maps), (), tuple(triggers), kept), names
-
-
-def _keys(relation: Table) -> tuple[Column, ...]:
-    return tuple(Column(column.name, column.type) for column in relation.columns)
 
 
 def _rows(

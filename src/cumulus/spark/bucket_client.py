@@ -27,14 +27,8 @@ class ServerError(Exception):
 class Served:
     """A bucket in its own process, as a context: `call` while it is open.
 
-    Parameters
-    ----------
-    identity
-        Which bucket.
-    name
-        What errors call it.
-    owner
-        The process that servers live as long as: the parent of all workers of the machine, if not given.
+    Errors call it by its `name`. Its process lives as long as `owner`: the parent of all workers of the machine, if not
+    given.
 
     Raises
     ------

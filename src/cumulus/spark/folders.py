@@ -18,17 +18,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
+from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
+from cumulus.epochs.intake.reading import parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.streams import Frame, file_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from cumulus.spark.streams import Frame
 
 PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean"
 """The schema of packed rows, whatever source they come from."""
@@ -164,16 +164,7 @@ def folder_source(name: str, settings: Settings) -> type[DataSource]:
 
 def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[int]) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
-    source = FolderSource(
-        stream.relation,
-        "",
-        stream.format,
-        stream.op,
-        stream.order,
-        stream.key,
-        times=stream.times,
-        decimals=stream.decimals,
-    )
+    source = file_source(stream, "")
 
     def pack_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -231,9 +232,8 @@ class Run:
                 hint="Leave out snapshot_every, or use a trigger such as 5s.",
             )
         epoch = self.newest.epoch if self.newest else 0
-        behind = self.newest is not None and self.newest.snapshot != epoch
         self._goal = epoch + self._options.epochs if self._options.epochs else 0
-        return Snapshots(every, self._goal, behind, epoch + 1)
+        return Snapshots.after(self.newest, every, self._goal)
 
     def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
         folders = self._folders
@@ -269,24 +269,12 @@ class Run:
         self._done += 1
         if self._on_epoch is not None:
             now = time.perf_counter()
-            seconds = {part: max((row["seconds"][part] for row in rows), default=0.0) for part in _parts(rows)}
+            parts = rows[0]["seconds"] if rows else ()
+            seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
             seconds["commit"] = now - collected
             how = sorted({row["how"] for row in rows})
             left = self._left(manifest)
-            epoch = Epoch(
-                manifest.epoch,
-                manifest.counts,
-                manifest.totals,
-                now - self._started,
-                seconds,
-                left,
-                not made,
-                how,
-                manifest.errors,
-                str(self.out),
-                manifest.view_error_counts,
-                manifest.view_error_totals,
-            )
+            epoch = Epoch.of(manifest, now - self._started, seconds, left, how, self.out, replayed=not made)
             try:
                 self._on_epoch(epoch)
             except BaseException as problem:
@@ -367,26 +355,19 @@ class Run:
         self.checkpoint.close()
 
 
-def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(rows[0]["seconds"]) if rows else []
-
-
 def _triggered(writer: Any, trigger: Schedule) -> Any:
     if trigger.every_s is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")
 
 
-class _setting:  # noqa: N801 (used like a function)
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Set a Spark setting inside a block; a query keeps what it was started with."""
-
-    def __init__(self, spark: SparkSession, name: str, value: str) -> None:
-        self._spark, self._name, self._value = spark, name, value
-
-    def __enter__(self) -> None:
-        self._old = self._spark.conf.get(self._name)
-        self._spark.conf.set(self._name, self._value)
-
-    def __exit__(self, *_: object) -> None:
-        assert self._old is not None
-        self._spark.conf.set(self._name, self._old)
+    old = spark.conf.get(name)
+    assert old is not None
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, old)

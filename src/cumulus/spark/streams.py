@@ -81,5 +81,10 @@ def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> Fol
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_aside(file) as making:
             pq.write_table(frame.frame.toArrow(), making)
-    written = FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)
-    return replace(written, times=frame.times, decimals=frame.decimals)
+    return replace(file_source(frame, str(file)), relation=name, whole=True)
+
+
+def file_source(frame: Frame, path: str) -> FolderSource:
+    """Return the source of the same rows in a file, with the options of a frame."""
+    source = FolderSource(frame.relation, path, frame.format, frame.op, frame.order, frame.key)
+    return replace(source, times=frame.times, decimals=frame.decimals)

@@ -36,15 +36,6 @@ class ColumnarPath:
 
     These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
     code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
-
-    Parameters
-    ----------
-    session
-        Has the code, and the rows.
-    plan
-        How rows are spread over buckets.
-    positions, waiting
-        What has come before, and what waits.
     """
 
     def __init__(self, session: Session, plan: BucketPlan, positions: TablePositions, waiting: WaitingRows) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from cumulus.catalog.arrow import wide
@@ -311,8 +310,3 @@ class PlainColumns:
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _NOWHERE = np.array([], np.int64)
-
-
-def flat(values: pa.Array, *path: str) -> pa.Array:
-    """Return a nested field of structs, NULL where a struct on the way is."""
-    return pc.struct_field(values, list(path)) if path else values

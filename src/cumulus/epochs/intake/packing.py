@@ -18,7 +18,8 @@ from cumulus.catalog.arrow import ZSTD
 from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
-from cumulus.epochs.intake.reading import Reading, Rejected
+from cumulus.epochs.formats.parsed_rows import Rejected
+from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")

@@ -22,26 +22,8 @@ from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of
 from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
-from cumulus.epochs.formats.parsed_rows import (
-    MESSAGES,
-    OPERATIONS,
-    TOMBSTONES,
-    Content,
-    Rejected,
-)
+from cumulus.epochs.formats.parsed_rows import Content, Rejected
 from cumulus.epochs.sources import FolderSource
-
-__all__ = [
-    "MESSAGES",
-    "OPERATIONS",
-    "TOMBSTONES",
-    "Reading",
-    "Rejected",
-    "RowGroups",
-    "parts_of",
-    "read_file",
-    "read_table",
-]
 
 PART_ROWS = 200_000
 """A file is read in parts of so many rows at least: a task for less costs more than it saves."""

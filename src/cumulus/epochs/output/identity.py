@@ -31,13 +31,7 @@ def program_hash(program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The card of a checkpoint.
-
-    Parameters
-    ----------
-    fresh
-        There was no card: the run starts from nothing.
-    """
+    """The card of a checkpoint; `fresh` if there was none: the run starts from nothing."""
 
     checkpoint: str
     program: str
@@ -46,14 +40,9 @@ class Identity:
 
 
 class Checkpoint:
-    """A checkpoint folder, locked by the run that uses it.
+    """A checkpoint folder, locked by the run that uses it, and created if it is not there.
 
-    Parameters
-    ----------
-    path
-        Created if it is not there.
-    host
-        "spark" or "embedded": their states are not the same.
+    The states of the hosts "spark" and "embedded" are not the same.
     """
 
     def __init__(self, path: str | Path, host: str) -> None:

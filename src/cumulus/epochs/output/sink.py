@@ -121,18 +121,10 @@ class Manifest:
 
 
 class Sink:
-    """An output folder, opened by the one run that may write it.
+    """An output folder, opened by the one run that may write it, and created if it is not there.
 
-    Parameters
-    ----------
-    path
-        Created if it is not there.
-    checkpoint
-        The identity of the run's checkpoint.
-    program
-        Hash of the program.
-    resuming
-        The checkpoint has committed epochs: an empty folder is then a mismatch.
+    It belongs to the identity of a checkpoint and the hash of a program. If the checkpoint has committed epochs
+    (`resuming`), an empty folder is a mismatch.
     """
 
     def __init__(self, path: str | Path, checkpoint: str, program: str, *, resuming: bool = False) -> None:
@@ -260,8 +252,7 @@ class Sink:
                     views.setdefault(name, {})[str(report.bucket)] = path
                     touched.add(name)
             errors |= report.errors
-            for name, number in report.counts.items():
-                counts[name] = counts.get(name, 0) + number
+            counts = totals_with(counts, report.counts)
         for name in sorted(touched):
             errors.pop(name, None)
             if name in merge:
