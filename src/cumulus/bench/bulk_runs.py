@@ -58,10 +58,7 @@ def measure(
     of the events, on maps that SQL has filled. Where `interpreter_events` is 0, not even one was done in time, and
     what is said of the interpreter is the least it can be.
 
-    Parameters
-    ----------
-    stream
-        Insertions only.
+    The stream has insertions only.
 
     Raises
     ------

@@ -49,14 +49,7 @@ def compile_bench(
 def measure(scripts: Mapping[str, str], *, repetitions: int, seed: int) -> list[dict[str, Any]]:
     """Compile every script `repetitions` times; return a row for each, in the order of `scripts`.
 
-    Parameters
-    ----------
-    scripts
-        Query → script.
-    repetitions
-        Rounds over all scripts. Each takes them in another order, so none always follows the same neighbour.
-    seed
-        Of these orders.
+    Each round takes them in another order, so none always follows the same neighbour.
 
     Returns
     -------

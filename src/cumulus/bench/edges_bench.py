@@ -31,10 +31,6 @@ class Edge:
 
     Parameters
     ----------
-    edge
-        What the pair shows.
-    fast, slow
-        The form that one would take for quick, and the other.
     ratio
         How many times the fast one's cost the slow one may have; None where nothing is wished for.
     limit

@@ -44,8 +44,6 @@ def measure(
     ----------
     beside
         Called after each epoch with its number, while nothing of the query runs; returns milliseconds.
-    **options
-        As for `maintain`.
 
     Returns
     -------

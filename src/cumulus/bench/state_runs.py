@@ -42,8 +42,6 @@ class Growing:
 
     Parameters
     ----------
-    script, view
-        SQL with that view.
     fill
         Returns as many rows as given, over all tables, for the state.
     more
@@ -123,13 +121,6 @@ def measure(states: Sequence[int], samples: int, seed: int) -> Iterator[dict[str
     Beside it stands what `explain` says of the event, which knows nothing of how an engine keeps maps in order. Events
     are single transactions, fired from Arrow columns: a row comes, and goes again. So the state stays as large
     as it is.
-
-    Parameters
-    ----------
-    states
-        Rows that are there.
-    samples
-        The median of so many counts.
 
     Raises
     ------

@@ -70,13 +70,7 @@ def scripts_of(workload: str, query: str) -> dict[str, str]:
 def stream_of(
     workload: str, query: str, *, sf: float, deletes: float, seed: int, cache: Path | None
 ) -> tuple[dict[str, pa.Table], Interleaved]:
-    """Return the static tables of a query's stream, and its events.
-
-    Parameters
-    ----------
-    sf
-        Of TPC-H and the star; for the order book, millions of events.
-    """
+    """Return the static tables of a query's stream, and its events; for the order book, `sf` is millions of events."""
     if workload == "orderbook":
         return {}, _of_events(query, round(sf * 1e6), seed)
     if workload == "ssb":

@@ -93,8 +93,6 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     ----------
     layout
         One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as `orders=oid+lineitem=oid`.
-    buckets
-        Wanted, from 1.
 
     Raises
     ------

@@ -23,11 +23,11 @@ from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import read_file
+from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed, read_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, file_path, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -68,16 +68,7 @@ def replay(
     manifest: Manifest,
     make_engine: Callable[..., Engine],
 ) -> Replayed:
-    """Return the rows of all tables after the epoch of `manifest`.
-
-    Parameters
-    ----------
-    program, sources
-        As `match_sources_to_tables` returned them.
-    origin
-        The settings of the run.
-    make_engine
-        Gives an empty engine for a program.
+    """Return the rows of all tables after the epoch of `manifest`; `program` and `sources` as they go together.
 
     Raises
     ------
@@ -92,15 +83,8 @@ def replay(
     ]
     notes: list[str] = []
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
-        packed: list[list[bytes]] = [[] for _ in buckets]
-        for source in sources:
-            relation = program.relation(source.relation)
-            for name in files.get(source.relation, ()):
-                reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
-                for payloads, payload in zip(packed, pack([reading], plan), strict=True):
-                    payloads.append(payload)
-        for bucket, payloads in zip(buckets, packed, strict=True):
-            bucket.apply(epoch, payloads)
+        for bucket, payload in zip(buckets, pack(read_files(program, sources, files), plan), strict=True):
+            bucket.apply(epoch, [payload])
     return Replayed(_rows(program, plan, buckets, names, notes), tuple(notes))
 
 

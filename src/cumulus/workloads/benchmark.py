@@ -31,8 +31,6 @@ def relation(
 
     Parameters
     ----------
-    name
-        The table's name.
     columns
         ``"a int, b text"``: names and the keys of `types`.
     types
@@ -105,8 +103,6 @@ class Benchmark:
 
         Parameters
         ----------
-        query
-            One of `queries`.
         columns
             One of `COLUMNS`.
         keys

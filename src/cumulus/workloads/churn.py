@@ -41,8 +41,6 @@ def churn(
     relations
         If given, the stream keeps the promises of their foreign keys between these tables: a row comes after its
         parents and leaves before them. Otherwise all rows of all tables are shuffled together.
-    seed
-        Of the order.
     deletes
         Share of deletions, 0 to 0.4, while the tables fill; a deleted row comes again later.
     leaving

@@ -55,6 +55,16 @@ def split_statements(text: str) -> tuple[list[str], str]:
     return statements, text[start:].strip()
 
 
+def take_line(begun: str, line: str) -> tuple[list[str], str]:
+    """Return the statements that a further line ends, and what it begins.
+
+    Where a statement may begin, a line with a dot in front is one of its own.
+    """
+    if not begun and line.lstrip().startswith("."):
+        return [line.strip()], ""
+    return split_statements(f"{begun}\n{line}" if begun else line)
+
+
 def is_empty(statement: str) -> bool:
     """Whether there is nothing but comments.
 

@@ -48,15 +48,9 @@ class Bucket:
     ----------
     program
         Compiled without RELY: nothing promises the order of tables inside an epoch.
-    plan, index
-        Which rows live here.
     make_engine
         Gives an empty engine for a program, the functions that it calls, and `indexes`
         (`cumulus.engine.protocol.Indexes`).
-    late_epochs
-        How many epochs a row may wait for its parent.
-    functions
-        The user's that the program's views call when they are written.
     refused
         (table, source, position) of rows that are left out, since a view refused them where they came first.
     """

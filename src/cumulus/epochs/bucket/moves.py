@@ -243,10 +243,7 @@ def truncated_bag_moves(
 def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> tuple[list[Move], list[Refused]]:
     """Return the net moves of a table without a primary key, or whose rows are not kept.
 
-    Parameters
-    ----------
-    count_of
-        Row → how often it is there; None if rows are not kept (then nothing can be refused but updates).
+    `count_of` says how often a row is there; None if rows are not kept (then nothing can be refused but updates).
     """
     net: dict[Row, int] = {}
     cause: dict[Row, InputChange] = {}

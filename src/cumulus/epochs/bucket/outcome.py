@@ -27,12 +27,8 @@ class Outcome:
         and the deletions that truncations are.
     applied
         Rows that are in the tables, or were replaced or taken back in the same epoch.
-    repeated
-        Rows dropped because their position was seen.
-    waiting
-        Rows that wait for a parent, or for children to go.
-    quarantine
-        Rows that were refused.
+    repeated, waiting, quarantine
+        Rows dropped because their position was seen, rows that wait for a parent or for children to go, rows refused.
     ignored
         Records that say nothing about rows, by what they are.
     views

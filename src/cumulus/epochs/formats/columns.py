@@ -137,13 +137,7 @@ class Spellings:
 
 
 def parsed_type(wanted: SqlType, encoding: Encoding | None, sample: Any) -> pa.DataType | None:
-    """Return the Arrow type as which JSON is to be read for a column; None if there is none.
-
-    Parameters
-    ----------
-    sample
-        A value that was found, or None.
-    """
+    """Return the Arrow type as which JSON is to be read for a column, of which a value was found; None if none is."""
     if encoding is not None and (sample is None or isinstance(sample, _WRITTEN_AS[encoding.what])):
         return encoding.parsed_type()
     if isinstance(sample, str):

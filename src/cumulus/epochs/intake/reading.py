@@ -7,7 +7,7 @@ A file that cannot be read at all is an InputError and stops the run; a row that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,12 +18,14 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import arrow_type
+from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
 from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.sources import FolderSource, file_path
+from cumulus.m3.program import Program
 
 PART_ROWS = 200_000
 """A file is read in parts of so many rows at least: a task for less costs more than it saves."""
@@ -90,6 +92,18 @@ def read_file(
         case _:
             content = read_parquet(source, relation, path, part)
     return reading_of(source, relation, content, path, label)
+
+
+def read_files(
+    program: Program, sources: Iterable[FolderSource], files: Mapping[str, Sequence[str]]
+) -> Iterator[Reading]:
+    """Yield what the files of an epoch give, table by table; `files` are their names."""
+    for source in sources:
+        for name in files.get(source.relation, ()):
+            relation = program.relation(source.relation)
+            reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
+            faults.crash_point("after-read")
+            yield reading
 
 
 def read_table(source: FolderSource, relation: Relation, table: pa.Table, label: str) -> Reading:

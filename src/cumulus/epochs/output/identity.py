@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file
@@ -66,13 +67,8 @@ class Checkpoint:
             self._lock.close()
             self._lock = None
 
-    def bind(self, program: Program, choose: Any) -> Identity:
-        """Return the identity of the checkpoint, made now if it has none.
-
-        Parameters
-        ----------
-        choose
-            Gives the plan of a new checkpoint; an old one keeps its own.
+    def bind(self, program: Program, choose: Callable[[], BucketPlan]) -> Identity:
+        """Return the identity of the checkpoint, made now with the plan that `choose` gives if it has none.
 
         Raises
         ------

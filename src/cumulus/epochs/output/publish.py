@@ -135,12 +135,7 @@ def write_outputs(
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views and of the quarantine.
 
-    Parameters
-    ----------
-    snapshots
-        Whether this epoch writes views, and whether also those that it did not change.
-    final
-        Nothing is left to read after this epoch.
+    `final` says that nothing is left to read after this epoch.
 
     Raises
     ------

@@ -60,8 +60,6 @@ def query(
         One DuckDB SELECT.
     epoch
         0 for the last committed one.
-    functions
-        The user's that it calls.
     parameters
         Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
 
@@ -99,12 +97,7 @@ def query(
 def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     """Return the rows of a view that an epoch took away and brought, from the published files of two epochs.
 
-    Parameters
-    ----------
-    out
-        An output folder; a run may be writing it.
-    epoch
-        A committed one, from 1.
+    A run may be writing the folder.
 
     Returns
     -------

@@ -203,8 +203,6 @@ class Sink:
         ----------
         merge
             View → function from its buckets' files to the path of one finished file; other views need no merging.
-        keep
-            Epochs to keep.
 
         Returns
         -------

@@ -32,7 +32,7 @@ _NEAR = 5
 
 
 def sample(*, lines: int = 400, focus: float = 0.7, seed: int = 0) -> dict[str, pa.Table]:
-    """Return all five tables, in `TABLES`' order.
+    """Return all five tables, in `TABLES`' order; the same parameters give the same rows.
 
     Parameters
     ----------
@@ -42,8 +42,6 @@ def sample(*, lines: int = 400, focus: float = 0.7, seed: int = 0) -> dict[str, 
     focus
         Probability, 0 to 1, with which a column that queries ask for takes a value that they ask for; with 0 all is
         drawn evenly, as the benchmark does.
-    seed
-        Of all choices; the same parameters give the same rows.
 
     Examples
     --------

@@ -48,7 +48,7 @@ _LARGE_SHARE = 0.2
 
 
 def sample(*, orders: int = 160, focus: float = 0.7, seed: int = 0) -> dict[str, pa.Table]:
-    """Return all eight tables, in `TABLES`' order.
+    """Return all eight tables, in `TABLES`' order; the same parameters give the same rows.
 
     Parameters
     ----------
@@ -57,8 +57,6 @@ def sample(*, orders: int = 160, focus: float = 0.7, seed: int = 0) -> dict[str,
         and parts, four suppliers to a part, a twelfth as many suppliers.
     focus
         Probability, 0 to 1, with which a column that queries ask for takes a value that they ask for.
-    seed
-        Of all choices; the same parameters give the same rows.
 
     Examples
     --------
