@@ -19,11 +19,6 @@ from cumulus.errors import UsageError
 bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
 
 
-@bench.callback()
-def _group() -> None:
-    """Measure the compiler, the engine or a host."""
-
-
 bench.command("compile")(compile_bench)
 bench.command("engine")(engine_bench)
 bench.command("edges")(edges_bench)

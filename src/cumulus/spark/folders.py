@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import parts_of, read_file, read_table
+from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
@@ -100,14 +101,20 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
         label = f"{partition.relation}/{partition.name}"
-        started = time.perf_counter()
-        with carry_errors_through_spark():
-            reading = read_file(source, relation, file_path(source, partition.name), label, partition.part)
-        faults.crash_point("after-read")
-        read = time.perf_counter()
-        payloads = pack([reading], settings.plan)
-        seconds = (read - started, time.perf_counter() - read)
+        read = partial(read_file, source, relation, file_path(source, partition.name), label, partition.part)
+        payloads, seconds = _read_and_pack(read, settings.plan)
         yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
+
+
+def _read_and_pack(read: Callable[[], Reading], plan: BucketPlan) -> tuple[list[bytes], tuple[float, float]]:
+    """Return the payloads of what is read, and the seconds that reading and packing took."""
+    started = time.perf_counter()
+    with carry_errors_through_spark():
+        reading = read()
+    faults.crash_point("after-read")
+    has_read = time.perf_counter()
+    payloads = pack([reading], plan)
+    return payloads, (has_read - started, time.perf_counter() - has_read)
 
 
 def packed_batch(
@@ -178,12 +185,8 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
             yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)
         for number, batch in enumerate(batches):
             label = f"{source.relation}/{epoch:09d}-{partition:05d}-{number:05d}"
-            started = time.perf_counter()
-            with carry_errors_through_spark():
-                reading = read_table(source, relation, pa.Table.from_batches([batch]), label)
-            faults.crash_point("after-read")
-            read = time.perf_counter()
-            payloads = pack([reading], plan)
-            yield packed_batch(payloads, keys, label, (read - started, time.perf_counter() - read))
+            read = partial(read_table, source, relation, pa.Table.from_batches([batch]), label)
+            payloads, seconds = _read_and_pack(read, plan)
+            yield packed_batch(payloads, keys, label, seconds)
 
     return stream.frame.mapInArrow(pack_partition, PACKED)

@@ -99,12 +99,10 @@ def maintain(
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
         The fields of `RunOptions`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
-        until all is
-        read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto",
-        "one-bucket" or
-        "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
-        long a row waits for its parent. `keep`: epochs to keep in `out`.
-        `snapshot_every`: write whole views only every so many epochs, and at the end of a run that reads all there is.
+        until all is read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`:
+        "auto", "one-bucket" or "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all.
+        `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`. `snapshot_every`: write
+        whole views only every so many epochs, and at the end of a run that reads all there is.
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -133,7 +131,7 @@ def maintain(
     runnable(program.functions, given)  # a missing one is told before folders are made
     run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given)
     try:
-        run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
+        run.start(as_sources(program, sources, run.checkpoint.path), make_engine)
     except BaseException:
         run.close()
         raise
@@ -175,11 +173,7 @@ class Run:
         self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
         self.newest: Manifest | None = None
 
-    def start(
-        self,
-        sources: Sequence[FolderSource | Frame],
-        make_engine: Callable[..., Engine],
-    ) -> None:
+    def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[..., Engine]) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]
         self._program, self._folders = match_sources_to_tables(self._program, folders)
@@ -313,7 +307,7 @@ class Run:
         try:
             with Interrupt() as interrupt:
                 while not query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
-                    if self._enough():
+                    if 0 < self._goal <= (self.newest.epoch if self.newest else 0):
                         break
                     if (interrupt.wished or self._stopping) and not self._busy(query):
                         break
@@ -329,9 +323,6 @@ class Run:
         """Whether an epoch is running; when one has ended since the last look, none is: the next one may be cut off."""
         since, self._seen = self._seen, self._done
         return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
-
-    def _enough(self) -> bool:
-        return 0 < self._goal <= (self.newest.epoch if self.newest else 0)
 
     def _unwrapped_error(self, problem: BaseException) -> BaseException:
         for candidate in (self._error, problem):

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.csv import write_csv
+from pyarrow.parquet import write_table
 
 from cumulus.bench.edges.turns import measure_by_turns
 
@@ -112,21 +114,9 @@ def _write_debezium(orders: pa.Table, path: Path) -> None:
             before = after
 
 
-def _write_csv(orders: pa.Table, path: Path) -> None:
-    from pyarrow.csv import write_csv
-
-    write_csv(orders, path)
-
-
-def _write_parquet(orders: pa.Table, path: Path) -> None:
-    from pyarrow.parquet import write_table
-
-    write_table(orders, path)
-
-
 _FORMATS = (
     FileFormat("Debezium", ".log", ",format=debezium,order=source.lsn", _write_debezium),
     FileFormat("JSON lines", ".jsonl", "", _write_json),
-    FileFormat("CSV", ".csv", "", _write_csv),
-    FileFormat("Parquet", ".parquet", "", _write_parquet),
+    FileFormat("CSV", ".csv", "", write_csv),
+    FileFormat("Parquet", ".parquet", "", write_table),
 )

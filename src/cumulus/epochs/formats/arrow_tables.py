@@ -12,7 +12,7 @@ from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
 from cumulus.epochs.formats.lines import LineReader, NotARowError, shown
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
-from cumulus.epochs.formats.parsed_rows import Content, Found, Values
+from cumulus.epochs.formats.parsed_rows import Content, Found, Positions, Values
 from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
 
@@ -51,7 +51,7 @@ def by_name(
     relation: Relation,
     columns: dict[str, Values],
     header: list[str],
-    positions: np.ndarray[tuple[int], np.dtype[np.int64]],
+    positions: Positions,
     place: str,
 ) -> Found:
     """Return columns as those of a table.

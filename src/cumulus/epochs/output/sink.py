@@ -236,10 +236,9 @@ class Sink:
     def _next(
         self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
     ) -> Manifest:
-        views = {name: dict(files) for name, files in before.views.items()} if before else {}
-        merged = dict(before.merged) if before else {}
-        quarantine = list(before.quarantine) if before else []
-        errors = dict(before.errors) if before else {}
+        before = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        views = {name: dict(files) for name, files in before.views.items()}
+        merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
         counts: dict[str, int] = {}
         touched: set[str] = set()
         for report in reports:
@@ -260,7 +259,7 @@ class Sink:
                     errors[name] = problem.message
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
-        totals = dict(before.totals) if before else {}
+        totals = dict(before.totals)
         for name in ("events", "applied", "repeated", "quarantined", *IGNORED, "errors"):
             totals[name] = totals.get(name, 0) + counts.get(name, 0)
         return Manifest(
@@ -275,14 +274,14 @@ class Sink:
             merged,
             errors,
             time.time(),
-            epoch if before is None or all(report.snapshot for report in reports) else before.snapshot,
+            epoch if not before.epoch or all(report.snapshot for report in reports) else before.snapshot,
             error_files,
             error_counts,
-            totals_with(before.view_error_totals if before else {}, error_counts),
+            totals_with(before.view_error_totals, error_counts),
         )
 
     def _errors(
-        self, epoch: int, before: Manifest | None, reports: Sequence[Written]
+        self, epoch: int, before: Manifest, reports: Sequence[Written]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
         """Return the files with errors of views up to `epoch`, and how many errors the epoch has brought."""
         written: dict[str, list[str]] = {}
@@ -291,7 +290,7 @@ class Sink:
             counts = totals_with(counts, report.view_error_counts)
             for view, path in report.view_errors.items():
                 written.setdefault(view, []).append(path)
-        files = {view: list(paths) for view, paths in before.view_errors.items()} if before else {}
+        files = {view: list(paths) for view, paths in before.view_errors.items()}
         for view, paths in sorted(written.items()):
             if len(paths) > 1:
                 path, dropped = merge_errors(self.path, view, epoch, paths)
