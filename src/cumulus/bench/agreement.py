@@ -27,7 +27,7 @@ def check(session: Session, view: str, script: str, tables: Mapping[str, pa.Tabl
     CumulusError
         They differ; it names the first rows that do.
     """
-    compare(expected(session, view, script, tables), shown(session, view), f"{view} by {what}")
+    compare(expected(session, view, script, tables), view_rows(session, view), f"{view} by {what}")
 
 
 def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -38,7 +38,7 @@ def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.T
     return checks.recompute(select, tables)
 
 
-def shown(session: Session, view: str) -> pa.Table:
+def view_rows(session: Session, view: str) -> pa.Table:
     """Return the rows of a view, without its LIMIT."""
     definition = replace(session.program.view(view), limit=None, offset=0)
     return MapViewReader(Finisher(session.program, definition, {}), session.engine).arrow()

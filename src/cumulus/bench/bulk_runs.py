@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.bench.agreement import check, compare, expected, shown
-from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
+from cumulus.bench.agreement import check, compare, expected, view_rows
+from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.bench.machine_facts import peak_memory
 from cumulus.catalog.events import Event
 from cumulus.compiler import compile_sql
@@ -100,7 +100,7 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     peak = peak_memory()
     events = done if isinstance(done, int) else len(stream.kinds)
     if before + events == len(stream.kinds):
-        compare(_answer(session, query, script, tables, Path(folder)), shown(session, query), f"{query} by {way}")
+        compare(_answer(session, query, script, tables, Path(folder)), view_rows(session, query), f"{query} by {way}")
     elif events:
         there = stream.part(0, before + events).tables
         check(session, query, script, {**tables, **there}, way)
@@ -129,7 +129,7 @@ def _prepared(
     """
     tables, count = {**static, **stream.tables}, len(stream.kinds)
     program = compile_sql(script, keep="all" if way == "create_view" else "auto")
-    session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
+    session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised_engine(program))
 
     def computed(rows: Mapping[str, pa.Table]) -> None:
         compute(session, program.maps, rows, {})
@@ -141,8 +141,8 @@ def _prepared(
         return fill_warehouse(session, bulks, {}, way, set())[0]
 
     def replayed() -> None:
-        fill(session, static)
-        for part in parts(stream, _BATCH):
+        insert_tables(session, static)
+        for part in batches_of(stream, _BATCH):
             for name, table in part.tables.items():  # looked at as `Warehouse.apply` does
                 rows_of(1, program.relation(name), table, session.checkers[name])
             session.commit_bulk(columns_of(program, part))
@@ -154,8 +154,8 @@ def _prepared(
             return session, replayed, 0
         case "create_view":
             bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
-            live = Session(bare, {}, optimised(bare))
-            fill(live, tables)
+            live = Session(bare, {}, optimised_engine(bare))
+            insert_tables(live, tables)
             return session, lambda: carry_over(live, session, {}), 0
         case _:
             cut = count - max(1, round(count * _SHARE))

@@ -146,7 +146,7 @@ def _bulk_rows(
 
 
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
-    from cumulus.bench.agreement import compare, shown
+    from cumulus.bench.agreement import compare, view_rows
     from cumulus.bench.c import COMPILER
     from cumulus.bench.engine_runs import contestants, recomputed
     from cumulus.compiler import compile_sql
@@ -161,7 +161,7 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
             session = way.run(compiled, stream)
-            compare(found, shown(session, "revenue"), f"revenue by {way.name}")
+            compare(found, view_rows(session, "revenue"), f"revenue by {way.name}")
             del session
     rate = median(ways[0].rates)
     rows = [{**way.row(), "of_native_batch": round(median(way.rates) / rate, 3)} for way in ways]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.bench.agreement import check
-from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
+from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.compiler import compile_sql
 from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
@@ -151,8 +151,8 @@ def measure(
     program = compile_sql(script)
     rates, events, took = [], 0, 0.0
     for _ in range(repetitions):
-        session = Session(program, {}, optimised(program))
-        fill(session, static)
+        session = Session(program, {}, optimised_engine(program))
+        insert_tables(session, static)
         events, took = _feed(session, stream, batch, seconds)
         rates.append(events / took)
     check(session, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
@@ -171,7 +171,7 @@ def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> 
     events, took = 0, 0.0
     gc.collect()
     with uncollected():
-        for part in parts(stream, batch if batch > 1 else 10_000):
+        for part in batches_of(stream, batch if batch > 1 else 10_000):
             bulk = columns_of(session.program, part)
             start = thread_time()
             if batch == 1:

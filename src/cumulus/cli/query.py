@@ -32,14 +32,14 @@ def query(
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.output.query import query as ask
-    from cumulus.epochs.output.sink import committed
+    from cumulus.epochs.output.sink import committed_epochs
     from cumulus.terminal.tables import print_rows
 
     result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
     manifest = manifest_of(out, epoch)
     warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
     if manifest.snapshot != manifest.epoch:
-        with_rows = sorted({manifest_of(out, each).snapshot for each in committed(out)})
+        with_rows = sorted({manifest_of(out, each).snapshot for each in committed_epochs(out)})
         warn(
             f"epoch {manifest.epoch} wrote no views: these are of epoch {manifest.snapshot}; "
             f"there are views of epochs {', '.join(map(str, with_rows))}"

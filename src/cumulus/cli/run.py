@@ -79,10 +79,10 @@ def run(
 
 def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: BucketPlan) -> None:
     """Note in OUT where its views come from, for `cumulus recheck`."""
-    from cumulus.epochs.output.origin import Origin, absolute, write_origin
+    from cumulus.epochs.output.origin import Origin, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
-    sources = tuple(absolute(text) for text in source)
+    sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))

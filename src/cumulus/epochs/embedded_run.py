@@ -21,7 +21,7 @@ from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
-from cumulus.epochs.output.publish import merges, write_outputs
+from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
@@ -84,7 +84,7 @@ class EmbeddedRun:
             self._sink = Sink(
                 self.out, self.identity.checkpoint, self.identity.program, resuming=any(self._state.iterdir())
             )
-            self._merge = merges(self.identity.plan, program, self.out, functions)
+            self._merge = merge_functions(self.identity.plan, program, self.out, functions)
             plan = self.identity.plan
             self._buckets = [
                 Bucket(program, plan, at, make_engine, late_epochs, functions) for at in range(plan.buckets)

@@ -25,7 +25,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.origin import Origin
-from cumulus.epochs.output.sink import Manifest, committed, read_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, next_files
 from cumulus.errors import InputError, StoreError
@@ -51,7 +51,7 @@ def checked_manifest(out: str | Path) -> Manifest:
     InputError
         If there is none: nothing is committed, or the epochs with whole views are gone.
     """
-    for epoch in reversed(committed(out)):
+    for epoch in reversed(committed_epochs(out)):
         manifest = read_manifest(out, epoch)
         if manifest.snapshot == epoch:
             return manifest
@@ -92,7 +92,7 @@ def _epochs(
     out: str | Path, sources: Sequence[FolderSource], origin: Origin, manifest: Manifest, notes: list[str]
 ) -> Iterable[tuple[int, dict[str, list[str]]]]:
     """Yield the epochs with their files: as the manifests tell them, the ones before the first manifest as guessed."""
-    known = [read_manifest(out, epoch) for epoch in committed(out) if epoch <= manifest.epoch]
+    known = [read_manifest(out, epoch) for epoch in committed_epochs(out) if epoch <= manifest.epoch]
     done: Progress = {}
     first = known[0]
     if first.epoch > 1:

@@ -21,7 +21,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity
-from cumulus.epochs.output.publish import merges
+from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Manifest, Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
@@ -31,7 +31,7 @@ from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
-from cumulus.spark.errors import carried
+from cumulus.spark.errors import carried_error
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
@@ -187,7 +187,7 @@ class Run:
         spark_path = self.checkpoint.path / "spark"
         resuming = any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
-        self._merge = merges(identity.plan, self._program, self.out, self._functions)
+        self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
         packed = self._packed(sources, identity)
         keys = spread_keys(identity.plan.buckets)
@@ -328,7 +328,7 @@ class Run:
         for candidate in (self._error, problem):
             if isinstance(candidate, CumulusError):
                 return candidate
-            ours = carried(candidate) if candidate is not None else None
+            ours = carried_error(candidate) if candidate is not None else None
             if ours is not None:
                 return ours
         first = str(problem).strip().splitlines()

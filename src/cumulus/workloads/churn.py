@@ -75,7 +75,7 @@ def churn(
 
     def move(sign: int) -> None:
         source, target, before = (absent, present, parents) if sign == INSERT else (present, absent, children)
-        chosen = source.drawn(choose)
+        chosen = source.draw(choose)
         # Parents that are not there come first; children that are there leave first.
         while waiting := [row for row in before[chosen] if row in source.places]:
             chosen = choose.choice(waiting)
@@ -98,7 +98,7 @@ class _Pool:
         self.rows = rows
         self.places = {row: place for place, row in enumerate(rows)}
 
-    def drawn(self, choose: random.Random) -> Placed:
+    def draw(self, choose: random.Random) -> Placed:
         return choose.choice(self.rows)
 
     def add(self, row: Placed) -> None:

@@ -71,7 +71,7 @@ class ColumnarPath:
                 continue
             fresh[name] = newer
             account.repeat(name, None, _row_count(mine) - _row_count(newer))
-            dealt = rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
+            dealt = deal_rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
             if dealt:
                 chosen[name] = dealt
         if not kept <= chosen.keys():
@@ -137,7 +137,7 @@ def only_comes(payloads: Sequence[Payload]) -> bool:
     return not any(_has(payload, UPSERT) or _has(payload, DELETE) for payload in payloads)
 
 
-def rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
+def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
     """Return the rows of a kept table dealt to rounds; none if they are too many.
 
     O(rows), and O(log rows) for each row whose key has another.

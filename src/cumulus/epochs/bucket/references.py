@@ -21,7 +21,7 @@ Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
 """Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
 
 
-def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
+def sees_both_sides(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
     """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
     columns = (partitioned.get(child), partitioned.get(key.parent))
     return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))

@@ -224,7 +224,7 @@ class LineReader:
     def read_records(self, records: Iterable[Any]) -> Content:
         """Return what records say that are read already; positions count them."""
         for position, record in enumerate(records, 1):
-            text = shown(record)
+            text = json_text(record)
             try:
                 self.take(position, text, record)
             except NotARowError as problem:
@@ -254,7 +254,7 @@ def _part_of(text: str) -> str:
     return " (each object stands on a line of its own)" if _PIECE.match(text) else ""
 
 
-def shown(record: Any) -> str:
+def json_text(record: Any) -> str:
     """Return a record as JSON again."""
     try:
         return json.dumps(record, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation
-from cumulus.catalog.types import arrow_type
 from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
 from cumulus.epochs.formats.cells import typed_rows
@@ -138,7 +138,7 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
     rejected.sort(key=lambda each: each[0])
     return Reading(
         relation.name,
-        _in_order(pa.concat_tables(tables) if tables else _no_rows(relation)),
+        _in_order(pa.concat_tables(tables)) if tables else _no_rows(relation),
         label,
         tuple(Rejected(reason, relation.name, label, position, text) for position, reason, text in rejected),
         content.ignored,
@@ -166,8 +166,5 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def _no_rows(relation: Relation) -> pa.Table:
-    fields: Sequence[pa.Field] = [
-        pa.field(column.name, pa.null() if column.type is None else arrow_type(column.type))
-        for column in relation.columns
-    ]
-    return pa.schema([*fields, ("_op", pa.int8()), ("_position", pa.int64())]).empty_table()
+    rows = table_of(relation.columns, ()).append_column("_op", pa.array([], pa.int8()))
+    return rows.append_column("_position", pa.array([], pa.int64()))

@@ -60,7 +60,7 @@ def merge_of(plan: BucketPlan, program: Program, view: ViewDef) -> Merge:
     return found
 
 
-def merges(
+def merge_functions(
     plan: BucketPlan, program: Program, out: Path, functions: Functions | None = None
 ) -> dict[str, Callable[[int, list[str]], str]]:
     """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.

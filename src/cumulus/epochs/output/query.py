@@ -16,7 +16,7 @@ from cumulus.durable.folders import refuse_remote
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import Manifest, committed, read_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
@@ -35,7 +35,7 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     refuse_remote(out, "")
     if not (Path(out) / "cumulus.json").exists():
         raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
-    epochs = committed(out)
+    epochs = committed_epochs(out)
     if not epochs:
         raise InputError(f"{out}: no epoch is committed yet", hint="Wait for the run's first epoch.")
     if epoch and epoch not in epochs:

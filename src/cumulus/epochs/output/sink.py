@@ -1,14 +1,4 @@
-"""The output folder: whole views per epoch, committed by one manifest each.
-
-::
-
-    OUT/cumulus.json             which checkpoint and program the folder belongs to
-    OUT/epochs/N.json            the manifest of epoch N: created once, never changed; it is the commit
-    OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
-    OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
-    OUT/data/quarantine/…        rows that were refused
-    OUT/views/VIEW/N/…           links to the files of one epoch
-    OUT/latest/VIEW              a symbolic link to the newest of them
+"""The output folder: whole views per epoch, committed by one manifest each (docs/spark.md, "The output folder").
 
 A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other
 manifest. Whoever finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
@@ -186,7 +176,7 @@ class Sink:
 
     def newest(self) -> Manifest | None:
         """Return the last committed epoch."""
-        epochs = committed(self.path)
+        epochs = committed_epochs(self.path)
         return read_manifest(self.path, epochs[-1]) if epochs else None
 
     def commit(
@@ -230,7 +220,7 @@ class Sink:
         faults.crash_point("after-manifest")
         self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
-        self.retain(keep)
+        self.drop_old_epochs(keep)
         return manifest, True
 
     def _next(
@@ -299,7 +289,7 @@ class Sink:
         return files, counts
 
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
-        listed = referenced(manifest)
+        listed = listed_files(manifest)
         for report in reports:
             for path in (*report.files.values(), *report.view_errors.values()):
                 if path not in listed:
@@ -321,13 +311,13 @@ class Sink:
             with written_aside(link) as fresh:
                 fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
 
-    def retain(self, keep: int) -> None:
+    def drop_old_epochs(self, keep: int) -> None:
         """Delete all but the last `keep` epochs, and the files that only they used."""
-        epochs = committed(self.path)
+        epochs = committed_epochs(self.path)
         if len(epochs) <= keep:
             return
         old, kept = epochs[:-keep], epochs[-keep:]
-        still = referenced(read_manifest(self.path, kept[0]))
+        still = listed_files(read_manifest(self.path, kept[0]))
         for epoch in old:
             manifest = read_manifest(self.path, epoch)
             for view in manifest.views:
@@ -335,15 +325,15 @@ class Sink:
                 if shown != str(epoch):
                     shutil.rmtree(self.path / "views" / view / str(epoch), ignore_errors=True)
             # A file used by an old and a new epoch is used by all between: looking at the oldest kept one is enough.
-            for path in referenced(manifest) - still:
+            for path in listed_files(manifest) - still:
                 (self.path / path).unlink(missing_ok=True)
             (self.path / "epochs" / f"{epoch}.json").unlink(missing_ok=True)
 
     def drop_orphans(self) -> None:
         """Delete files that no manifest lists: what an interrupted run left behind."""
         known: set[str] = set()
-        for epoch in committed(self.path):
-            known |= referenced(read_manifest(self.path, epoch))
+        for epoch in committed_epochs(self.path):
+            known |= listed_files(read_manifest(self.path, epoch))
         for file in (self.path / "data").glob("*/*"):
             if str(file.relative_to(self.path)) not in known:
                 file.unlink(missing_ok=True)
@@ -353,14 +343,14 @@ class Sink:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def referenced(manifest: Manifest) -> set[str]:
+def listed_files(manifest: Manifest) -> set[str]:
     """Return all files that `manifest` lists."""
     files = {path for buckets in manifest.views.values() for path in buckets.values()}
     errors = {path for paths in manifest.view_errors.values() for path in paths}
     return files | set(manifest.merged.values()) | set(manifest.quarantine) | errors
 
 
-def committed(path: str | Path) -> list[int]:
+def committed_epochs(path: str | Path) -> list[int]:
     """Return the committed epochs in an output folder, in order."""
     return sorted(int(file.stem) for file in (Path(path) / "epochs").glob("[0-9]*.json"))
 
