@@ -176,8 +176,8 @@ class Run:
     def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[..., Engine]) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]
+        self._frames = [each for each in sources if isinstance(each, Frame)]
         self._program, self._folders = match_sources_to_tables(self._program, folders)
-        sources = [*self._folders, *(each for each in sources if isinstance(each, Frame))]
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
         identity = self.checkpoint.bind(
@@ -189,8 +189,8 @@ class Run:
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
         self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
-        packed = self._packed(sources, identity)
         keys = spread_keys(identity.plan.buckets)
+        packed = self._packed(identity, keys)
         work = Work(
             str(self._program),
             identity.plan,
@@ -201,7 +201,7 @@ class Run:
             options.late_epochs,
             options.compact_bytes,
             keys,
-            self._snapshots(sources),
+            self._snapshots(),
         )
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
@@ -216,28 +216,27 @@ class Run:
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
             self._query = _triggered(writer, self._trigger).start()
 
-    def _snapshots(self, sources: Sequence[FolderSource | Frame]) -> Snapshots:
+    def _snapshots(self) -> Snapshots:
         every = self._options.snapshot_every
-        frames = [each.relation for each in sources if isinstance(each, Frame)]
-        if every > 1 and frames and self._trigger.every_s is None:
+        if every > 1 and self._frames and self._trigger.every_s is None:
             raise UsageError(
-                f"snapshot_every={every}, but table {frames[0]} comes from a streaming DataFrame, whose last epoch is "
-                "not known beforehand: the views would end behind",
+                f"snapshot_every={every}, but table {self._frames[0].relation} comes from a streaming DataFrame, whose "
+                "last epoch is not known beforehand: the views would end behind",
                 hint="Leave out snapshot_every, or use a trigger such as 5s.",
             )
         epoch = self.newest.epoch if self.newest else 0
         self._goal = epoch + self._options.epochs if self._options.epochs else 0
         return Snapshots.after(self.newest, every, self._goal)
 
-    def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
-        folders = self._folders
-        keys = spread_keys(identity.plan.buckets)
+    def _packed(self, identity: Identity, keys: tuple[int, ...]) -> DataFrame:
         text = str(self._program)
-        frames = [packed_frame(each, text, identity.plan, keys) for each in sources if isinstance(each, Frame)]
-        if folders:
+        frames = [packed_frame(each, text, identity.plan, keys) for each in self._frames]
+        if self._folders:
             limit = 0 if self._trigger.once else self._options.files_per_epoch
             name = f"cumulus-{identity.checkpoint}"
-            self._spark.dataSource.register(folder_source(name, Settings(folders, text, identity.plan, limit, keys)))
+            self._spark.dataSource.register(
+                folder_source(name, Settings(self._folders, text, identity.plan, limit, keys))
+            )
             frames.insert(0, self._spark.readStream.format(name).load())
         if not frames:
             raise UsageError("there is no source to read")

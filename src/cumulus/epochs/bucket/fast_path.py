@@ -82,7 +82,7 @@ class ColumnarPath:
 
     def _is_able(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
         relation, fast = self._session.relations[name], self._session.fast
-        if relation.static and not (epoch == 1 and only_comes(payloads)):
+        if relation.static and (epoch > 1 or _have(payloads, UPSERT, DELETE)):
             return False
         if name not in self._kept:
             return is_plain(relation, payloads, updates=False)
@@ -127,14 +127,7 @@ def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) 
     required = [column.name for column in relation.columns if is_required(relation, column)]
     if any(payload.rows.column(name).null_count for payload in payloads for name in required):
         return False
-    if any(_has(payload, TRUNCATE) for payload in payloads):
-        return False
-    return updates or not any(_has(payload, UPSERT) for payload in payloads)
-
-
-def only_comes(payloads: Sequence[Payload]) -> bool:
-    """Whether every row is an insertion."""
-    return not any(_has(payload, UPSERT) or _has(payload, DELETE) for payload in payloads)
+    return not _have(payloads, TRUNCATE) and (updates or not _have(payloads, UPSERT))
 
 
 def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
@@ -173,5 +166,6 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
     return [rows.filter(pa.array(dealt == number)) for number in range(int(dealt.max()) + 1)]
 
 
-def _has(payload: Payload, operation: int) -> bool:
-    return bool(pc.any(pc.equal(payload.rows.column("_op"), operation)).as_py())
+def _have(payloads: Sequence[Payload], *operations: int) -> bool:
+    """Whether a row has one of some operations."""
+    return any(pc.any(pc.equal(each.rows.column("_op"), op)).as_py() for each in payloads for op in operations)

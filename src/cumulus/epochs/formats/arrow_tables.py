@@ -10,7 +10,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
-from cumulus.epochs.formats.lines import LineReader, NotARowError, json_text
+from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Found, Positions, Values
 from cumulus.epochs.sources import FolderSource, suffix_of
@@ -109,8 +109,5 @@ def _messages(source: FolderSource, relation: Relation, table: pa.Table, place: 
             text = json_text({name: str(cell_of(column, at)) for name, column in zip(wanted, columns, strict=True)})
             reader.reject(first + at, f"a value that cannot be read: {problem}", text)
             continue
-        try:
-            reader.take(first + at, json_text(record), record)
-        except NotARowError as problem:
-            reader.reject(first + at, str(problem), json_text(record))
+        reader.take(first + at, record)
     return reader.content()

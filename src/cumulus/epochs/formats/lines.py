@@ -217,28 +217,26 @@ class LineReader:
                 record = parse(text)
             except ValueError as problem:
                 raise NotARowError(f"not JSON: {problem}{_part_of(text)}") from None
-            self.take(position, text, record)
+            self._take(position, text, record)
         except NotARowError as problem:
             self.reject(position, str(problem), readable(line))
 
     def read_records(self, records: Iterable[Any]) -> Content:
         """Return what records say that are read already; positions count them."""
         for position, record in enumerate(records, 1):
-            text = json_text(record)
-            try:
-                self.take(position, text, record)
-            except NotARowError as problem:
-                self.reject(position, str(problem), text)
+            self.take(position, record)
         return self.content()
 
-    def take(self, position: int, text: str, record: Any) -> None:
-        """Take what a record says.
+    def take(self, position: int, record: Any) -> None:
+        """Take what a record says that is read already, or note that it is no row."""
+        text = json_text(record)
+        try:
+            self._take(position, text, record)
+        except NotARowError as problem:
+            self.reject(position, str(problem), text)
 
-        Raises
-        ------
-        NotARowError
-            If it says nothing that is known.
-        """
+    def _take(self, position: int, text: str, record: Any) -> None:
+        """Take what a record says; NotARowError if that is nothing known."""
         changes = self._records.changes(record)
         if isinstance(changes, str):
             self._content.ignored[changes] += 1

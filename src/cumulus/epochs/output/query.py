@@ -75,16 +75,11 @@ def query(
         create_functions(connection, given_functions(functions))
         views = [view for view in manifest.views if manifest.files(view)]
         for view in views:
-            _register(connection, view, [Path(out) / path for path in manifest.files(view)])
-        if manifest.quarantine:
-            _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
-        else:
-            connection.register("quarantine", QUARANTINE_SCHEMA.empty_table())
-        failed = [Path(out) / path for paths in manifest.view_errors.values() for path in paths]
-        if failed and VIEW_ERRORS not in views:
-            _register(connection, VIEW_ERRORS, failed)
-        elif VIEW_ERRORS not in views:
-            connection.register(VIEW_ERRORS, ERRORS_SCHEMA.empty_table())
+            _register(connection, view, out, manifest.files(view))
+        _register(connection, "quarantine", out, manifest.quarantine, QUARANTINE_SCHEMA)
+        if VIEW_ERRORS not in views:
+            failed = [path for paths in manifest.view_errors.values() for path in paths]
+            _register(connection, VIEW_ERRORS, out, failed, ERRORS_SCHEMA)
         return select(connection, sql, parameters)
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
@@ -140,6 +135,10 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     return summed.filter(pc.not_equal(summed[CHANGE], 0))
 
 
-def _register(connection: Any, name: str, files: list[Path]) -> None:
-    listed = ", ".join(print_text(str(file)) for file in files)
-    connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
+def _register(connection: Any, name: str, out: str | Path, files: list[str], schema: pa.Schema = None) -> None:
+    """Give the rows of files a name; without any, an empty table of a schema."""
+    if files:
+        listed = ", ".join(print_text(str(Path(out) / file)) for file in files)
+        connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
+    else:
+        connection.register(name, schema.empty_table())
