@@ -27,10 +27,10 @@ def check(session: Session, view: str, script: str, tables: Mapping[str, pa.Tabl
     CumulusError
         They differ; it names the first rows that do.
     """
-    compare(expected(session, view, script, tables), view_rows(session, view), f"{view} by {what}")
+    compare(recomputed_view(session, view, script, tables), view_rows(session, view), f"{view} by {what}")
 
 
-def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def recomputed_view(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """Return what DuckDB computes for a view, without its LIMIT; see `check`."""
     select = checks.views(script)[view]
     if session.program.view(view).limit is not None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.bench.agreement import check, compare, expected, view_rows
+from cumulus.bench.agreement import check, compare, recomputed_view, view_rows
 from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.bench.machine_facts import peak_memory
 from cumulus.catalog.events import Event
@@ -113,7 +113,7 @@ def _answer(session: Session, query: str, script: str, tables: Mapping[str, pa.T
     """Return what DuckDB computes from all rows, which may take minutes: once for all ways."""
     path = folder / "answer.arrow"
     if not path.exists():
-        found = expected(session, query, script, tables)
+        found = recomputed_view(session, query, script, tables)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
             writer.write_table(found)
     with pa.OSFile(str(path), "rb") as file:
@@ -131,16 +131,12 @@ def _prepared(
     program = compile_sql(script, keep="all" if way == "create_view" else "auto")
     session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised_engine(program))
 
-    def computed(rows: Mapping[str, pa.Table]) -> None:
-        compute(session, program.maps, rows, {})
-        session.compute_assigned()
-
-    def filled(way: str) -> Filled:
+    def fill(way: str) -> Filled:
         order = [each for each in parents_first(program) if each.name in tables]
         bulks = [rows_of(1, each, tables[each.name], session.checkers[each.name]) for each in order]
         return fill_warehouse(session, bulks, {}, way, set())[0]
 
-    def replayed() -> None:
+    def replay() -> None:
         insert_tables(session, static)
         for part in batches_of(stream, _BATCH):
             for name, table in part.tables.items():  # looked at as `Warehouse.apply` does
@@ -149,9 +145,9 @@ def _prepared(
 
     match way:
         case "fill" | "sql":
-            return session, lambda: filled("auto" if way == "fill" else way), 0
+            return session, lambda: fill("auto" if way == "fill" else way), 0
         case "replay":
-            return session, replayed, 0
+            return session, replay, 0
         case "create_view":
             bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
             live = Session(bare, {}, optimised_engine(bare))
@@ -159,7 +155,8 @@ def _prepared(
             return session, lambda: carry_over(live, session, {}), 0
         case _:
             cut = count - max(1, round(count * _SHARE))
-            computed({**static, **stream.part(0, cut).tables})
+            compute(session, program.maps, {**static, **stream.part(0, cut).tables}, {})
+            session.compute_assigned()
             events = [*columns_of(program, stream.part(cut, count))]
             return session, lambda: in_time(session, events), cut
 

@@ -96,14 +96,14 @@ def _workload_rows(
 ) -> list[dict[str, Any]]:
     """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew."""
     from cumulus.bench import workload_runs as runs
-    from cumulus.bench.engine_runs import recomputed
+    from cumulus.bench.engine_runs import time_recompute
 
     rows = []
     for name, script in runs.scripts_of(workload, query).items():
         cold, loaded = runs.compile_ms(script)
         for deletes in runs.DELETES[workload]:
             static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
-            _, anew = recomputed(name, script, {**static, **stream.final()}, min(repetitions, 3))
+            _, anew = time_recompute(name, script, {**static, **stream.final()}, min(repetitions, 3))
             published = runs.DBTOASTER.get(name) if workload == "tpch" else None
             for size in batches:
                 found = runs.measure(name, script, static, stream, size, seconds, repetitions)
@@ -148,7 +148,7 @@ def _bulk_rows(
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
     from cumulus.bench.agreement import compare, view_rows
     from cumulus.bench.c import COMPILER
-    from cumulus.bench.engine_runs import contestants, recomputed
+    from cumulus.bench.engine_runs import contestants, time_recompute
     from cumulus.compiler import compile_sql
     from cumulus.workloads import orders
 
@@ -157,7 +157,7 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     ways = contestants(batch, with_c=shutil.which(COMPILER) is not None)
     choose = random.Random(seed)
     final = stream.final()
-    found, recompute_ms = recomputed("revenue", orders.SQL, final, repetitions)
+    found, recompute_ms = time_recompute("revenue", orders.SQL, final, repetitions)
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
             session = way.run(compiled, stream)

@@ -203,7 +203,7 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
     }
 
 
-def recomputed(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> tuple[pa.Table, float]:
+def time_recompute(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> tuple[pa.Table, float]:
     """Return what DuckDB computes for a query anew, and the median of how long that takes, in milliseconds."""
     select = checks.views(script)[query]
     took = []
