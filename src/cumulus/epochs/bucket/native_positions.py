@@ -71,13 +71,7 @@ def _code(shape: Shape) -> MachineCode:
 
 
 class Newest:
-    """Positions by key.
-
-    Parameters
-    ----------
-    keys
-        The columns of the primary key, with their types; NotNativeError if one has none.
-    """
+    """Positions by key; NotNativeError if a column of the primary key has no type."""
 
     def __init__(self, keys: Sequence[Column]) -> None:
         lanes = lanes_of(keys)
