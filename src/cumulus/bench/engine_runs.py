@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from cumulus.bench.c import CompiledC
 from cumulus.engine.batches import Changes, Columns, rows_of
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved

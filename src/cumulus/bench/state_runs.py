@@ -18,9 +18,9 @@ from cumulus.bench.engine_runs import optimised_engine
 from cumulus.catalog.types import arrow_type
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
+from cumulus.garbage_collection import uncollected
 from cumulus.terminal.charts import bars
 from cumulus.warehouse.initial_load import fill
 from cumulus.workloads import benchmark, orders

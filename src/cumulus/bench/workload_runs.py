@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from cumulus.bench.agreement import check
 from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.compiler import compile_sql
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session
 from cumulus.errors import UsageError
+from cumulus.garbage_collection import uncollected
 from cumulus.workloads import queries
 from cumulus.workloads.orders import Interleaved
 from cumulus.workloads.ssb import streams as ssb

@@ -23,6 +23,7 @@ from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -95,7 +96,8 @@ def compile_sql(
     options = replace(options, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
-        return declare_functions(compile_script(parse_script(text, name, own), options), own)
+        with uncollected():
+            return declare_functions(compile_script(parse_script(text, name, own), options), own)
     except RecursionError:
         raise too_deep(text=text, name=name) from None
     except AssertionError as fault:  # a mistake of ours, but the script's author must get on with it

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from cumulus import version
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
 from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
 from cumulus.engine.native.program import CodePlan, written
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 

@@ -18,7 +18,6 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
@@ -34,6 +33,7 @@ from cumulus.epochs.bucket.view_errors import failed_rows
 from cumulus.epochs.bucket.waiting import WaitingRows, row_of
 from cumulus.epochs.intake.packing import unpack
 from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
