@@ -120,7 +120,7 @@ _ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
 _UNITS = {digits: Decimal((0, (1,), -digits)) for digits in range(MAX_PRECISION + 1)}
 
 
-def rounded(number: Decimal, digits: int) -> Decimal:
+def round_decimal(number: Decimal, digits: int) -> Decimal:
     """Return `number` rounded half away from zero to `digits` (0 to 38) after the point; there is no negative zero."""
     found = number.quantize(_UNITS[digits], context=_ROUNDING)
     return found if found else found.copy_abs()
@@ -142,12 +142,12 @@ def _whole(value: Any, target: SqlType) -> int:
                 _fail(value, target, _OUT)
             return round(value)  # half to even: DuckDB rounds floats and decimals differently
         case Decimal():
-            return int(rounded(value, 0))
+            return int(round_decimal(value, 0))
         case str():
             other = _OTHER_BASE.fullmatch(value.strip(_SPACE))
             if other:
                 return int("0" + other[1], 0)
-            return int(rounded(_number(value, target), 0))
+            return int(round_decimal(_number(value, target), 0))
         case _:
             _fail(value, target)
 
@@ -155,13 +155,13 @@ def _whole(value: Any, target: SqlType) -> int:
 def _to_decimal(value: Any, target: SqlType) -> Decimal:
     match value:
         case bool() | int():
-            exact = rounded(Decimal(int(value)), target.scale)
+            exact = round_decimal(Decimal(int(value)), target.scale)
         case Decimal():
-            exact = rounded(value, target.scale)
+            exact = round_decimal(value, target.scale)
         case float():
             exact = _float_to_decimal(value, target)
         case str():
-            exact = rounded(_number(value, target), target.scale)
+            exact = round_decimal(_number(value, target), target.scale)
         case _:
             _fail(value, target)
     if exact and exact.adjusted() >= target.precision - target.scale:
@@ -305,10 +305,6 @@ def _to_interval(value: Any, target: SqlType) -> Interval:
     _fail(value, target)
 
 
-def _to_null(value: Any, target: SqlType) -> NoReturn:
-    _fail(value, target)
-
-
 _CASTS: dict[Kind, Callable[[Any, SqlType], Any]] = {
     **dict.fromkeys(INTEGER_BITS, _to_integer),
     Kind.DECIMAL: _to_decimal,
@@ -319,5 +315,5 @@ _CASTS: dict[Kind, Callable[[Any, SqlType], Any]] = {
     Kind.TIMESTAMP: _to_timestamp,
     Kind.TIMESTAMPTZ: _to_timestamptz,
     Kind.INTERVAL: _to_interval,
-    Kind.NULL: _to_null,
+    Kind.NULL: _fail,
 }

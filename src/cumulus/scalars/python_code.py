@@ -18,6 +18,7 @@ from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var,
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.scalars.casts import cast_value
+from cumulus.scalars.logic import span_length
 from cumulus.scalars.registry import FUNCTIONS, call, result_type
 from cumulus.scalars.user import Given, UserFunction
 
@@ -63,7 +64,7 @@ def _meet(left: Any, right: Any) -> tuple[Any, Any]:
     if isinstance(left, Decimal) and isinstance(right, float):
         return float(left), right
     if isinstance(left, Interval) and isinstance(right, Interval):
-        return _length(left), _length(right)
+        return span_length(left), span_length(right)
     if isinstance(left, dt.date) and isinstance(right, dt.date) and dt.datetime in (type(left), type(right)):
         return _moment(left), _moment(right)
     return left, right
@@ -74,13 +75,6 @@ def _moment(point: dt.date) -> dt.datetime:
     if isinstance(point, dt.datetime):
         return point.replace(tzinfo=None)
     return dt.datetime(point.year, point.month, point.day)
-
-
-def _length(span: Interval) -> tuple[int, int, int]:
-    """Normalise as DuckDB compares: 24 hours are a day and 30 days a month."""
-    days, micros = divmod(span.micros, 86_400_000_000)
-    months, days = divmod(span.days + days, 30)
-    return span.months + months, days, micros
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -345,17 +339,18 @@ class ScalarCoder:
         """Return a call; of a strict function only if no argument is None."""
         if not strict or not any(code.nullable for code in codes):
             return f"{name}({', '.join(code.text for code in codes)})"
-        tests, arguments = [], []
+        test, names = self._none_test(codes)
+        return f"(None if {test} else {name}({', '.join(names)}))"
+
+    def _none_test(self, codes: list[PythonCode]) -> tuple[str, list[str]]:
+        """Return the test that one of several expressions is None, and what each is called behind it."""
+        tests, names = [], []
         for code in codes:
-            if not code.nullable or code.text == "None" or code.text.isidentifier():
-                arguments.append(code.text)
-            else:
-                arguments.append(self._temporary())
+            is_short = not code.nullable or code.text.isidentifier()  # so is None
+            names.append(code.text if is_short else self._temporary())
             if code.nullable:
-                tests.append(
-                    f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None"
-                )
-        return f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))"
+                tests.append(f"{code.text if is_short else f'({names[-1]} := {code.text})'} is None")
+        return " or ".join(tests), names
 
     def _as(self, code: PythonCode, target: SqlType) -> PythonCode:
         if code.type == target or code.type is None or code.type.kind is Kind.NULL:
@@ -380,19 +375,11 @@ class ScalarCoder:
         return PythonCode(f"({decided} if {tests} else None if {unknown} else {other})", BOOLEAN, True)
 
     def _three_valued(self, op: str, left: PythonCode, right: PythonCode) -> PythonCode:
-        nullable = [side for side in (left, right) if side.nullable]
-        if not nullable:
+        if not (left.nullable or right.nullable):
             return PythonCode(self.compare(op, left, right), BOOLEAN, False)
-        tests, sides = [], []
-        for side in (left, right):
-            if side.nullable and not side.text.isidentifier():
-                name = self._temporary()
-                tests.append(f"({name} := {side.text}) is None")
-                sides.append(PythonCode(name, side.type, False))
-            else:
-                tests.extend([f"{side.text} is None"] if side.nullable else [])
-                sides.append(PythonCode(side.text, side.type, False))
-        return PythonCode(f"(None if {' or '.join(tests)} else {self.compare(op, *sides)})", BOOLEAN, True)
+        test, names = self._none_test([left, right])
+        sides = [PythonCode(name, side.type, False) for name, side in zip(names, (left, right), strict=True)]
+        return PythonCode(f"(None if {test} else {self.compare(op, *sides)})", BOOLEAN, True)
 
     def _case(self, codes: list[PythonCode], result: SqlType | None) -> PythonCode:
         text = codes[-1].text if len(codes) % 2 else "None"

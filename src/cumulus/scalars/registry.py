@@ -19,12 +19,12 @@ from cumulus.errors import UnknownNameError
 from cumulus.scalars.arithmetic import NUMBER_FUNCTIONS
 from cumulus.scalars.calendar import CALENDAR_FUNCTIONS
 from cumulus.scalars.casts import can_cast, cast_value
-from cumulus.scalars.float_parts import APART_FUNCTIONS
+from cumulus.scalars.float_parts import FLOAT_PART_FUNCTIONS
 from cumulus.scalars.function import ScalarFunction, Types, common_type, failure
 from cumulus.scalars.logic import LOGIC_FUNCTIONS
 from cumulus.scalars.mathematics import MATH_FUNCTIONS
 from cumulus.scalars.moments import MOMENT_FUNCTIONS
-from cumulus.scalars.regexp import PATTERNS, REGEXP_FUNCTIONS, compiled
+from cumulus.scalars.regexp import PATTERNS, REGEXP_FUNCTIONS, compile_pattern
 from cumulus.scalars.strings import STRING_FUNCTIONS
 from cumulus.scalars.text import TEXT_FUNCTIONS
 from cumulus.scalars.variance import SPREAD_FUNCTIONS
@@ -45,7 +45,7 @@ __all__ = [
 FUNCTIONS: dict[str, ScalarFunction] = {
     function.name: function
     for function in (
-        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *APART_FUNCTIONS, *LOGIC_FUNCTIONS),
+        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *FLOAT_PART_FUNCTIONS, *LOGIC_FUNCTIONS),
         *(*TEXT_FUNCTIONS, *STRING_FUNCTIONS, *REGEXP_FUNCTIONS),
         *(*CALENDAR_FUNCTIONS, *MOMENT_FUNCTIONS),
     )
@@ -114,7 +114,7 @@ def argument_types(name: str, types: Sequence[SqlType]) -> Types:
 def check_literals(name: str, literals: Sequence[Any]) -> None:
     """Raise EvaluationError if a call can never be computed because of its literals (None: no literal): a pattern."""
     if name in PATTERNS and len(literals) > 1 and literals[1] is not None:
-        compiled(name, literals[1], "")
+        compile_pattern(name, literals[1], "")
 
 
 def call(name: str, arguments: Sequence[Any]) -> Any:

@@ -19,7 +19,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
-_RANGE_HINT = "Dates and timestamps go from year 1 to year 9999."
+RANGE_HINT = "Dates and timestamps go from year 1 to year 9999."
 
 
 def moment(point: dt.date) -> dt.datetime:
@@ -32,14 +32,14 @@ def whole_quotient(value: int, unit: int) -> int:
     return value // unit if value >= 0 else -(-value // unit)
 
 
-def fits(value: int, bits: int) -> bool:
+def fits_bits(value: int, bits: int) -> bool:
     """Whether `value` is an integer of so many bits."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
 def checked_span(name: str, arguments: tuple[Any, ...], months: int, days: int, micros: int) -> Interval:
     """Return a span, or raise if a part leaves its range (32, 32 and 64 bits)."""
-    if not (fits(months, 32) and fits(days, 32) and fits(micros, 64)):
+    if not (fits_bits(months, 32) and fits_bits(days, 32) and fits_bits(micros, 64)):
         raise failure(name, arguments, "the interval is out of range")
     return Interval(months, days, micros)
 
@@ -60,7 +60,7 @@ def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datet
             start += dt.timedelta(days=days, microseconds=direction * span.micros)
         return start
     except (ValueError, OverflowError):
-        raise failure(name, (point, span), "the timestamp is out of range", _RANGE_HINT) from None
+        raise failure(name, (point, span), "the timestamp is out of range", RANGE_HINT) from None
 
 
 _DAYS_OF_400_YEARS = 146_097
@@ -70,7 +70,7 @@ def _days_later(name: str, point: dt.date, days: int, direction: int) -> dt.date
     try:
         return dt.date.fromordinal(point.toordinal() + direction * days)
     except (ValueError, OverflowError):
-        raise failure(name, (point, days), "the date is out of range", _RANGE_HINT) from None
+        raise failure(name, (point, days), "the date is out of range", RANGE_HINT) from None
 
 
 def add(left: Any, right: Any) -> Any:
