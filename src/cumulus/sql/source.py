@@ -13,6 +13,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # pub
 
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import Name
+from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
 
 EARLIER = "(a statement given earlier)"
 """What errors call the statements that stand before the text that the user gives now."""
@@ -87,6 +88,18 @@ class SqlText:
         line = self.text.count("\n", start, at) + 1
         column = at - max(self.text.rfind("\n", start, at), start - 1)
         return {"line": line, "column": column, "text": self.text[start:end], "name": name}
+
+    def syntax_error(self, message: str, at: int, *, hint: str = "") -> SqlSyntaxError:
+        """Return the error of what is no SQL, told with its place."""
+        return SqlSyntaxError(message, hint=hint, **self.place(at))
+
+    def bind_error(self, message: str, at: int, *, hint: str = "") -> BindError:
+        """Return the error of a wrong name, type or number of things, told with its place."""
+        return BindError(message, hint=hint, **self.place(at))
+
+    def unsupported(self, message: str, at: int, *, feature: str, hint: str = "") -> UnsupportedError:
+        """Return the error of a construct that does not compile, told with its place."""
+        return UnsupportedError(message, feature=feature, hint=hint, **self.place(at))
 
     def statement_end(self, start: int) -> int:
         """Return the offset of the semicolon that ends the statement around `start`, or the text's end."""

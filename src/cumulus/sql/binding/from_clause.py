@@ -50,7 +50,7 @@ def _item(scope: Scope, item: FromItem) -> list[Branch]:
 
 def _add_table(scope: Scope, table: ScopeTable, at: int) -> None:
     if table.alias and any(known.alias == table.alias for known in scope.tables):
-        raise BindError(f"two tables called {table.alias} in FROM", hint="Give one an alias.", **scope.source.place(at))
+        raise scope.source.bind_error(f"two tables called {table.alias} in FROM", at, hint="Give one an alias.")
     scope.tables.append(table)
 
 
@@ -62,14 +62,14 @@ def _table(scope: Scope, name: str, alias: str, at: int) -> list[Branch]:
     if name in context.views:
         view = context.views[name]
         if name in context.opened:
-            raise BindError(f"view {name} reads itself", **scope.source.place(at))
+            raise scope.source.bind_error(f"view {name} reads itself", at)
         opened, context.opened = context.opened, (*context.opened, name)
         branches = _query(scope, view.query, alias, view.columns, at, queries={}, outside=False)
         context.opened = opened
         return branches
     if name not in context.tables:
         there = ", ".join([*scope.queries, *context.tables, *context.views])
-        raise BindError(f"no table {name}", hint=f"There are {there or 'none'}.", **scope.source.place(at))
+        raise scope.source.bind_error(f"no table {name}", at, hint=f"There are {there or 'none'}.")
     columns: dict[str, str] = {}
     for column in context.tables[name].columns:
         assert column.type is not None, "SQL declares every type"
@@ -104,7 +104,7 @@ def _query(
 def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: SqlText, at: int) -> list[str]:
     """Return the names of the columns; a name that stands twice gets a number, as in DuckDB's tables."""
     if len(given) > len(own):
-        raise BindError(f"{what} names {len(given)} columns, its SELECT has {len(own)}", **source.place(at))
+        raise source.bind_error(f"{what} names {len(given)} columns, its SELECT has {len(own)}", at)
     names: list[str] = []
     for name in [*given, *own[len(given) :]]:
         unique, count = name, 1
@@ -255,10 +255,10 @@ def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTa
     for side in (lefts, rights):
         found = showing(side, name)
         if len(found) != 1:
-            raise BindError(
+            raise scope.source.bind_error(
                 f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",
+                join.at,
                 hint="Write JOIN … ON.",
-                **scope.source.place(join.at),
             )
         sides.append(found[0])
     left, right = sides

@@ -69,7 +69,7 @@ class ViewContext:
 
     def refuse(self, what: str, at: int, hint: str) -> UnsupportedError:
         """Return the error of a construct that does not compile."""
-        return UnsupportedError(f"{what} does not compile", feature=what, hint=hint, **self.source.place(at))
+        return self.source.unsupported(f"{what} does not compile", at, feature=what, hint=hint)
 
 
 @dataclass(slots=True)
@@ -275,10 +275,10 @@ class Scope:
             return None
         found = showing(self.tables, reference.name)
         if len(found) > 1:
-            raise BindError(
+            raise self.source.bind_error(
                 f"column {reference.name} is ambiguous",
+                reference.at,
                 hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in found)}.",
-                **self.source.place(reference.at),
             )
         if found:
             self.named += 1

@@ -66,7 +66,7 @@ class Selecting:
             wanted = item.expr.table
             tables = [table for table in self.scope.tables if not wanted or table.alias == wanted]
             if not tables:
-                raise BindError(f"no table {wanted} in FROM", **self.scope.source.place(item.expr.at))
+                raise self.scope.source.bind_error(f"no table {wanted} in FROM", item.expr.at)
             for table in tables:
                 for name in table.columns:
                     if wanted or (table.shows(name) and name not in table.merged):
@@ -194,8 +194,8 @@ class Selecting:
         items = self.items
         if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
             if not 1 <= expr.value <= len(items):
-                raise BindError(
-                    f"GROUP BY {expr.value}: the select list has {len(items)} items", **self.scope.source.place(expr.at)
+                raise self.scope.source.bind_error(
+                    f"GROUP BY {expr.value}: the select list has {len(items)} items", expr.at
                 )
             chosen = items[expr.value - 1]
             return self.binder.bind(chosen.expr, clause="GROUP BY"), chosen.name, expr.value - 1
@@ -225,9 +225,8 @@ class Selecting:
     def _order_expression(self, expr: Expr, selected: list[Scalar], aggregates: bool) -> Scalar:
         if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
             if not 1 <= expr.value <= len(selected):
-                raise BindError(
-                    f"ORDER BY {expr.value}: the select list has {len(selected)} items",
-                    **self.scope.source.place(expr.at),
+                raise self.scope.source.bind_error(
+                    f"ORDER BY {expr.value}: the select list has {len(selected)} items", expr.at
                 )
             return selected[expr.value - 1]
         if isinstance(expr, ColumnRef) and not expr.table:
@@ -255,10 +254,8 @@ class Selecting:
                 for variable in variables_of(known)
             }
             whole, column = named.get(scalar.name, (scalar.name, scalar.name))
-            raise BindError(
-                f"column {column} must stand in GROUP BY or inside an aggregate",
-                hint=f"Add {whole} to GROUP BY.",
-                **self.scope.source.place(at),
+            raise self.scope.source.bind_error(
+                f"column {column} must stand in GROUP BY or inside an aggregate", at, hint=f"Add {whole} to GROUP BY."
             )
         if not children(scalar):
             return scalar

@@ -114,10 +114,10 @@ def _met(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -
         return VARCHAR
     found = common_type(solid)
     if found is None:
-        raise BindError(
+        raise calls.scope.source.bind_error(
             f"the sides of {query.op.upper()} have columns of {kinds[0]} and {kinds[1]}",
+            query.at,
             hint="CAST one of them.",
-            **calls.scope.source.place(query.at),
         )
     return found
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from cumulus.algebra.terms import FALSE, ONE, TRUE, Apply, Const, Scalar, Var, number
 from cumulus.catalog.types import BIGINT, BOOLEAN
-from cumulus.errors import BindError
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.binding.aggregate_calls import Aggregate
@@ -136,8 +135,8 @@ class SubqueryBinder:
 
 def _one_column(scope: Scope, expr: Subquery, columns: int, wanted: int = 1) -> None:
     if columns != wanted:
-        raise BindError(
+        raise scope.source.bind_error(
             f"a sub-query in an expression has {wanted} column{'s' if wanted > 1 else ''} here, not {columns}",
+            expr.at,
             hint="Select as many expressions as are compared.",
-            **scope.source.place(expr.at),
         )

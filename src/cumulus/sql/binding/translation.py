@@ -10,7 +10,6 @@ from cumulus.calculus.derived_relations import Ended, Registry, Summed
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER, Kind, SqlType
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import CreateView
@@ -98,9 +97,7 @@ def bind_view(
     grouped = query_groups(scope, view.query)
     names = [name for name, _ in grouped.columns]
     if view.columns and len(view.columns) != len(names):
-        raise BindError(
-            f"{view.name} names {len(view.columns)} columns, its SELECT has {len(names)}", **source.place(view.at)
-        )
+        raise source.bind_error(f"{view.name} names {len(view.columns)} columns, its SELECT has {len(names)}", view.at)
     shown = unique_names(view.columns, names, view.name, source, view.at)
     return BoundView(
         name=str(view.name),

@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import type_advice
 from cumulus.sql.syntax.known_clauses import check_taken
@@ -25,11 +24,11 @@ def sql_type(source: SqlText, node: exp.DataType) -> SqlType:
     is_plain = not node.args.get("nested") and all(map(str.isdecimal, digits))
     found = type_named(_TYPE_NAMES.get(name, name), tuple(map(int, digits))) if is_plain else None
     if found is None or found == BIGDECIMAL:
-        raise UnsupportedError(
+        raise source.unsupported(
             f"the type {written} is not supported",
+            offset_of(node),
             feature=written,
             hint=type_advice("" if name == "USERDEFINED" else name, written),
-            **source.place(offset_of(node)),
         )
     return found
 
@@ -64,10 +63,8 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
                     else:
                         _refuse(source, item, kind)
                 if item.args.get("kind") is None:
-                    raise BindError(
-                        f"column {column} has no type",
-                        hint="Write it behind the name.",
-                        **source.place(offset_of(item)),
+                    raise source.bind_error(
+                        f"column {column} has no type", offset_of(item), hint="Write it behind the name."
                     )
                 columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
             case exp.PrimaryKey():
@@ -85,24 +82,22 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
                     else:
                         _refuse(source, item, part)
             case exp.Identifier():
-                raise BindError(
-                    f"column {identifier(item)} has no type",
-                    hint="Write it behind the name.",
-                    **source.place(offset_of(item)),
+                raise source.bind_error(
+                    f"column {identifier(item)} has no type", offset_of(item), hint="Write it behind the name."
                 )
             case _:
                 _refuse(source, item, item)
     names = [column.name for column in columns]
     for each in names:
         if names.count(each) > 1:
-            raise BindError(f"{name} has two columns called {each}", **source.place(at))
+            raise source.bind_error(f"{name} has two columns called {each}", at)
 
     def spelled(parts: tuple[str, ...]) -> tuple[str, ...]:
         """Return columns as they are written where they are declared."""
         for part in parts:
             if part not in names:
                 hint = f"Its columns are {', '.join(names)}."
-                raise BindError(f"{name} has no column {part}", hint=hint, **source.place(at))
+                raise source.bind_error(f"{name} has no column {part}", at, hint=hint)
         return tuple(str(names[names.index(part)]) for part in parts)
 
     keyed = tuple(Column(str(c.name), c.type, c.not_null or c.name in key) for c in columns)
@@ -119,11 +114,11 @@ def _relies(source: SqlText, node: exp.Expression) -> bool:
         at = offset_of(node)
         if at < 0 and isinstance(node.parent, exp.Expression):
             at = offset_of(node.parent)
-        raise UnsupportedError(
+        raise source.unsupported(
             f"{word} is not supported on a key",
+            at,
             feature=word,
             hint="A key takes RELY; delete children before their parent.",
-            **source.place(at),
         )
     return "RELY" in words
 
@@ -138,11 +133,11 @@ def _reference(source: SqlText, columns: tuple[str, ...], node: exp.Reference) -
 
 def _refuse(source: SqlText, node: exp.Expression, kind: exp.Expression) -> None:
     written = kind.sql(dialect="duckdb")
-    raise UnsupportedError(
+    raise source.unsupported(
         f"{written!r} in CREATE TABLE is not supported",
+        offset_of(node),
         feature=written,
         hint="A column takes NOT NULL, PRIMARY KEY and REFERENCES.",
-        **source.place(offset_of(node)),
     )
 
 
@@ -154,9 +149,9 @@ def _options(source: SqlText, options: Mapping[str, tuple[str, int]]) -> tuple[b
         elif name == "keep" and value in ("auto", "all", "none"):
             keep = value
         else:
-            raise BindError(
+            raise source.bind_error(
                 f"unknown table option {name} = {value}",
+                at,
                 hint="The options are static = true|false and keep = auto|all|none.",
-                **source.place(at),
             )
     return static, keep

@@ -27,7 +27,7 @@ from cumulus.catalog.types import (
     Kind,
     decimal,
 )
-from cumulus.errors import BindError, EvaluationError, UnsupportedError
+from cumulus.errors import EvaluationError, UnsupportedError
 from cumulus.scalars.registry import FUNCTIONS, cast_value
 from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, Query, SqlCall, Star, Subquery
 from cumulus.sql.source import SqlText, identifier, offset_of
@@ -75,11 +75,11 @@ class ExpressionReader:
         """Return the expression that `tree` is; UnsupportedError names what has no place here."""
         at = offset_of(tree)
         if isinstance(tree, exp.Window):
-            raise UnsupportedError(
+            raise self.source.unsupported(
                 "window functions do not compile",
+                at,
                 feature="window function",
                 hint="Aggregate with GROUP BY in the view and apply the window in query().",
-                **self.source.place(at),
             )
         known = type(tree) in _BINARY or type(tree) in _AGGREGATES or not isinstance(tree, exp.Func)
         if not isinstance(tree, (exp.Array, exp.Bracket, exp.Struct, exp.Lambda)):
@@ -280,26 +280,26 @@ class ExpressionReader:
             case exp.Concat():  # 'one' 'text'
                 return call_of(self.source, "concat", sub(*tree.expressions), at)
             case exp.Array() | exp.Bracket() | exp.Struct() | exp.Lambda():
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     "lists and structs are not supported",
+                    at,
                     feature=tree.sql(dialect="duckdb"),
                     hint="Give their elements rows or columns of their own.",
-                    **self.source.place(at),
                 )
             case exp.Placeholder() | exp.Parameter():
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     "a view has no parameters",
+                    at,
                     feature="parameter",
                     hint="Write the value itself; or keep the column in the view, and compare it in query().",
-                    **self.source.place(at),
                 )
             case _ if isinstance(tree, exp.AggFunc) or str(tree.meta.get("word")).lower() in AGGREGATES:
                 name = str(tree.meta.get("word") or tree.sql_name())
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     f"{name} does not compile",
+                    at,
                     feature=name,
                     hint=AGGREGATES.get(name.lower(), "docs/sql.md lists the aggregates that do."),
-                    **self.source.place(at),
                 )
             case _:
                 raise _refuse(self.source, tree, tree.sql(dialect="duckdb"))
@@ -320,7 +320,7 @@ class ExpressionReader:
                 if target.kind is Kind.TIMESTAMPTZ:
                     return Literal(cast_value(inner.value, target), target, at)
             except (ValueError, EvaluationError):
-                raise BindError(f"{inner.value!r} is not a {target}", **self.source.place(at)) from None
+                raise self.source.bind_error(f"{inner.value!r} is not a {target}", at) from None
         return CastTo(inner, target, at)
 
     def _interval_of(self, tree: exp.Interval, at: int) -> Expr:
@@ -340,9 +340,7 @@ def _not_distinct(args: tuple[Expr, ...], at: int) -> Expr:
 
 
 def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{what} is not supported", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
-    )
+    return source.unsupported(f"{what} is not supported", offset_of(tree), feature=what, hint="See docs/sql.md.")
 
 
 def _literal(source: SqlText, tree: exp.Literal, at: int) -> Literal:
@@ -362,7 +360,7 @@ def _literal(source: SqlText, tree: exp.Literal, at: int) -> Literal:
             return Literal(value, decimal(precision, scale), at)
         number = int(written)
     except (ValueError, InvalidOperation):
-        raise BindError(f"not a number: {written}", hint="Write digits only.", **source.place(at)) from None
+        raise source.bind_error(f"not a number: {written}", at, hint="Write digits only.") from None
     if number < 1 << 31:
         return Literal(number, INTEGER, at)
     return Literal(number, BIGINT if number < 1 << 63 else HUGEINT, at)
@@ -383,4 +381,4 @@ def _interval(source: SqlText, tree: exp.Interval) -> Interval:
         return parse_span(f"{number if part in ('second', 'millisecond') else int(number):f} {part}")
     except (ValueError, ArithmeticError) as problem:
         reason = "" if isinstance(problem, ArithmeticError) else f": {problem}"
-        raise BindError(f"INTERVAL {text!r} is not understood{reason}", **source.place(offset_of(tree))) from None
+        raise source.bind_error(f"INTERVAL {text!r} is not understood{reason}", offset_of(tree)) from None

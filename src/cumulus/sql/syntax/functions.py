@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import CastTo, Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText
 
@@ -61,14 +60,14 @@ def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
     if name in source.functions:
         return SqlCall(name, args, at)
     if name in _CHANGING:
-        raise UnsupportedError(
+        raise source.unsupported(
             f"{name} is not the same each time, and a view is a function of its tables",
+            at,
             feature=name,
             hint="Write the value as a row of a table or as a literal, or compare with it in query().",
-            **source.place(at),
         )
     if name in _OWN_NAMES and name not in _SHORT:
-        raise UnsupportedError(f"there is no function {name}", feature=name, hint="Write the sign.", **source.place(at))
+        raise source.unsupported(f"there is no function {name}", at, feature=name, hint="Write the sign.")
     if name in ("date_part", "datepart") and len(args) == 2:
         return _part(source, name, args, at)
     short = _SHORT.get(name)
@@ -76,7 +75,7 @@ def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
         least, most, make = short
         if not least <= len(args) <= most:
             count = f"{least}" if least == most else f"{least} to {most}" if most < _MANY else f"{least} or more"
-            raise BindError(f"{name} takes {count} arguments, not {len(args)}", **source.place(at))
+            raise source.bind_error(f"{name} takes {count} arguments, not {len(args)}", at)
         made = make(args, at)
         return replace(made, shown=(f"{name}(", args)) if isinstance(made, SqlCall) and name != "ifnull" else made
     return SqlCall(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
@@ -86,7 +85,7 @@ def part_of(source: SqlText, part: str, time: Expr, at: int, shown: tuple[str, A
     """Return EXTRACT(part FROM time), which an unnamed column shows as `date_part`."""
     known = PARTS.get(part.lower())
     if known is None:
-        raise BindError(f"there is no date part {part!r}", hint=f"There are {', '.join(_parts())}.", **source.place(at))
+        raise source.bind_error(f"there is no date part {part!r}", at, hint=f"There are {', '.join(_parts())}.")
     if shown is None:
         shown = ("date_part(", (Literal(part.lower(), VARCHAR, at), time))
     return SqlCall(known, (time,), at, shown=shown)

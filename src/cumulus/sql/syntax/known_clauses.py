@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.words import RESERVED
 
@@ -57,11 +56,11 @@ def check_taken(source: SqlText, tree: exp.Expression, *, whole: bool = False) -
             continue
         if whole or name not in _USUAL | read:
             what = name.strip("_").replace("_", " ").upper()
-            raise UnsupportedError(
+            raise source.unsupported(
                 f"{what} in {tree.sql(dialect='duckdb')!r} is not supported",
+                offset_of(tree),
                 feature=what,
                 hint="Write it another way, or leave it to query().",
-                **source.place(offset_of(tree)),
             )
 
 
@@ -69,6 +68,6 @@ def check_name(source: SqlText, node: Any) -> None:
     """Refuse a reserved word as a name: sqlglot takes some of them, DuckDB takes them in double quotes only."""
     name = node.this if isinstance(node, exp.Identifier) and not node.args.get("quoted") else ""
     if str(name).lower() in RESERVED:
-        raise SqlSyntaxError(
-            f"{name} is a reserved word", hint=f'As a name it is quoted: "{name}".', **source.place(offset_of(node))
+        raise source.syntax_error(
+            f"{name} is a reserved word", offset_of(node), hint=f'As a name it is quoted: "{name}".'
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
+from cumulus.errors import UnsupportedError
 from cumulus.sql.ast import (
     Derived,
     Expr,
@@ -72,11 +72,11 @@ def expression_of(source: SqlText, tree: exp.Expression) -> Expr:
 
 
 def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
-    return UnsupportedError(
+    return source.unsupported(
         f"{what} is not supported in a view",
+        offset_of(tree),
         feature=what,
         hint=QUERIES.get(what, "docs/sql.md says what to write instead."),
-        **source.place(offset_of(tree)),
     )
 
 
@@ -158,10 +158,10 @@ def _from_item(source: SqlText, tree: exp.Expression) -> FromItem:
         case exp.Paren():
             item = _from_item(source, tree.this)
         case exp.Select() | exp.SetOperation():
-            raise SqlSyntaxError(
+            raise source.syntax_error(
                 "not valid SQL: a query in FROM without brackets",
+                offset_of(tree),
                 hint="Write FROM (SELECT …) AS name, or one FROM only.",
-                **source.place(offset_of(tree)),
             )
         case _:
             raise _refuse(source, tree, f"{type(tree).__name__} in FROM")
@@ -195,7 +195,7 @@ def _join(source: SqlText, sources: list[FromItem], tree: exp.Join) -> None:
         sources.append(right)
         return
     if not sources:
-        raise SqlSyntaxError("FROM is missing", hint="Write FROM t JOIN u …", **source.place(offset_of(tree)))
+        raise source.syntax_error("FROM is missing", offset_of(tree), hint="Write FROM t JOIN u …")
     left = sources.pop()
     sources.append(
         Join(
@@ -248,7 +248,7 @@ def _limits(source: SqlText, tree: exp.Expression) -> tuple[int | None, int]:
         given = node.args["count"] if isinstance(node, exp.Fetch) else node.expression
         value = expression_of(source, given)
         if not isinstance(value, Literal) or not isinstance(value.value, int) or value.value < 0:
-            raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
+            raise source.bind_error(f"{clause.upper()} must be a whole number", offset_of(tree))
         numbers.append(value.value)
     return numbers[0], numbers[1]
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.catalog.types import BOOLEAN
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.chains import chained
@@ -47,7 +46,7 @@ def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> Sq
     if name in ("ne", "is_distinct"):
         return SqlCall("not", (_equal(left, right, at),), at)
     if name not in _ORDERS:
-        raise UnsupportedError("rows are compared, nothing else", feature="row value", **source.place(at))
+        raise source.unsupported("rows are compared, nothing else", at, feature="row value")
     order, equal = _ORDERS[name]
     ways: list[SqlCall] = []
     for place in range(len(left)):
@@ -66,13 +65,9 @@ def row_in(source: SqlText, wanted: Expr, choices: Sequence[Expr], at: int) -> S
 
 def _parts(source: SqlText, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     if not (isinstance(left, SqlCall) and isinstance(right, SqlCall) and is_row(left) and is_row(right)):
-        raise BindError(
-            "a row compares with a row", hint="Write as many parts in brackets on both sides.", **source.place(at)
-        )
+        raise source.bind_error("a row compares with a row", at, hint="Write as many parts in brackets on both sides.")
     if len(left.args) != len(right.args):
-        raise BindError(
-            f"a row of {len(left.args)} parts does not compare with one of {len(right.args)}", **source.place(at)
-        )
+        raise source.bind_error(f"a row of {len(left.args)} parts does not compare with one of {len(right.args)}", at)
     return left.args, right.args
 
 

@@ -41,24 +41,24 @@ def words_of(source: SqlText) -> list[Token]:
     text = source.text
     half = half_character(text)
     if half >= 0:
-        raise SqlSyntaxError(
+        raise source.syntax_error(
             f"{text[half]!r} is half a character (a lone surrogate)",
+            half,
             hint="Decode the text as a whole: bytes.decode(), not piece by piece.",
-            **source.place(half),
         )
     try:
         return list(sqlglot.tokenize(text, read=CumulusSql))
     except TokenError:
         what, at = unterminated(text)
         if at >= 0:
-            raise SqlSyntaxError(
-                f"this {what} does not end", hint=f"Close it with {_CLOSED_BY[what]}.", **source.place(at)
+            raise source.syntax_error(
+                f"this {what} does not end", at, hint=f"Close it with {_CLOSED_BY[what]}."
             ) from None
         # What sqlglot splits otherwise than `unterminated` is a dollar sign inside a name.
-        raise SqlSyntaxError(
+        raise source.syntax_error(
             "cannot split the text into words",
+            max(text.find("$", source.begin), source.begin),
             hint="Look for a quote that is not closed.",
-            **source.place(max(text.find("$", source.begin), source.begin)),
         ) from None
 
 
@@ -160,6 +160,6 @@ def is_name(token: Token) -> bool:
 
 def reserved(source: SqlText, token: Token) -> SqlSyntaxError:
     """Return the error of a reserved word where a name is wanted."""
-    return SqlSyntaxError(
-        f"{token.text} is a reserved word", hint=f'As a name it is quoted: "{token.text}".', **source.place(token.start)
+    return source.syntax_error(
+        f"{token.text} is a reserved word", token.start, hint=f'As a name it is quoted: "{token.text}".'
     )
