@@ -41,6 +41,11 @@ def _iso_year(point: Any) -> int:
     return int(point.isocalendar()[0])
 
 
+def _year_week(point: Any) -> int:
+    year, week, _ = point.isocalendar()
+    return int(year * 100 + week)
+
+
 def _part_of_time(name: str) -> Callable[[Any], int]:
     def part(point: Any) -> int:
         return getattr(point, name) if type(point) is dt.datetime else 0
@@ -70,7 +75,7 @@ _OF_POINT: dict[str, Callable[[Any], int]] = {
     "isodow": lambda point: point.isoweekday(),
     "dayofyear": lambda point: point.timetuple().tm_yday,
     "isoyear": _iso_year,
-    "yearweek": lambda point: _iso_year(point) * 100 + point.isocalendar()[1],
+    "yearweek": _year_week,
     "era": lambda point: 1,
 }
 

@@ -28,7 +28,7 @@ from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.branches import NEVER, Within, settle, summed
-from cumulus.sql.binding.conditions import is_not_null, special, summand
+from cumulus.sql.binding.conditions import is_not_null, summand
 from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, apart, is_apart
 from cumulus.sql.binding.groups import Grouped, derive
 from cumulus.sql.binding.scope import Scope
@@ -213,7 +213,7 @@ class Sums:
     def _odd(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
         """Return the count of what is not finite among floats."""
         identity = ("odd", "sum", arg, aggregate.where)
-        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), special(w.scalar(arg))]))
+        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), _special(w.scalar(arg))]))
 
     def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
         """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
@@ -267,7 +267,7 @@ class Sums:
 
         if found.is_float:
             plain = self._added("s", DOUBLE, ("s", *identity), values_of)
-            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, special(Var(x))]))
+            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, _special(Var(x))]))
             total: Scalar = Apply("float_sum", (plain, odd))
         else:
             total = self._added("s", _kept(aggregate, found), ("s", *identity), values_of)
@@ -296,6 +296,11 @@ def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
     """
     sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
     return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
+
+
+def _special(scalar: Scalar) -> Term:
+    """Return the number in which NaN and the infinities among floats are counted."""
+    return Apply("special", (scalar,))
 
 
 def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:

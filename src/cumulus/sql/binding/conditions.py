@@ -27,10 +27,10 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.scalars.function import common_type
+from cumulus.scalars.python_code import COMPARISONS
 from cumulus.scalars.registry import FUNCTIONS
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
-from cumulus.sql.syntax.chains import chained
-from cumulus.sql.syntax.membership import links
+from cumulus.sql.syntax.membership import joined, links
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
@@ -40,8 +40,8 @@ _FAILING = frozenset(
 )
 """Functions that have no value for some arguments; overflows are not looked at."""
 
-_OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+"""Each comparison's opposite."""
 
 
 def conjuncts(scalar: Scalar) -> list[Scalar]:
@@ -59,23 +59,14 @@ def conjuncts(scalar: Scalar) -> list[Scalar]:
     if isinstance(scalar, Apply) and scalar.function == "and":
         return [part for arg in scalar.args for part in conjuncts(arg)]
     if isinstance(scalar, Apply) and scalar.function == "or":
-        branches = [conjuncts(branch) for branch in disjuncts(scalar)]
+        branches = [conjuncts(branch) for branch in links("or", scalar)]
         shared = [part for part in dict.fromkeys(branches[0]) if all(part in branch for branch in branches[1:])]
         if shared:
             rests = [[part for part in branch if part not in shared] for branch in branches]
             if not all(rests):
                 return shared
-            return [*shared, _join("or", [_join("and", rest) for rest in rests])]
+            return [*shared, joined("or", [joined("and", rest) for rest in rests])]
     return [scalar]
-
-
-def disjuncts(scalar: Scalar) -> list[Scalar]:
-    """Split a condition at its ORs."""
-    return links("or", scalar)
-
-
-def _join(function: str, parts: list[Scalar]) -> Scalar:
-    return chained(parts, lambda left, right: Apply(function, (left, right)))
 
 
 def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool = False) -> Term:
@@ -159,19 +150,17 @@ def _condition(scalar: Scalar, variables: Mapping[str, Typed]) -> list[Term]:
             return [Compare("<>", left, right)]
         case Apply("is_null", (inner,)):
             return [Compare("=", inner, NULL_VALUE)] if is_nullable(inner, variables) else [ZERO]
-        case Apply("not", (Apply(inner, (left, right)),)) if inner in _NEGATED:
-            return _condition(Apply(_NEGATED[inner], (left, right)), variables)
+        case Apply("not", (Apply(inner, (left, right)),)) if inner in NEGATED:
+            return _condition(Apply(NEGATED[inner], (left, right)), variables)
         case Apply("not", (Apply("not", (inner,)),)):
             return [condition(inner, variables)]
-        case Apply(function, (left, right)) if function in _OPERATORS:
+        case Apply(function, (left, right)) if function in COMPARISONS:
             guards = [side for side in (left, right) if is_nullable(side, variables)]
-            if function == "eq" and len(guards) < 2:
-                guards = []  # NULL is equal to NULL only
-            elif function == "eq":
-                guards = guards[:1]
+            if function == "eq":
+                guards = guards[:1] if len(guards) == 2 else []  # NULL is equal to NULL only
             elif function != "ne":
                 guards = []  # an order comparison with NULL is 0 by itself
-            return [Compare(_OPERATORS[function], left, right), *(is_not_null(side, variables) for side in guards)]
+            return [Compare(COMPARISONS[function], left, right), *(is_not_null(side, variables) for side in guards)]
         case _:
             return [Compare("=", scalar, TRUE)]
 
@@ -251,8 +240,3 @@ def untrue(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
     if not is_nullable(scalar, variables):
         return condition(Apply("not", (scalar,)), variables)
     return Compare("<>", scalar, TRUE)
-
-
-def special(scalar: Scalar) -> Term:
-    """Return the term that counts NaN and the infinities of a floating point scalar (`scalar.special`)."""
-    return Apply("special", (scalar,))

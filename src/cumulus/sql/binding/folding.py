@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import localcontext
+from typing import Any
 
 from cumulus.algebra.terms import FALSE, TRUE, Apply, Cast, Const, Scalar, children, rebuild
 from cumulus.catalog.types import BOOLEAN, EXACT
 from cumulus.errors import CumulusError
 from cumulus.scalars.registry import FUNCTIONS, call, cast_value
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
-from cumulus.sql.syntax.chains import chained
-from cumulus.sql.syntax.membership import links
+from cumulus.sql.syntax.membership import joined, links
 
 
 def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
@@ -57,8 +57,7 @@ def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
             return inner
 
 
-def _computed(scalar: Scalar, variables: Mapping[str, Typed], compute: object) -> Scalar:
-    assert callable(compute)
+def _computed(scalar: Scalar, variables: Mapping[str, Typed], compute: Callable[[], Any]) -> Scalar:
     try:
         with localcontext(EXACT):
             return Const(compute(), scalar_type(scalar, variables))
@@ -80,7 +79,7 @@ def _connected(function: str, args: Iterable[Scalar]) -> Scalar:
     rest = [arg for arg in given if not (isinstance(arg, Const) and arg.value is neutral.value)]
     if all(isinstance(arg, Const) for arg in rest):
         return Const(None, BOOLEAN) if rest else neutral
-    return chained(rest, lambda left, right: Apply(function, (left, right)))
+    return joined(function, rest)
 
 
 def _case(args: tuple[Scalar, ...], whole: Scalar, variables: Mapping[str, Typed]) -> Scalar:

@@ -8,7 +8,6 @@ from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Atom, Const, Scalar, Var, number
 from cumulus.catalog.names import Name
 from cumulus.catalog.types import BIGINT
-from cumulus.errors import BindError
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Derived, FromItem, Join, Query, TableRef
 from cumulus.sql.binding.aggregates import one_group
@@ -237,12 +236,12 @@ def _unmatched(
 def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
     """Return the conditions of a join, and merge the columns that USING or NATURAL name."""
     using = join.using
-    place = scope.source.place(join.at)
     if join.natural:
         shared = {name for table in lefts for name in table.columns if table.shows(name)}
         using = ordered(name for table in rights for name in table.columns if table.shows(name) and name in shared)
         if not using:
-            raise BindError("the sides of NATURAL JOIN have no column in common", hint="Write JOIN … ON.", **place)
+            told = "the sides of NATURAL JOIN have no column in common"
+            raise scope.source.bind_error(told, join.at, hint="Write JOIN … ON.")
     conditions = [_same(scope, name, lefts, rights, join) for name in using]
     if join.on is not None:
         conditions += conjuncts(Binder(scope).truth(join.on, clause="ON"))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from decimal import localcontext
-from typing import Any
 
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BOOLEAN, DATE, EXACT, INTEGER_BITS, TIMESTAMP, TIMESTAMPTZ, Kind, SqlType
-from cumulus.errors import BindError, CumulusError, UnsupportedError
+from cumulus.errors import CumulusError
 from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
 from cumulus.scalars.typing import scalar_type
 from cumulus.scalars.user import fits
@@ -29,6 +28,7 @@ class ScalarCalls:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.source = scope.source
         self.folds = True
 
     def type_of(self, scalar: Scalar) -> SqlType:
@@ -41,19 +41,14 @@ class ScalarCalls:
 
     def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
-        place = self.scope.source.place(at)
-        own = self.scope.source.functions.get(name)
+        own = self.source.functions.get(name)
         if own is not None:
             return self._users(own, args, at)
         if name == "timezone":
             return self._at_time_zone(args, at)
         if name not in FUNCTIONS:
-            raise UnsupportedError(
-                f"there is no function {name}",
-                feature=name,
-                hint=function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.scope.source.functions)),
-                **place,
-            )
+            advice = function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.source.functions))
+            raise self.source.unsupported(f"there is no function {name}", at, feature=name, hint=advice)
         if Kind.TIMESTAMPTZ in {self.type_of(arg).kind for arg in args}:
             zoned = self._in_utc(name, args, at)
             if zoned is not None:
@@ -63,31 +58,30 @@ class ScalarCalls:
         try:
             self.type_of(applied)
         except TypeError as problem:
-            raise BindError(str(problem), **place) from None
+            raise self.source.bind_error(str(problem), at) from None
         try:
             check_literals(name, tuple(arg.value if isinstance(arg, Const) else None for arg in args))
         except CumulusError as problem:
-            raise BindError(problem.message, hint=problem.hint, **place) from None
+            raise self.source.bind_error(problem.message, at, hint=problem.hint) from None
         if self.folds and all(isinstance(arg, Const) for arg in args):
-            return self._folded(applied, place)
+            return self._folded(applied, at)
         if name in ("and", "or"):
             return connected(name, links(name, applied), self.type_of)
         return applied
 
     def _at_time_zone(self, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return `x AT TIME ZONE 'UTC'`: a moment as a time of UTC, or a time of UTC as a moment."""
-        place = self.scope.source.place(at)
         zone = args[0].value if len(args) == 2 and isinstance(args[0], Const) else None
         if str(zone).lower() not in _UTC:
-            raise UnsupportedError(
+            raise self.source.unsupported(
                 f"there is no time zone {zone!r} here" if zone else "AT TIME ZONE takes a name that is written out",
+                at,
                 feature="AT TIME ZONE",
                 hint="'UTC' is the only one: a view must not depend on a database of time zones.",
-                **place,
             )
         found = self.type_of(args[1])
         if not found.is_temporal:
-            raise BindError(f"AT TIME ZONE takes a TIMESTAMP, not {found}", hint="CAST it.", **place)
+            raise self.source.bind_error(f"AT TIME ZONE takes a TIMESTAMP, not {found}", at, hint="CAST it.")
         return self.cast(args[1], TIMESTAMP if found == TIMESTAMPTZ else TIMESTAMPTZ, at)
 
     def _in_utc(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar | None:
@@ -107,23 +101,16 @@ class ScalarCalls:
 
     def _users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
-        place = self.scope.source.place(at)
         if len(args) != len(signature.parameters):
-            raise BindError(
-                f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}",
-                hint=f"It is declared as {signature}.",
-                **place,
-            )
+            told = f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}"
+            raise self.source.bind_error(told, at, hint=f"It is declared as {signature}.")
         fitted = []
         for arg, parameter in zip(args, signature.parameters, strict=True):
             found = self.type_of(arg)
             literal = isinstance(arg, Const) and (found.is_integer or found.kind is Kind.VARCHAR or parameter.is_float)
             if not (fits(found, parameter) or (literal and can_cast(found, parameter))):
-                raise BindError(
-                    f"{signature.name} takes {parameter}, not {found}",
-                    hint=f"It is declared as {signature}; CAST the argument.",
-                    **place,
-                )
+                told = f"{signature.name} takes {parameter}, not {found}"
+                raise self.source.bind_error(told, at, hint=f"It is declared as {signature}; CAST the argument.")
             fitted.append(self.cast(arg, parameter, at))
         return Cast(Apply(signature.name, tuple(fitted)), signature.result)
 
@@ -133,10 +120,10 @@ class ScalarCalls:
         if source == target:
             return arg
         if self.folds and isinstance(arg, Const):
-            return self._folded(Cast(arg, target), self.scope.source.place(at))
+            return self._folded(Cast(arg, target), at)
         return Cast(arg, target)
 
-    def _folded(self, scalar: Apply | Cast, place: dict[str, Any]) -> Scalar:
+    def _folded(self, scalar: Apply | Cast, at: int) -> Scalar:
         """Compute a scalar of constants now."""
         found = self.type_of(scalar)
         try:
@@ -146,7 +133,7 @@ class ScalarCalls:
                     return Const(cast_value(scalar.arg.value, scalar.type), found)
                 return Const(call(scalar.function, tuple(arg.value for arg in scalar.args)), found)  # type: ignore[union-attr]
         except CumulusError as problem:
-            raise BindError(problem.message, **place) from None
+            raise self.source.bind_error(problem.message, at) from None
 
     def _with_casts(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
         """Add the casts that DuckDB would add; exact numbers compare and add as they are."""

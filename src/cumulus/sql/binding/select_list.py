@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Const, Lift, Scalar, Term, Var, children, number, product_of, rebuild
 from cumulus.catalog.types import BIGINT, INTEGER
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
@@ -123,7 +121,7 @@ class Selecting:
         sums = Sums(scope, branches, variables, made, standing)
         finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregate_calls.aggregates.items()}
         finished |= {
-            name: _grouping(args, sets, mark, keys, scope.source.place(at))
+            name: _grouping(args, sets, mark, keys, at)
             for name, (args, at) in self.binder.aggregate_calls.groupings.items()
         }
 
@@ -271,20 +269,19 @@ def _marked(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
     return [*lifts(within), Lift(mark, number(at))]
 
 
-def _grouping(
-    args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys, place: dict[str, Any]
-) -> Scalar:
+def _grouping(args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys, at: int) -> Scalar:
     """Return GROUPING(args): a bit for each argument, 1 where the row's grouping set does not have it."""
     args = tuple(keys.last.get(arg, arg) for arg in map(keys.plain, args))
     for arg in args:
         if arg not in keys.names:
-            raise BindError("GROUPING takes expressions of GROUP BY", hint="Group by its arguments.", **place)
+            told = "GROUPING takes expressions of GROUP BY"
+            raise keys.scope.source.bind_error(told, at, hint="Group by its arguments.")
     values = [sum((arg in absent) << (len(args) - 1 - place) for place, arg in enumerate(args)) for absent in sets]
     if not mark or len(set(values)) == 1:
         return Const(values[0], BIGINT)
     parts: list[Scalar] = []
-    for at, value in list(enumerate(values))[:-1]:
-        parts += [Apply("eq", (Var(mark), number(at))), Const(value, BIGINT)]
+    for which, value in enumerate(values[:-1]):
+        parts += [Apply("eq", (Var(mark), number(which))), Const(value, BIGINT)]
     return Apply("case", (*parts, Const(values[-1], BIGINT)))
 
 

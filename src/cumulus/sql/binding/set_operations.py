@@ -5,7 +5,6 @@ from __future__ import annotations
 from cumulus.algebra.scope import substitute
 from cumulus.algebra.terms import ONE, Apply, Const, Scalar, Term, Var, number
 from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.registry import common_type
 from cumulus.scalars.typing import Typed
@@ -77,13 +76,9 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
     bind_query = scope.context.bind_query
     left, right = bind_query(scope.beside(), query.left), bind_query(scope.beside(), query.right)
-    place = scope.source.place(query.at)
     if len(left.columns) != len(right.columns):
-        raise BindError(
-            f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns",
-            hint="Select as many columns on both sides.",
-            **place,
-        )
+        told = f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns"
+        raise scope.source.bind_error(told, query.at, hint="Select as many columns on both sides.")
     columns: list[tuple[str, Scalar]] = []
     sides: list[list[Branch]] = [left.scope.branches, right.scope.branches]
     values: list[dict[str, Scalar]] = [{}, {}]
@@ -125,15 +120,13 @@ def _met(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -
 def _order_by(scope: Scope, query: SetOperation, bag: QueryRows) -> list[OrderItem]:
     items: list[OrderItem] = []
     for item in query.order_by:
-        place = scope.source.place(item.expr.at)
         match item.expr:
             case Literal(int() as position, _, _) if 1 <= position <= len(bag.columns):
                 scalar = bag.columns[position - 1][1]
             case ColumnRef(name, "", _) if name in dict(bag.columns):
                 scalar = dict(bag.columns)[name]
             case _:
-                raise BindError(
-                    f"ORDER BY of {query.op.upper()} names its columns", hint="Use a name or a position.", **place
-                )
+                told = f"ORDER BY of {query.op.upper()} names its columns"
+                raise scope.source.bind_error(told, item.expr.at, hint="Use a name or a position.")
         items.append(OrderItem(scalar, item.descending, item.nulls_first))
     return items

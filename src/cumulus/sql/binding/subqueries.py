@@ -14,13 +14,12 @@ from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.aggregates import one_group
+from cumulus.sql.binding.conditions import NEGATED
 from cumulus.sql.binding.groups import Grouped, derive
 from cumulus.sql.binding.queries import is_grouped, query_bag, query_groups
 from cumulus.sql.binding.scalar_calls import ScalarCalls
 from cumulus.sql.binding.scope import QueryRows, Scope, SubqueryLookup
 from cumulus.sql.syntax.chains import chained
-
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 def bind_subquery(
@@ -36,7 +35,7 @@ def bind_subquery(
         case "in" | "any":
             return subqueries.any(expr, lefts, expr.op or "eq", truth=truth)
         case "all":
-            return Apply("not", (subqueries.any(expr, lefts, _OPPOSITE[expr.op], truth=False),))
+            return Apply("not", (subqueries.any(expr, lefts, NEGATED[expr.op], truth=False),))
         case _:
             raise AssertionError(expr.kind)
 

@@ -48,45 +48,28 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
     key_rely = False
     foreign: list[ForeignKey] = []
     for item in tree.this.expressions:
-        match item:
-            case exp.ColumnDef():
-                column = identifier(item.this)
-                not_null = False
-                for constraint in item.args.get("constraints") or ():
-                    kind = constraint.kind
-                    if isinstance(kind, exp.NotNullColumnConstraint):
-                        not_null = not kind.args.get("allow_null")
-                    elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
-                        key, key_rely = (column,), _relies(source, kind)
-                    elif isinstance(kind, exp.Reference):
-                        foreign.append(_reference(source, (column,), kind))
-                    else:
-                        _refuse(source, item, kind)
-                if item.args.get("kind") is None:
-                    raise source.bind_error(
-                        f"column {column} has no type", offset_of(item), hint="Write it behind the name."
-                    )
-                columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
-            case exp.PrimaryKey():
-                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(source, item)
-            case exp.ForeignKey():
-                parts = tuple(identifier(part) for part in item.expressions)
-                foreign.append(_reference(source, parts, item.args["reference"]))
-            case exp.Constraint():
-                for part in item.expressions:
-                    if isinstance(part, exp.PrimaryKey):
-                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(source, part)
-                    elif isinstance(part, exp.ForeignKey):
-                        parts = tuple(identifier(column) for column in part.expressions)
-                        foreign.append(_reference(source, parts, part.args["reference"]))
-                    else:
-                        _refuse(source, item, part)
-            case exp.Identifier():
-                raise source.bind_error(
-                    f"column {identifier(item)} has no type", offset_of(item), hint="Write it behind the name."
-                )
-            case _:
-                _refuse(source, item, item)
+        is_column = isinstance(item, (exp.ColumnDef, exp.Identifier))
+        column = identifier(item) if is_column else ""
+        not_null = False
+        for part in _constraints(item):
+            match part:
+                case exp.NotNullColumnConstraint():
+                    not_null = not part.args.get("allow_null")
+                case exp.PrimaryKeyColumnConstraint():
+                    key, key_rely = (column,), _relies(source, part)
+                case exp.Reference():
+                    foreign.append(_reference(source, (column,), part))
+                case exp.PrimaryKey():
+                    key, key_rely = tuple(map(identifier, part.expressions)), _relies(source, part)
+                case exp.ForeignKey():
+                    foreign.append(_reference(source, tuple(map(identifier, part.expressions)), part.args["reference"]))
+                case _:
+                    _refuse(source, item, part)
+        if is_column:
+            if item.args.get("kind") is None:
+                told = f"column {column} has no type"
+                raise source.bind_error(told, offset_of(item), hint="Write it behind the name.")
+            columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
     names = [column.name for column in columns]
     for each in names:
         if names.count(each) > 1:
@@ -104,6 +87,19 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
     references = (replace(each, columns=spelled(each.columns)) for each in foreign)
     static, keep = _options(source, options)
     return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), static, keep)
+
+
+def _constraints(item: exp.Expression) -> list[exp.Expression]:
+    """Return what an item of a CREATE TABLE says of a column, or of the table."""
+    match item:
+        case exp.ColumnDef():
+            return [constraint.kind for constraint in item.args.get("constraints") or ()]
+        case exp.Identifier():
+            return []
+        case exp.Constraint():
+            return list(item.expressions)
+        case _:
+            return [item]
 
 
 def _relies(source: SqlText, node: exp.Expression) -> bool:
@@ -127,7 +123,7 @@ def _reference(source: SqlText, columns: tuple[str, ...], node: exp.Reference) -
     target, rely = node.this, _relies(source, node)
     if isinstance(target, exp.Schema):
         parent = identifier(target.this.this)
-        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), rely)
+        return ForeignKey(columns, parent, tuple(map(identifier, target.expressions)), rely)
     return ForeignKey(columns, identifier(target.this), (), rely)
 
 

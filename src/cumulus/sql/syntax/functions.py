@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import TypeAlias
 
 from cumulus.catalog.date_parts import PARTS
@@ -85,7 +86,8 @@ def part_of(source: SqlText, part: str, time: Expr, at: int, shown: tuple[str, A
     """Return EXTRACT(part FROM time), which an unnamed column shows as `date_part`."""
     known = PARTS.get(part.lower())
     if known is None:
-        raise source.bind_error(f"there is no date part {part!r}", at, hint=f"There are {', '.join(_parts())}.")
+        hint = f"There are {', '.join(sorted(set(PARTS.values())))}."
+        raise source.bind_error(f"there is no date part {part!r}", at, hint=hint)
     if shown is None:
         shown = ("date_part(", (Literal(part.lower(), VARCHAR, at), time))
     return SqlCall(known, (time,), at, shown=shown)
@@ -98,33 +100,10 @@ def _part(source: SqlText, name: str, args: Args, at: int) -> Expr:
     return SqlCall("date_part", args, at)
 
 
-def _parts() -> list[str]:
-    return sorted(set(PARTS.values()))
-
-
 def _concat(args: Args, at: int) -> Expr:
     """CONCAT takes NULL for the empty string; `||` does not."""
-    empty = Literal("", VARCHAR, at)
-    joined: Expr = SqlCall("coalesce", (CastTo(args[0], VARCHAR, at), empty), at)
-    for arg in args[1:]:
-        joined = SqlCall("concat", (joined, SqlCall("coalesce", (CastTo(arg, VARCHAR, at), empty), at)), at)
-    return joined
-
-
-def _if_null(args: Args, at: int) -> Expr:
-    return SqlCall("coalesce", args, at)
-
-
-def _if(args: Args, at: int) -> Expr:
-    return SqlCall("case", args, at)
-
-
-def _log(args: Args, at: int) -> Expr:
-    return SqlCall("log10" if len(args) == 1 else "log", args, at)
-
-
-def _pi(args: Args, at: int) -> Expr:
-    return Literal(math.pi, DOUBLE, at)
+    texts = [SqlCall("coalesce", (CastTo(arg, VARCHAR, at), Literal("", VARCHAR, at)), at) for arg in args]
+    return reduce(lambda left, right: SqlCall("concat", (left, right), at), texts)
 
 
 def _floor_of_quotient(args: Args, at: int) -> Expr:
@@ -135,30 +114,18 @@ def _rest_of_floor(args: Args, at: int) -> Expr:
     return SqlCall("sub", (args[0], SqlCall("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
 
 
-def _moved(args: Args, at: int) -> Expr:
-    return SqlCall("add", args, at)
-
-
-def _days_in_month(args: Args, at: int) -> Expr:
-    return SqlCall("day", (SqlCall("last_day", args, at),), at)
-
-
-def _date(args: Args, at: int) -> Expr:
-    return CastTo(args[0], DATE, at)
-
-
 _MANY = 1 << 30
 _SHORT: dict[str, tuple[int, int, Callable[[Args, int], Expr]]] = {
     "concat": (1, _MANY, _concat),
-    "ifnull": (2, 2, _if_null),
-    "if": (3, 3, _if),
-    "log": (1, 2, _log),
-    "pi": (0, 0, _pi),
+    "ifnull": (2, 2, lambda args, at: SqlCall("coalesce", args, at)),
+    "if": (3, 3, lambda args, at: SqlCall("case", args, at)),
+    "log": (1, 2, lambda args, at: SqlCall("log10" if len(args) == 1 else "log", args, at)),
+    "pi": (0, 0, lambda args, at: Literal(math.pi, DOUBLE, at)),
     "fdiv": (2, 2, _floor_of_quotient),
     "fmod": (2, 2, _rest_of_floor),
-    "date_add": (2, 2, _moved),
-    "add": (2, 2, _moved),
-    "days_in_month": (1, 1, _days_in_month),
-    "date": (1, 1, _date),
+    "add": (2, 2, lambda args, at: SqlCall("add", args, at)),
+    "date_add": (2, 2, lambda args, at: SqlCall("add", args, at)),
+    "days_in_month": (1, 1, lambda args, at: SqlCall("day", (SqlCall("last_day", args, at),), at)),
+    "date": (1, 1, lambda args, at: CastTo(args[0], DATE, at)),
 }
 """Name → least and greatest number of arguments, and what it is short for."""

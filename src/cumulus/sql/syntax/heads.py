@@ -16,7 +16,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # pub
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved
+from cumulus.sql.syntax.words import RESERVED, is_name, reserved_word_error
 
 Options = Mapping[str, tuple[str, int]]
 """Options of WITH: name → value, and where the name stands."""
@@ -143,9 +143,8 @@ def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
 def _unknown_kind(source: SqlText, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
     """Return the error of a CREATE of what is neither a table nor a view."""
     told = words[at].text if at < len(words) else ""
-    known = next((hint for name, hint in KINDS.items() if told.upper() == name), None)
-    if known is not None:
-        return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), known)
+    if told.upper() in KINDS:
+        return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), KINDS[told.upper()])
     close = difflib.get_close_matches(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS], n=1)
     return source.syntax_error(
         f"CREATE {told}".rstrip() + " is no statement",
@@ -162,7 +161,7 @@ def _check_name(source: SqlText, kind: str, word: Token, rest: Sequence[Token]) 
             f"the name of the {kind.lower()} is missing", word.start, hint=f"CREATE {kind} name …"
         )
     if is_name(rest[0]) and rest[0].text.lower() in RESERVED:
-        raise reserved(source, rest[0])
+        raise reserved_word_error(source, rest[0].text, rest[0].start)
     _check_schema(source, rest, kind.lower())
 
 
@@ -199,7 +198,7 @@ def _check_columns(source: SqlText, kind: str, rest: Sequence[Token]) -> None:
         if depth == 1 and before.token_type in (TokenType.L_PAREN, TokenType.COMMA) and is_name(token):
             word = token.text.lower()
             if word in RESERVED and not (kind == "TABLE" and word in _CONSTRAINTS):
-                raise reserved(source, token)
+                raise reserved_word_error(source, token.text, token.start)
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if depth == 0:
             return

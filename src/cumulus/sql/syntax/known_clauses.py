@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from cumulus.sql.source import SqlText, offset_of
-from cumulus.sql.syntax.words import RESERVED
+from cumulus.sql.syntax.words import RESERVED, reserved_word_error
 
 _USUAL = frozenset(("this", "expression", "expressions"))
 # Flags that say how another dialect would write the same thing, or what DuckDB does anyway.
@@ -68,6 +68,4 @@ def check_name(source: SqlText, node: Any) -> None:
     """Refuse a reserved word as a name: sqlglot takes some of them, DuckDB takes them in double quotes only."""
     name = node.this if isinstance(node, exp.Identifier) and not node.args.get("quoted") else ""
     if str(name).lower() in RESERVED:
-        raise source.syntax_error(
-            f"{name} is a reserved word", offset_of(node), hint=f'As a name it is quoted: "{name}".'
-        )
+        raise reserved_word_error(source, str(name), offset_of(node))

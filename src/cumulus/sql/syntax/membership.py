@@ -35,6 +35,11 @@ def links(function: str, scalar: Scalar) -> list[Scalar]:
     return found
 
 
+def joined(function: str, parts: Sequence[Scalar]) -> Scalar:
+    """Return conditions joined by AND or OR."""
+    return chained(parts, lambda left, right: Apply(function, (left, right)))
+
+
 def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar], SqlType]) -> Scalar:
     """Return parts joined by AND or OR, where equalities of one thing with literals stand as a list.
 
@@ -62,7 +67,7 @@ def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar]
         else:
             among = Apply("in", (each[0][0], *found[each[0]]))
             result.append(Apply("not", (among,)) if function == "and" else among)
-    return chained(list(dict.fromkeys(result)), lambda left, right: Apply(function, (left, right)))
+    return joined(function, list(dict.fromkeys(result)))
 
 
 def _comparison_with_literals(

@@ -20,7 +20,7 @@ from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved, too_deep
+from cumulus.sql.syntax.words import RESERVED, is_name, reserved_word_error, too_deep
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
@@ -103,7 +103,7 @@ def _mistake(source: SqlText, words: Sequence[Token], attempt: Attempt) -> SqlSy
     if change is not None:
         wrong, better = change
         if better.startswith('"'):
-            return reserved(source, wrong)
+            return reserved_word_error(source, wrong.text, wrong.start)
         return source.syntax_error(f"not valid SQL near {wrong.text!r}", wrong.start, hint=f"Did you mean {better}?")
     before = words[stopped - 1].text.upper() if stopped else ""
     if before in ("GROUP", "ORDER"):

@@ -15,23 +15,16 @@ _INFIX = {
     "bit_and": "&", "bit_or": "|", "is_distinct": "IS DISTINCT FROM",
     **{sign: sign for sign in ("**", "^", "^@", "!~~", "!~~*", "IS NOT DISTINCT FROM")},
 }  # fmt: skip
-_PREFIX = {"bit_not": "~", "@": "@"}
-# Functions whose names DuckDB puts in quotes, since they are keywords too.
-_QUOTED = {
-    "year",
-    "month",
-    "day",
-    "hour",
-    "minute",
-    "second",
-    "substring",
-    "nullif",
-    "trim",
-    "left",
-    "right",
-    "replace",
-    *("decade", "century", "millennium", "millisecond", "microsecond", "overlay", "position", "add", "row", "if"),
-}
+_SHAPES = {
+    "between": "({0} BETWEEN {1} AND {2})", "bit_not": "(~({0}))", "@": "(@({0}))", "neg": "(-({0}))",
+    "is_null": "({0} IS NULL)", "not": "(NOT {0})",
+}  # fmt: skip
+"""How operators are written around their arguments that do not stand between two."""
+_QUOTED = frozenset((
+    "year", "month", "day", "hour", "minute", "second", "substring", "nullif", "trim", "left", "right", "replace", "if",
+    "decade", "century", "millennium", "millisecond", "microsecond", "overlay", "position", "add", "row",
+))  # fmt: skip
+"""Functions whose names DuckDB puts in quotes, since they are keywords too."""
 
 
 def default_name(expr: Expr) -> Name:
@@ -43,11 +36,7 @@ def default_name(expr: Expr) -> Name:
     >>> default_name(SqlCall("sum", (SqlCall("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
     'sum((a * 2))'
     """
-    match expr:
-        case ColumnRef(name, _):
-            return Name(name)
-        case _:
-            return Name(_written(expr))
+    return Name(expr.name if isinstance(expr, ColumnRef) else _written(expr))
 
 
 def _written(expr: Expr) -> str:
@@ -111,23 +100,15 @@ def _call(expr: SqlCall) -> str:
         told = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
     elif name in _INFIX and len(args) == 2:
         told = f"({args[0]} {_INFIX[name]} {args[1]})"
-    elif name == "between":
-        told = f"({args[0]} BETWEEN {args[1]} AND {args[2]})"
-    elif name in _PREFIX:
-        told = f"({_PREFIX[name]}({args[0]}))"
     elif name == "try":
         inner = expr.args[0]
         told = f"TRY({args[0]})"
         if isinstance(inner, CastTo) and inner.at == expr.at:
             told = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
-    elif name == "neg":
-        told = f"(-({args[0]}))"
-    elif name == "is_null":
-        told = f"({args[0]} IS NULL)"
     elif name == "not" and isinstance(expr.args[0], SqlCall) and expr.args[0].name == "is_null":
         told = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
-    elif name == "not":
-        told = f"(NOT {args[0]})"
+    elif name in _SHAPES:
+        told = _SHAPES[name].format(*args)
     elif name == "in":
         told = f"({args[0]} IN ({', '.join(args[1:])}))"
     elif name == "case":

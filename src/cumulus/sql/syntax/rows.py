@@ -32,11 +32,7 @@ def rows_compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -
     UnsupportedError
         If the operator is no comparison.
     """
-    return _shown(_compared(source, name, args, at), name, args)
-
-
-def _shown(found: SqlCall, name: str, args: tuple[Expr, ...]) -> SqlCall:
-    return replace(found, shown=(name, args))
+    return replace(_compared(source, name, args, at), shown=(name, args))
 
 
 def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
@@ -51,16 +47,16 @@ def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> Sq
     ways: list[SqlCall] = []
     for place in range(len(left)):
         before = [_same(mine, yours, at) for mine, yours in zip(left[:place], right[:place], strict=True)]
-        ways.append(_all([*before, _ordered(order, left[place], right[place], at)], at))
+        ways.append(_joined("and", [*before, _ordered(order, left[place], right[place], at)], at))
     if equal:
         ways.append(_equal(left, right, at))
-    return chained(ways, lambda first, second: SqlCall("or", (first, second), at))
+    return _joined("or", ways, at)
 
 
 def row_in(source: SqlText, wanted: Expr, choices: Sequence[Expr], at: int) -> SqlCall:
     """Return `row IN (row, …)`."""
     tests = [_equal(*_parts(source, wanted, choice, at), at) for choice in choices]
-    return _shown(chained(tests, lambda first, second: SqlCall("or", (first, second), at)), "in", (wanted, *choices))
+    return replace(_joined("or", tests, at), shown=("in", (wanted, *choices)))
 
 
 def _parts(source: SqlText, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
@@ -76,11 +72,11 @@ def _same(left: Expr, right: Expr, at: int) -> SqlCall:
 
 
 def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> SqlCall:
-    return _all([_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
+    return _joined("and", [_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
 
 
-def _all(parts: list[SqlCall], at: int) -> SqlCall:
-    return chained(parts, lambda first, second: SqlCall("and", (first, second), at))
+def _joined(name: str, parts: list[SqlCall], at: int) -> SqlCall:
+    return chained(parts, lambda first, second: SqlCall(name, (first, second), at))
 
 
 def _ordered(order: str, left: Expr, right: Expr, at: int) -> SqlCall:

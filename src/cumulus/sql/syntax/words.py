@@ -158,8 +158,6 @@ def is_name(token: Token) -> bool:
     return token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING) and token.text.isidentifier()
 
 
-def reserved(source: SqlText, token: Token) -> SqlSyntaxError:
+def reserved_word_error(source: SqlText, word: str, at: int) -> SqlSyntaxError:
     """Return the error of a reserved word where a name is wanted."""
-    return source.syntax_error(
-        f"{token.text} is a reserved word", token.start, hint=f'As a name it is quoted: "{token.text}".'
-    )
+    return source.syntax_error(f"{word} is a reserved word", at, hint=f'As a name it is quoted: "{word}".')
