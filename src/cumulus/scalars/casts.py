@@ -148,8 +148,7 @@ def _whole(value: Any, target: SqlType) -> int:
             if other:
                 return int("0" + other[1], 0)
             return int(round_decimal(_number(value, target), 0))
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_decimal(value: Any, target: SqlType) -> Decimal:
@@ -192,9 +191,7 @@ def _to_double(value: Any, target: SqlType) -> float:
                 return float(text.replace("_", ""))
             if text.lstrip("+-").lower() in ("nan", "inf", "infinity") and len(text.lstrip("+-")) >= len(text) - 1:
                 return float(text)
-            _fail(value, target)
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_real(value: Any, target: SqlType) -> float:
@@ -211,16 +208,11 @@ _BOOLEANS = {
 
 
 def _to_boolean(value: Any, target: SqlType) -> bool:
-    match value:
-        case bool() | int() | float() | Decimal():
-            return bool(value)
-        case str():
-            found = _BOOLEANS.get(value.lower())
-            if found is None:
-                _fail(value, target)
-            return found
-        case _:
-            _fail(value, target)
+    if isinstance(value, (bool, int, float, Decimal)):
+        return bool(value)
+    if not isinstance(value, str) or value.lower() not in _BOOLEANS:
+        _fail(value, target)
+    return _BOOLEANS[value.lower()]
 
 
 # --- time -----------------------------------------------------------------------------------------------------------
@@ -269,8 +261,7 @@ def _to_date(value: Any, target: SqlType) -> dt.date:
             return value
         case str():
             return _parse_point(value, target)[0].date()
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
@@ -286,8 +277,7 @@ def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
                 return point if target.kind is Kind.TIMESTAMP else point - offset
             except OverflowError:
                 _fail(value, target, _OUT)
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_timestamptz(value: Any, target: SqlType) -> dt.datetime:

@@ -286,10 +286,14 @@ class ScalarCoder:
                 return self._case(codes, None)
             if function == "coalesce":
                 return self._coalesce(codes, None)
-            name = self.pool.bind(call, "call")
-            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
+            return self._call_by_name(function, codes)
         literals = [arg.value if isinstance(arg, Const) else None for arg in args]
         return self._typed(function, codes, tuple(given for given in types if given is not None), literals)
+
+    def _call_by_name(self, function: str, codes: list[PythonCode], result: SqlType | None = None) -> PythonCode:
+        """Call a function of the dialect on arguments of unknown types."""
+        name = self.pool.bind(call, "call")
+        return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", result, True)
 
     def _typed(
         self, function: str, codes: list[PythonCode], types: tuple[SqlType, ...], literals: list[Any]
@@ -364,8 +368,7 @@ class ScalarCoder:
     def _connective(self, function: str, args: tuple[Term, ...]) -> PythonCode:
         codes = [self._as(self.code(arg), BOOLEAN) for arg in args]
         if any(code.type is None for code in codes):  # truth of a user's function
-            name = self.pool.bind(call, "call")
-            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", BOOLEAN, True)
+            return self._call_by_name(function, codes, BOOLEAN)
         if not any(code.nullable for code in codes):
             return PythonCode(f"({f' {function} '.join(code.text for code in codes)})", BOOLEAN, False)
         decided, other = ("False", "True") if function == "and" else ("True", "False")

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Batch,
-    Cast,
-    Compare,
-    Const,
-    End,
-    Exists,
-    Lift,
-    MapEnd,
-    MapRead,
-    Product,
-    Scalar,
-    Sum,
-    Term,
-    Var,
-)
+from cumulus.algebra import terms
+from cumulus.algebra.terms import Apply, Cast, Const, End, Scalar, Term, Var
 from cumulus.catalog.types import (
     BIGDECIMAL,
     BIGINT,
@@ -67,7 +50,7 @@ def scalar_type(scalar: Scalar, variables: Mapping[str, Typed]) -> SqlType:
         case Apply(function, args):
             literals = tuple(arg.value if isinstance(arg, Const) else None for arg in args)
             return result_type(function, tuple(scalar_type(arg, variables) for arg in args), literals)
-        case Compare():
+        case terms.Compare():
             return BOOLEAN
         case End(_, variable, _):
             return variables[variable].type
@@ -82,7 +65,7 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return value is None
         case Var(name):
             return variables[name].nullable
-        case MapEnd() | End():
+        case terms.MapEnd() | End():
             return True
         case Cast(arg, _):
             return is_nullable(arg, variables)
@@ -120,7 +103,7 @@ def number_type(
         (map, column) → type, for terms that read maps.
     """
     match term:
-        case Atom() | Batch() | Compare() | Lift() | Exists():
+        case terms.Atom() | terms.Batch() | terms.Compare() | terms.Lift() | terms.Exists():
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)
@@ -128,16 +111,16 @@ def number_type(
             return _kept(variables[name].type)
         case Apply():
             return _kept(scalar_type(term, variables))
-        case AggSum(_, inner):
+        case terms.AggSum(_, inner):
             return number_type(inner, variables, maps)
-        case MapRead(name, column):
+        case terms.MapRead(name, column):
             return (maps or {}).get((name, column), BIGINT)
-        case MapEnd():
+        case terms.MapEnd():
             return HUGEINT
-        case Sum(parts):
+        case terms.Sum(parts):
             types = [number_type(part, variables, maps) for part in parts]
             return _widest(types, max((t.scale for t in types), default=0))
-        case Product(parts):
+        case terms.Product(parts):
             types = [number_type(part, variables, maps) for part in parts]
             return _widest(types, min(sum(t.scale for t in types), MAX_PRECISION))
 

@@ -20,13 +20,7 @@ EARLIER = "(a statement given earlier)"
 
 
 class Words:
-    """The words of a script, as sqlglot splits them, and where they are.
-
-    Parameters
-    ----------
-    tokens
-        In the order of the text.
-    """
+    """The words of a script in order, as sqlglot splits them, and where they are."""
 
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self.tokens = tuple(tokens)
@@ -40,7 +34,8 @@ class Words:
         return [token.start for token in self.tokens if token.token_type is TokenType.SEMICOLON]
 
     @cached_property
-    def _as(self) -> list[int]:
+    def starts_of_as(self) -> list[int]:
+        """Where each AS starts."""
         return [token.start for token in self.tokens if token.text.upper() == "AS"]
 
     def statement(self, at: int) -> tuple[int, int]:
@@ -50,11 +45,6 @@ class Words:
         first = bisect_right(self._starts, before)
         start = self._starts[first] if first < len(self._starts) else at
         return start, self._semicolons[after] if after < len(self._semicolons) else -1
-
-    def after_as(self, at: int) -> int:
-        """Return the offset behind the first AS after `at`, -1 if there is none."""
-        found = bisect_left(self._as, at)
-        return self._as[found] + 2 if found < len(self._as) else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +98,8 @@ class SqlText:
 
     def after_as(self, start: int) -> int:
         """Return the offset behind the first AS after `start`, or the text's end."""
-        found = self.words.after_as(start)
-        return found if found >= 0 else len(self.text)
+        after = bisect_left(self.words.starts_of_as, start)
+        return next((found + 2 for found in self.words.starts_of_as[after:]), len(self.text))
 
 
 def identifier(node: Any) -> Name:

@@ -289,10 +289,7 @@ def bound(present: Factor, bind: Factor) -> Factor:
 def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
     """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it.
 
-    Parameters
-    ----------
-    merging
-        See `settle`.
+    Equal columns become one variable if `merging`: see `settle_branches`.
     """
     sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
     return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums

@@ -190,13 +190,9 @@ class Selecting:
         A position or the alias of a select item has the place of that item with it.
         """
         items = self.items
-        if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if not 1 <= expr.value <= len(items):
-                raise self.scope.source.bind_error(
-                    f"GROUP BY {expr.value}: the select list has {len(items)} items", expr.at
-                )
-            chosen = items[expr.value - 1]
-            return self.binder.bind(chosen.expr, clause="GROUP BY"), chosen.name, expr.value - 1
+        place = self._position(expr, "GROUP BY")
+        if place is not None:
+            return self.binder.bind(items[place].expr, clause="GROUP BY"), items[place].name, place
         if isinstance(expr, ColumnRef) and not expr.table:
             is_column = any(table.shows(expr.name) for table in self.scope.tables)
             aliased = [at for at, item in enumerate(items) if item.aliased and item.name == expr.name]
@@ -205,6 +201,15 @@ class Selecting:
         scalar = self.binder.bind(expr, clause="GROUP BY")
         named = [item.name for item in items if item.aliased and self._matches(item.expr, scalar)]
         return scalar, named[0] if named else "", None
+
+    def _position(self, expr: Expr, clause: str) -> int | None:
+        """Return which item of the SELECT list a whole number in a clause means, from 0; None for what is no number."""
+        if not isinstance(expr, Literal) or not isinstance(expr.value, int) or isinstance(expr.value, bool):
+            return None
+        if not 1 <= expr.value <= len(self.items):
+            told = f"{clause} {expr.value}: the select list has {len(self.items)} items"
+            raise self.scope.source.bind_error(told, expr.at)
+        return expr.value - 1
 
     def _matches(self, expr: Expr, scalar: Scalar) -> bool:
         return not has_aggregate(expr) and not _has_subquery(expr) and self.binder.bind(expr) is scalar
@@ -221,12 +226,9 @@ class Selecting:
         ]
 
     def _order_expression(self, expr: Expr, selected: list[Scalar], aggregates: bool) -> Scalar:
-        if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if not 1 <= expr.value <= len(selected):
-                raise self.scope.source.bind_error(
-                    f"ORDER BY {expr.value}: the select list has {len(selected)} items", expr.at
-                )
-            return selected[expr.value - 1]
+        place = self._position(expr, "ORDER BY")
+        if place is not None:
+            return selected[place]
         if isinstance(expr, ColumnRef) and not expr.table:
             for item, scalar in zip(self.items, selected, strict=True):
                 if item.name == expr.name:

@@ -15,13 +15,11 @@ from cumulus.catalog.interval_texts import parse_span
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
-    DATE,
     DOUBLE,
     HUGEINT,
     INTEGER,
     INTERVAL,
     NULL,
-    TIMESTAMP,
     VARCHAR,
     Interval,
     Kind,
@@ -312,11 +310,11 @@ class ExpressionReader:
         if isinstance(inner, Literal) and isinstance(inner.value, str):
             try:
                 if target.kind is Kind.DATE:
-                    return Literal(dt.date.fromisoformat(inner.value), DATE, at)
+                    return Literal(dt.date.fromisoformat(inner.value), target, at)
                 if target.kind is Kind.TIMESTAMP:
                     moment = dt.datetime.fromisoformat(inner.value)
                     if moment.tzinfo is None:
-                        return Literal(moment, TIMESTAMP, at)
+                        return Literal(moment, target, at)
                 if target.kind is Kind.TIMESTAMPTZ:
                     return Literal(cast_value(inner.value, target), target, at)
             except (ValueError, EvaluationError):

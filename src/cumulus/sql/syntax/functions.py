@@ -42,14 +42,7 @@ _CHANGING = frozenset(
 
 
 def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
-    """Return the call of the function that SQL calls `name`.
-
-    Parameters
-    ----------
-    name
-        In lower case.
-    args
-        In the order of the text.
+    """Return the call of the function that SQL calls `name`, which is in lower case.
 
     Raises
     ------

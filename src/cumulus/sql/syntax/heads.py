@@ -6,7 +6,6 @@ before sqlglot sees the words.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,8 +14,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # pub
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
-from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved_word_error
+from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS, did_you_mean
+from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
 
 Options = Mapping[str, tuple[str, int]]
 """Options of WITH: name → value, and where the name stands."""
@@ -64,11 +63,11 @@ def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
     told = " ".join(source.text[words[0].start : words[-1].end + 1].split()[:3])
     if first in STATEMENTS or words[0].token_type is TokenType.L_PAREN:
         raise _no_declaration(source, words, told, STATEMENTS.get(first, STATEMENTS["SELECT"]))
-    close = difflib.get_close_matches(first, [*STATEMENTS, "CREATE", "DROP"], n=1, cutoff=0.7)
+    close = did_you_mean(first, [*STATEMENTS, "CREATE", "DROP"], cutoff=0.7)
     raise source.syntax_error(
         f"no statement begins with {words[0].text}",
         words[0].start,
-        hint=f"Did you mean {close[0]}?" if close else "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
+        hint=close or "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
     )
 
 
@@ -145,11 +144,11 @@ def _unknown_kind(source: SqlText, words: Sequence[Token], at: int) -> SqlSyntax
     told = words[at].text if at < len(words) else ""
     if told.upper() in KINDS:
         return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), KINDS[told.upper()])
-    close = difflib.get_close_matches(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS], n=1)
+    close = did_you_mean(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS])
     return source.syntax_error(
         f"CREATE {told}".rstrip() + " is no statement",
         words[min(at, len(words) - 1)].start,
-        hint=f"Did you mean {close[0]}?" if close else "A script takes CREATE TABLE and CREATE VIEW.",
+        hint=close or "A script takes CREATE TABLE and CREATE VIEW.",
     )
 
 
@@ -209,27 +208,14 @@ _QUERIES = frozenset(("SELECT", "FROM", "WITH", "VALUES"))
 
 def _as_of(words: Sequence[Token]) -> int:
     """Return the number of the AS of a CREATE VIEW, outside all brackets; of the words in all if there is none."""
-    depth = 0
-    for index, token in enumerate(words):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0 and token.text.upper() == "AS":
-            return index
-    return len(words)
+    return next((index for index, word in outside_brackets(words) if word.text.upper() == "AS"), len(words))
 
 
 def _with_clause(source: SqlText, words: Sequence[Token]) -> tuple[int, int, Options]:
     """Return which words are a WITH (…) behind the name or the columns, and its options."""
-    depth = 0
-    for index, token in enumerate(words):
-        if token.token_type is TokenType.L_PAREN:
-            depth += 1
-        elif token.token_type is TokenType.R_PAREN:
-            depth -= 1
-        elif depth == 0 and token.text.upper() == "WITH" and index:
-            break
-    else:
+    begin = next((index for index, word in outside_brackets(words) if word.text.upper() == "WITH" and index), 0)
+    if not begin:
         return 0, 0, {}
-    begin = index
     inside = words[begin + 1 :]
     is_whole = len(inside) > 1 and inside[0].token_type is TokenType.L_PAREN
     if not is_whole or inside[-1].token_type is not TokenType.R_PAREN:

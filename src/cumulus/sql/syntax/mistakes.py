@@ -20,7 +20,7 @@ from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved_word_error, too_deep
+from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error, too_deep
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
@@ -76,12 +76,8 @@ def _attempt(text: str, words: Sequence[Token]) -> Attempt:
 
 def _given_up(text: str, words: Sequence[Token]) -> Attempt:
     """Return where a statement stops that sqlglot gave up on as a whole: it reads what is inside once more."""
-    depth = 0
     is_view = any(word.text.upper() == "VIEW" for word in words[:6])
-    for index, word in enumerate(words):
-        depth += (word.token_type is TokenType.L_PAREN) - (word.token_type is TokenType.R_PAREN)
-        if depth:
-            continue
+    for index, word in outside_brackets(words):
         if is_view and word.text.upper() == "AS" and index + 1 < len(words):
             if words[index + 1].text.upper() in QUERIES:
                 return Attempt(None, words[index + 1].start)

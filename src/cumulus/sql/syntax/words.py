@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlglot
@@ -151,6 +151,15 @@ def too_deep(**place: Any) -> UnsupportedError:
         hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other; compute a part in a view.",
         **place,
     )
+
+
+def outside_brackets(words: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Give the words that no bracket encloses, each with its number; a closing bracket is one of them."""
+    depth = 0
+    for index, word in enumerate(words):
+        depth += (word.token_type is TokenType.L_PAREN) - (word.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            yield index, word
 
 
 def is_name(token: Token) -> bool:
