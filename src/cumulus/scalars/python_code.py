@@ -274,7 +274,7 @@ class ScalarCoder:
         if function in COMPARISONS:
             return self._three_valued(COMPARISONS[function], codes[0], codes[1])
         if function in self.pool.functions:
-            return self._users(function, self.pool.functions[function], codes)
+            return self._call_of_users(function, self.pool.functions[function], codes)
         if function not in FUNCTIONS:
             raise ValidationError(
                 f"there is no function {function}",
@@ -320,7 +320,7 @@ class ScalarCoder:
         inner = self.code(args[0])
         return PythonCode(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
 
-    def _users(self, function: str, given: Given, codes: list[PythonCode]) -> PythonCode:
+    def _call_of_users(self, function: str, given: Given, codes: list[PythonCode]) -> PythonCode:
         """Call a user's function."""
         called = f"user_{re.sub(r'[^0-9A-Za-z]', '_', function)}"
         if not isinstance(given, UserFunction):

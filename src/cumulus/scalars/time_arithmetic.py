@@ -44,7 +44,7 @@ def checked_span(name: str, arguments: tuple[Any, ...], months: int, days: int, 
     return Interval(months, days, micros)
 
 
-def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datetime:
+def move_point(name: str, point: dt.date, span: Interval, direction: int) -> dt.datetime:
     """Return `point` moved by `span`: months first (to the month's last day at most), then days, then time."""
     try:
         start, days = moment(point), direction * span.days
@@ -83,7 +83,7 @@ def add(left: Any, right: Any) -> Any:
     if kind is Interval and other is Interval:
         return checked_span("add", (left, right), *(mine + yours for mine, yours in zip(left, right, strict=True)))
     if isinstance(left, dt.date) and other is Interval:
-        return moved("add", left, right, 1)
+        return move_point("add", left, right, 1)
     raise failure("add", (left, right), "values of these types do not add")
 
 
@@ -97,7 +97,7 @@ def subtract(left: Any, right: Any) -> Any:
     if kind is Interval and other is Interval:
         return checked_span("sub", (left, right), *(mine - yours for mine, yours in zip(left, right, strict=True)))
     if isinstance(left, dt.date) and other is Interval:
-        return moved("sub", left, right, -1)
+        return move_point("sub", left, right, -1)
     if isinstance(left, dt.date) and isinstance(right, dt.date):
         micros = (moment(left) - moment(right)) // MICROSECOND
         days = whole_quotient(micros, MICROS_PER_DAY)

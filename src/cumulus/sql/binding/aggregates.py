@@ -27,10 +27,10 @@ from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECI
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
-from cumulus.sql.binding.branches import NEVER, Within, settle, summed
+from cumulus.sql.binding.branches import NEVER, Within, settle_branches, sum_branches
 from cumulus.sql.binding.conditions import is_not_null, summand
-from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, apart, is_apart
-from cumulus.sql.binding.groups import Grouped, derive
+from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, column_summand, is_summed_by_sides
+from cumulus.sql.binding.groups import Grouped, derive_relation
 from cumulus.sql.binding.scope import Scope
 
 SPREADS = {
@@ -77,7 +77,7 @@ class Sums:
 
     def __post_init__(self) -> None:
         if self.standing:
-            self._added("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
+            self._add_sum("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
         else:
             self.column("n", BIGINT, (), lambda within: ONE)
 
@@ -85,7 +85,7 @@ class Sums:
 
     def rows(self, factor: Factor) -> Term:
         """Return the rows of all branches and sets, times a factor."""
-        return summed(
+        return sum_branches(
             ((within, [*lifts(within), factor(within)]) for lifts in self.sets for within in self.branches), self.keys
         )
 
@@ -93,18 +93,18 @@ class Sums:
         """Return the sum of a factor over the rows as a variable, adding it if it is new."""
         if len(self.branches) == 1:
             identity = (factor(self.branches[0]),)
-        return self._added(hint, found, identity, lambda: self.rows(factor))
+        return self._add_sum(hint, found, identity, lambda: self.rows(factor))
 
-    def _added(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
+    def _add_sum(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
         name = self._known.get(identity)
         if name is None:
-            name = self._named(hint, Typed(found, False))
+            name = self._new_name(hint, Typed(found, False))
             self._known[identity] = name
             self.sums.append(Summed(name, make(), found))
         kept = self.scope.variables[name].type
         return Var(name) if kept == found else Cast(Var(name), found)
 
-    def _named(self, hint: str, typed: Typed) -> str:
+    def _new_name(self, hint: str, typed: Typed) -> str:
         """Return a name that no variable and no other sum has."""
         taken = set(self.scope.variables)
         name, count = hint, 1
@@ -138,7 +138,7 @@ class Sums:
         if aggregate.kind == "count_if":
             count = self.column("n", BIGINT, ("count", arg, where), present)
             holds = self.column("t", HUGEINT, ("true", arg, where), lambda w: product_of([only(w), w.condition(arg)]))
-            return self._finished(aggregate, arg, holds, count, present)
+            return self._null_of_none(aggregate, arg, holds, count, present)
         if aggregate.kind in SPREADS:
             return self._spread(aggregate, arg, only, present)
         if aggregate.distinct:
@@ -147,9 +147,9 @@ class Sums:
         if aggregate.kind == "count":
             return count
         total: Scalar = self._total(aggregate, arg, only)
-        return self._finished(aggregate, arg, total, count, present)
+        return self._null_of_none(aggregate, arg, total, count, present)
 
-    def _finished(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
+    def _null_of_none(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
         if aggregate.kind == "avg":
             total = Apply("div", (total, count))
         if self.keys and not self.standing and len(self.branches) == 1 and present(self.branches[0]) is ONE:
@@ -163,20 +163,20 @@ class Sums:
         def number_of(within: Within) -> Term:
             return product_of([only(within), summand(within.scalar(arg), within.variables)])
 
-        if found.is_float and any(is_apart(within, arg) for within in self.branches):
-            return self._apart(arg, identity, only)
+        if found.is_float and any(is_summed_by_sides(within, arg) for within in self.branches):
+            return self._sum_by_sides(arg, identity, only)
         if found.is_float:
             plain = self.column("s", DOUBLE, identity, number_of)
-            return Apply("float_sum", (plain, self._odd(arg, aggregate, only)))
-        return self.column("s", _kept(aggregate, found), identity, number_of)
+            return Apply("float_sum", (plain, self._not_finite(arg, aggregate, only)))
+        return self.column("s", _total_type(aggregate, found), identity, number_of)
 
-    def _apart(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
+    def _sum_by_sides(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
         """Return the sum of a difference of floats from exact sums over each side of it."""
 
         def summed_up(column: FloatSumColumn) -> Scalar:
             kept, part = column.type, column.function
             return self.column(
-                column.hint, kept, (part, *identity), lambda w: product_of([only(w), apart(w, arg, column)])
+                column.hint, kept, (part, *identity), lambda w: product_of([only(w), column_summand(w, arg, column)])
             )
 
         return Apply("float_total", tuple(map(summed_up, COLUMNS)))
@@ -207,10 +207,10 @@ class Sums:
         if not found.is_float:
             return spread
         # One value has no spread, whatever it is; several of which one is not finite have NaN, as in DuckDB.
-        tame = Apply("or", (Apply("eq", (self._odd(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
+        tame = Apply("or", (Apply("eq", (self._not_finite(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
         return Apply("case", (tame, spread, Const(NAN, DOUBLE)))
 
-    def _odd(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
+    def _not_finite(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
         """Return the count of what is not finite among floats."""
         identity = ("odd", "sum", arg, aggregate.where)
         return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), _special(w.scalar(arg))]))
@@ -221,7 +221,7 @@ class Sums:
         true = ("true", arg, aggregate.where)
         holds = self.column("t", BIGINT, true, lambda w: product_of([only(w), w.condition(arg)]))
         test = Apply("eq", (holds, count)) if aggregate.kind == "bool_and" else Apply("gt", (holds, number(0)))
-        return self._finished(aggregate, arg, test, count, present)
+        return self._null_of_none(aggregate, arg, test, count, present)
 
     def _end(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """MIN and MAX are the ends of the group's values, which are kept with their counts."""
@@ -230,9 +230,9 @@ class Sums:
         if name is None:
             found = Typed(scalar_type(arg, self.scope.variables), True)
             value, bind = self._value(arg, found)
-            name = self._named(aggregate.kind, found)
+            name = self._new_name(aggregate.kind, found)
             self._known[identity] = name
-            term = self.rows(bound(present, bind))
+            term = self.rows(_present_rows(present, bind))
             self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
         return Var(name)
 
@@ -242,7 +242,7 @@ class Sums:
             scalar = self.branches[0].scalar(arg)
             if isinstance(scalar, Var) and scalar.name not in {*self.keys, *self.scope.parameters.values()}:
                 return scalar.name, lambda within: ONE
-        name = self._named("x", typed)
+        name = self._new_name("x", typed)
         return name, lambda within: Lift(name, within.scalar(arg))
 
     def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
@@ -251,14 +251,14 @@ class Sums:
         identity = ("distinct", arg, aggregate.where)
         if identity not in self._values:
             value, bind = self._value(arg, Typed(found, False))
-            body = self.rows(bound(present, bind))
-            count = self._named("n", Typed(BIGINT, False))
+            body = self.rows(_present_rows(present, bind))
+            count = self._new_name("n", Typed(BIGINT, False))
             rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
             there = Compare(">", Var(count), number(0))
-            self._values[identity] = (value, derive(rows, (), there, lookup=False))
+            self._values[identity] = (value, derive_relation(rows, (), there, lookup=False))
         x, values = self._values[identity]
         atom = Atom(values.name, values.parameters)
-        each = self._added("d", BIGINT, ("d", *identity), lambda: atom)
+        each = self._add_sum("d", BIGINT, ("d", *identity), lambda: atom)
         if aggregate.kind == "count":
             return each
 
@@ -266,17 +266,17 @@ class Sums:
             return product_of([atom, summand(Var(x), self.scope.variables)])
 
         if found.is_float:
-            plain = self._added("s", DOUBLE, ("s", *identity), values_of)
-            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, _special(Var(x))]))
+            plain = self._add_sum("s", DOUBLE, ("s", *identity), values_of)
+            odd = self._add_sum("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, _special(Var(x))]))
             total: Scalar = Apply("float_sum", (plain, odd))
         else:
-            total = self._added("s", _kept(aggregate, found), ("s", *identity), values_of)
+            total = self._add_sum("s", _total_type(aggregate, found), ("s", *identity), values_of)
         if aggregate.kind == "avg":
             total = Apply("div", (total, each))
         return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
 
 
-def bound(present: Factor, bind: Factor) -> Factor:
+def _present_rows(present: Factor, bind: Factor) -> Factor:
     """Return the rows that are present, each with its value; where none ever is, the value is bound all the same."""
 
     def rows(within: Within) -> Term:
@@ -291,7 +291,7 @@ def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
 
     Equal columns become one variable if `merging`: see `settle_branches`.
     """
-    sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
+    sums = Sums(scope, settle_branches(scope, merging=merging), (), [lambda within: []])
     return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
 
 
@@ -300,7 +300,7 @@ def _special(scalar: Scalar) -> Term:
     return Apply("special", (scalar,))
 
 
-def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:
+def _total_type(aggregate: Aggregate, found: SqlType) -> SqlType:
     """Return the type in which an exact total is kept."""
     if aggregate.kind == "avg":
         return decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT

@@ -14,9 +14,9 @@ from cumulus.sql.binding.aggregates import one_group
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import MAX_BRANCHES
 from cumulus.sql.binding.conditions import conjuncts
-from cumulus.sql.binding.groups import derive
+from cumulus.sql.binding.groups import derive_relation
 from cumulus.sql.binding.scalar_calls import ScalarCalls
-from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, showing
+from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, tables_showing
 from cumulus.sql.source import SqlText
 
 
@@ -128,7 +128,7 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         left = _as_variables(scope, left, lefts)
     # USING makes one name of a column of each side: what is of one side alone is told before.
     of_left, of_right = _variables(lefts), _variables(rights)
-    conditions = _on(scope, join, lefts, rights)
+    conditions = _join_conditions(scope, join, lefts, rights)
     branches = _product(scope, left, right, join.at)
     for branch in branches:
         branch.where += conditions
@@ -136,9 +136,9 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         return branches
     made: list[Branch] = []
     if missing_right:
-        made += _unmatched(scope, left, right, of_right, conditions)
+        made += _unmatched_rows(scope, left, right, of_right, conditions)
     if missing_left:
-        made += _unmatched(scope, right, left, of_left, conditions)
+        made += _unmatched_rows(scope, right, left, of_left, conditions)
     for names, absent in ((of_right, missing_right), (of_left, missing_left)):
         for variable in names if absent else ():
             known = scope.variables[variable]
@@ -198,7 +198,7 @@ def _with_values(branches: list[Branch], values: dict[str, Scalar]) -> list[Bran
     ]
 
 
-def _unmatched(
+def _unmatched_rows(
     scope: Scope,
     left: list[Branch],
     right: list[Branch],
@@ -224,7 +224,7 @@ def _unmatched(
     # The variables are those of the join itself, where less may be known of them.
     grouped, _ = one_group(inner, merging=False)
     out = scope.new_variable("matches", "of", Typed(BIGINT, False))
-    derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
+    derived = derive_relation(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
     scope.lookups.append(SubqueryLookup(derived, args, (out,)))
@@ -233,7 +233,7 @@ def _unmatched(
     return [branch.joined(Branch(where=[none], values=absent)) for branch in left]
 
 
-def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
+def _join_conditions(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
     """Return the conditions of a join, and merge the columns that USING or NATURAL name."""
     using = join.using
     if join.natural:
@@ -242,17 +242,17 @@ def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTab
         if not using:
             told = "the sides of NATURAL JOIN have no column in common"
             raise scope.source.bind_error(told, join.at, hint="Write JOIN … ON.")
-    conditions = [_same(scope, name, lefts, rights, join) for name in using]
+    conditions = [_using_condition(scope, name, lefts, rights, join) for name in using]
     if join.on is not None:
         conditions += conjuncts(Binder(scope).truth(join.on, clause="ON"))
     return conditions
 
 
-def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTable], join: Join) -> Scalar:
+def _using_condition(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTable], join: Join) -> Scalar:
     """Return the equality that USING (name) means, and merge the two columns into one name."""
     sides = []
     for side in (lefts, rights):
-        found = showing(side, name)
+        found = tables_showing(side, name)
         if len(found) != 1:
             raise scope.source.bind_error(
                 f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",

@@ -15,7 +15,7 @@ from cumulus.sql.ast import AGGREGATES
 from cumulus.sql.binding.scope import Scope
 from cumulus.sql.syntax.advice import function_advice
 from cumulus.sql.syntax.functions import SECOND_NAMES
-from cumulus.sql.syntax.membership import connected, links
+from cumulus.sql.syntax.membership import join_with_lists, links_of
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_distinct"))
 _MEETING = frozenset(("in", "nullif", "coalesce", "least", "greatest"))
@@ -43,7 +43,7 @@ class ScalarCalls:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
         own = self.source.functions.get(name)
         if own is not None:
-            return self._users(own, args, at)
+            return self._call_of_users(own, args, at)
         if name == "timezone":
             return self._at_time_zone(args, at)
         if name not in FUNCTIONS:
@@ -64,9 +64,9 @@ class ScalarCalls:
         except CumulusError as problem:
             raise self.source.bind_error(problem.message, at, hint=problem.hint) from None
         if self.folds and all(isinstance(arg, Const) for arg in args):
-            return self._folded(applied, at)
+            return self._compute(applied, at)
         if name in ("and", "or"):
-            return connected(name, links(name, applied), self.type_of)
+            return join_with_lists(name, links_of(name, applied), self.type_of)
         return applied
 
     def _at_time_zone(self, args: tuple[Scalar, ...], at: int) -> Scalar:
@@ -90,7 +90,7 @@ class ScalarCalls:
         None if the function takes moments, as what takes any type does.
         """
         try:
-            argument_types(name, tuple(self.type_of(arg) for arg in self._literals_fitted(name, args, at)))
+            argument_types(name, tuple(self.type_of(arg) for arg in self._fit_literals(name, args, at)))
         except TypeError:
             plain = tuple(
                 self.cast(arg, TIMESTAMP, at) if self.type_of(arg).kind is Kind.TIMESTAMPTZ else arg for arg in args
@@ -99,7 +99,7 @@ class ScalarCalls:
             return self.cast(found, TIMESTAMPTZ, at) if self.type_of(found) == TIMESTAMP else found
         return None
 
-    def _users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
+    def _call_of_users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
         if len(args) != len(signature.parameters):
             told = f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}"
@@ -120,10 +120,10 @@ class ScalarCalls:
         if source == target:
             return arg
         if self.folds and isinstance(arg, Const):
-            return self._folded(Cast(arg, target), at)
+            return self._compute(Cast(arg, target), at)
         return Cast(arg, target)
 
-    def _folded(self, scalar: Apply | Cast, at: int) -> Scalar:
+    def _compute(self, scalar: Apply | Cast, at: int) -> Scalar:
         """Compute a scalar of constants now."""
         found = self.type_of(scalar)
         try:
@@ -137,7 +137,7 @@ class ScalarCalls:
 
     def _with_casts(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
         """Add the casts that DuckDB would add; exact numbers compare and add as they are."""
-        args = self._literals_fitted(name, args, at)
+        args = self._fit_literals(name, args, at)
         types = tuple(self.type_of(arg) for arg in args)
         if name in _COMPARISONS | {"in"} and {t.kind for t in types} == {Kind.DATE, Kind.TIMESTAMP}:
             dates = [_as_date(arg, found) for arg, found in zip(args, types, strict=True)]
@@ -155,7 +155,7 @@ class ScalarCalls:
             for arg, found, target in zip(args, types, targets, strict=True)
         )
 
-    def _literals_fitted(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
+    def _fit_literals(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
         """Give literals the type of what they meet: a string any type, an integer the width of other integers."""
         if name == "case":
             meeting = [*range(1, len(args) - 1, 2), len(args) - 1]

@@ -89,7 +89,7 @@ class ScopeTable:
         return self.merged.get(name, self.columns[name])
 
 
-def showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
+def tables_showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
     """Return the tables of which a name without a table may mean a column."""
     found = [table for table in tables if table.shows(name)]
     return [table for table in found if name in table.leading] or found
@@ -232,7 +232,7 @@ class Scope:
 
     def resolve(self, reference: ColumnRef) -> Scalar:
         """Return what a column reference means; BindError if nothing, or several things."""
-        found = self._resolved(reference)
+        found = self._find_column(reference)
         if found is not None:
             return found
         scope = self.parent
@@ -253,16 +253,18 @@ class Scope:
 
     def can_resolve(self, reference: ColumnRef) -> bool:
         """Whether a reference means something here or further out."""
-        return self._resolved(reference) is not None or (self.parent is not None and self.parent.can_resolve(reference))
+        return self._find_column(reference) is not None or (
+            self.parent is not None and self.parent.can_resolve(reference)
+        )
 
-    def _resolved(self, reference: ColumnRef) -> Scalar | None:
+    def _find_column(self, reference: ColumnRef) -> Scalar | None:
         if reference.table:
             for table in self.tables:
                 if table.alias == reference.table:
                     self.named += reference.name in table.columns
                     return table.columns.get(reference.name)
             return None
-        found = showing(self.tables, reference.name)
+        found = tables_showing(self.tables, reference.name)
         if len(found) > 1:
             raise self.source.bind_error(
                 f"column {reference.name} is ambiguous",

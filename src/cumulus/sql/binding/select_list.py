@@ -14,20 +14,20 @@ from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select
 from cumulus.sql.binding.aggregates import Lifts, Sums
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import Within
-from cumulus.sql.binding.groups import Grouped, stands
+from cumulus.sql.binding.groups import Grouped, has_rows
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import Scope, SubqueryLookup
 
 
-class Selecting:
+class SelectBinder:
     """Binds the clauses of one SELECT whose FROM is open."""
 
     def __init__(self, scope: Scope, query: Select) -> None:
         self.scope = scope
         self.query = query
         self.binder = Binder(scope)
-        self.items = self._expanded()
-        self._opened: set[str] = set()
+        self.items = self._expand_stars()
+        self._open_aliases: set[str] = set()
         self._aggregates = False
         self._item_keys: dict[int, Scalar] = {}
         scope.aliases = self._alias
@@ -39,19 +39,19 @@ class Selecting:
     def _alias(self, name: str) -> Scalar | None:
         """Return the item of the SELECT list that is called `name`: DuckDB lets other clauses name it."""
         found = [at for at, item in enumerate(self.items) if item.aliased and item.name == name]
-        if not found or name in self._opened:
+        if not found or name in self._open_aliases:
             return None
         if found[0] in self._item_keys:
             return self._item_keys[found[0]]
-        self._opened.add(name)
+        self._open_aliases.add(name)
         try:
             return self.binder.bind(
                 self.items[found[0]].expr, aggregates=self._aggregates, clause=f"{name}, where it is used"
             )
         finally:
-            self._opened.discard(name)
+            self._open_aliases.discard(name)
 
-    def _expanded(self) -> list[SelectItem]:
+    def _expand_stars(self) -> list[SelectItem]:
         """Return the select list with its stars spelled out."""
         items: list[SelectItem] = []
         for item in self.query.items:
@@ -113,7 +113,7 @@ class Selecting:
         mark = ""
         if several:
             mark = scope.new_variable("grouping_set", "of", Typed(INTEGER, False))
-            made = [partial(_marked, lifts, mark, at) for at, lifts in enumerate(made)]
+            made = [partial(_lifts_and_mark, lifts, mark, at) for at, lifts in enumerate(made)]
             variables = (*variables, mark)
         absent = [at for at, one in enumerate(sets) if several and len(one) == len(keys.names)]
         nulls = [Lift(name, Const(None, scope.variables[name].type)) for name in keys.variables]
@@ -126,13 +126,13 @@ class Selecting:
         }
 
         def finish(scalar: Scalar, at: int) -> Scalar:
-            return self._finished(scalar, finished, keys, at)
+            return self._finish_scalar(scalar, finished, keys, at)
 
         shown = None if having is None else finish(having, query.at)
         always = query.group_by is None or (bool(query.grouping_sets) and not several and not keys.variables)
         if not always and not variables:
             # GROUP BY of constants only: one group, but none where there are no rows.
-            there = stands(sums.sums[0].name)
+            there = has_rows(sums.sums[0].name)
             shown = there if shown is None else Apply("and", (there, shown))
         return Grouped(
             scope=scope,
@@ -237,7 +237,7 @@ class Selecting:
 
     # --- after grouping ---------------------------------------------------------------------------------------------
 
-    def _finished(self, scalar: Scalar, finished: dict[str, Scalar], keys: Keys, at: int) -> Scalar:
+    def _finish_scalar(self, scalar: Scalar, finished: dict[str, Scalar], keys: Keys, at: int) -> Scalar:
         """Return a scalar over group variables and sums; BindError for a column that is neither."""
         scalar = keys.last.get(scalar, scalar)
         if scalar in keys.names:
@@ -259,14 +259,14 @@ class Selecting:
             )
         if not children(scalar):
             return scalar
-        result: Scalar = rebuild(scalar, lambda child: self._finished(child, finished, keys, at))
+        result: Scalar = rebuild(scalar, lambda child: self._finish_scalar(child, finished, keys, at))
         return result
 
     def _is_after(self, name: str) -> bool:
         return any(name in lookup.outs for lookup in self.binder.lookups)
 
 
-def _marked(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
+def _lifts_and_mark(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
     """Return what binds the keys of a grouping set, and the number of the set."""
     return [*lifts(within), Lift(mark, number(at))]
 

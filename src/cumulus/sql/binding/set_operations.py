@@ -10,7 +10,7 @@ from cumulus.scalars.registry import common_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import NEVER, Within, settle
+from cumulus.sql.binding.branches import NEVER, Within, settle_branches
 from cumulus.sql.binding.equal_rows import rows_of
 from cumulus.sql.binding.groups import Grouped, as_bag
 from cumulus.sql.binding.keys import Keys
@@ -21,7 +21,7 @@ from cumulus.sql.binding.scope import Branch, QueryRows, Scope
 def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
     """Return a set operation as rows of `scope`, which is new."""
     if query.op == "union" and query.all:
-        return _both(scope, query, mark="")
+        return _rows_of_sides(scope, query, mark="")
     return as_bag(groups_of_set(scope.around(), query), scope)
 
 
@@ -30,11 +30,11 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     side = ""
     if query.op != "union":
         side = scope.new_variable("side", "of", Typed(INTEGER, False))
-    bag = _both(scope, query, mark=side)
+    bag = _rows_of_sides(scope, query, mark=side)
     order_by = _order_by(scope, query, bag)
     if query.op == "union":
         return rows_of(bag, distinct=not query.all, order_by=order_by, limits=(query.limit, query.offset))
-    branches = settle(scope)
+    branches = settle_branches(scope)
     keys = Keys(scope, branches)
     for name, scalar in bag.columns:
         keys.add(scalar, name)
@@ -72,7 +72,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     )
 
 
-def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
+def _rows_of_sides(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
     bind_query = scope.context.bind_query
     left, right = bind_query(scope.beside(), query.left), bind_query(scope.beside(), query.right)
@@ -84,7 +84,7 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     values: list[dict[str, Scalar]] = [{}, {}]
     calls = ScalarCalls(scope)
     for (name, first), (_, second) in zip(left.columns, right.columns, strict=True):
-        found = _met(calls, first, second, query)
+        found = _meeting_type(calls, first, second, query)
         nullable = calls.nullable(first) or calls.nullable(second)
         variable = scope.new_variable(name if name.isidentifier() else "column", "of", Typed(found, nullable))
         values[0][variable] = calls.cast(first, found, query.at)
@@ -99,7 +99,7 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     return QueryRows(scope, columns)
 
 
-def _met(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
+def _meeting_type(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
     """Return the type in which the columns of the two sides meet."""
     kinds = [calls.type_of(left), calls.type_of(right)]
     solid = [found for found in kinds if found.kind is not Kind.NULL]

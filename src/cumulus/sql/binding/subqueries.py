@@ -15,11 +15,11 @@ from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.aggregates import one_group
 from cumulus.sql.binding.conditions import NEGATED
-from cumulus.sql.binding.groups import Grouped, derive
+from cumulus.sql.binding.groups import Grouped, derive_relation
 from cumulus.sql.binding.queries import is_grouped, query_bag, query_groups
 from cumulus.sql.binding.scalar_calls import ScalarCalls
 from cumulus.sql.binding.scope import QueryRows, Scope, SubqueryLookup
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 
 
 def bind_subquery(
@@ -49,7 +49,7 @@ class SubqueryBinder:
 
     def _read(self, inner: Scope, grouped: Grouped, columns: list[tuple[str, Scalar]]) -> list[Scalar]:
         """Add the look-up of a sub-query's only group; return its columns."""
-        derived = derive(grouped, columns, ONE, lookup=True)
+        derived = derive_relation(grouped, columns, ONE, lookup=True)
         outside = {variable: scalar for scalar, variable in inner.parameters.items()}
         args = tuple(outside[name] for name in (*derived.keys, *derived.inputs))
         outs = tuple(name for name, _ in columns)
@@ -111,7 +111,7 @@ class SubqueryBinder:
                 inside.apply(op, (bag.scope.parameter(left), scalar), expr.at)
                 for left, (_, scalar) in zip(lefts, bag.columns, strict=True)
             ]
-            return chained(tests, lambda one, other: inside.apply("and", (one, other), expr.at))
+            return join_links(tests, lambda one, other: inside.apply("and", (one, other), expr.at))
 
         matches = self.count(expr.query, comparison)
         holds = Apply("gt", (matches, number(0)))

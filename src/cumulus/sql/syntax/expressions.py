@@ -30,11 +30,11 @@ from cumulus.scalars.registry import FUNCTIONS, cast_value
 from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, Query, SqlCall, Star, Subquery
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import AGGREGATES
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 from cumulus.sql.syntax.ddl import sql_type
 from cumulus.sql.syntax.functions import call_of, part_of
 from cumulus.sql.syntax.known_clauses import check_name, check_taken
-from cumulus.sql.syntax.rows import is_row, row_in, rows_compared
+from cumulus.sql.syntax.rows import compare_rows_by, is_row, row_in
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
@@ -93,7 +93,7 @@ class ExpressionReader:
                     self.query_of(self.source, tree.expression.this), kind, self.expression(tree.this), name, at
                 )
             args = tuple(self.expression(arg) for arg in (tree.this, tree.expression))
-            call = rows_compared(self.source, name, args, at) if any(map(is_row, args)) else SqlCall(name, args, at)
+            call = compare_rows_by(self.source, name, args, at) if any(map(is_row, args)) else SqlCall(name, args, at)
             if tree.args.get("negate"):
                 return SqlCall("not", (call,), at, shown=(f"!{_SIGNS[type(tree)]}", args))
             return replace(call, shown=(_SIGNS[type(tree)], args)) if type(tree) in (exp.Pow, exp.StartsWith) else call
@@ -149,7 +149,7 @@ class ExpressionReader:
             links.append(rest.expression)
             rest = rest.this
         parts: list[Expr] = [self.expression(link) for link in [rest, *reversed(links)]]
-        return chained(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
+        return join_links(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
 
     def _condition(self, tree: Any, at: int) -> Expr:
         def sub(node: Any) -> Expr:
@@ -171,7 +171,7 @@ class ExpressionReader:
             case exp.NullSafeEQ():
                 args = (sub(tree.this), sub(tree.expression))
                 if any(map(is_row, args)):
-                    rows = rows_compared(self.source, "eq", args, at)
+                    rows = compare_rows_by(self.source, "eq", args, at)
                     return replace(rows, shown=(_NOT_DISTINCT, args))
                 return _not_distinct(args, at)
             case exp.Between():

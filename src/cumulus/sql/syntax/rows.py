@@ -12,7 +12,7 @@ from dataclasses import replace
 from cumulus.catalog.types import BOOLEAN
 from cumulus.sql.ast import Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 
 _ORDERS = {"lt": ("lt", False), "le": ("lt", True), "gt": ("gt", False), "ge": ("gt", True)}
 
@@ -22,7 +22,7 @@ def is_row(expr: Expr) -> bool:
     return isinstance(expr, SqlCall) and expr.name == "row"
 
 
-def rows_compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
+def compare_rows_by(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     """Return the comparison of two rows by an operator of `cumulus.scalars.registry`.
 
     Raises
@@ -76,7 +76,7 @@ def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> SqlCall:
 
 
 def _joined(name: str, parts: list[SqlCall], at: int) -> SqlCall:
-    return chained(parts, lambda first, second: SqlCall(name, (first, second), at))
+    return join_links(parts, lambda first, second: SqlCall(name, (first, second), at))
 
 
 def _ordered(order: str, left: Expr, right: Expr, at: int) -> SqlCall:

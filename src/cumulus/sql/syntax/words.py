@@ -49,12 +49,12 @@ def words_of(source: SqlText) -> list[Token]:
     try:
         return list(sqlglot.tokenize(text, read=CumulusSql))
     except TokenError:
-        what, at = unterminated(text)
+        what, at = find_unterminated(text)
         if at >= 0:
             raise source.syntax_error(
                 f"this {what} does not end", at, hint=f"Close it with {_CLOSED_BY[what]}."
             ) from None
-        # What sqlglot splits otherwise than `unterminated` is a dollar sign inside a name.
+        # What sqlglot splits otherwise than `find_unterminated` is a dollar sign inside a name.
         raise source.syntax_error(
             "cannot split the text into words",
             max(text.find("$", source.begin), source.begin),
@@ -70,12 +70,12 @@ _CLOSED_BY = {
 }
 
 
-def unterminated(text: str) -> tuple[str, int]:
+def find_unterminated(text: str) -> tuple[str, int]:
     """Return what opens and never closes, and where; ("", -1) if nothing does.
 
     Examples
     --------
-    >>> unterminated("SELECT 'it''s' -- isn't\\n/* here"), unterminated("SELECT 'a")
+    >>> find_unterminated("SELECT 'it''s' -- isn't\\n/* here"), find_unterminated("SELECT 'a")
     (('comment', 24), ('string', 7))
     """
     at, end = 0, len(text)
