@@ -105,8 +105,6 @@ def takes(
 
     Parameters
     ----------
-    name
-        The function's, for the message.
     result
         The type of the value, or what makes it of types that have been checked.
     *parameters

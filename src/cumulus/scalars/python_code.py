@@ -320,13 +320,13 @@ class ScalarCoder:
         inner = self.code(args[0])
         return PythonCode(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
 
-    def _call_of_users(self, function: str, given: Given, codes: list[PythonCode]) -> PythonCode:
+    def _call_of_users(self, function: str, own: Given, codes: list[PythonCode]) -> PythonCode:
         """Call a user's function."""
         called = f"user_{re.sub(r'[^0-9A-Za-z]', '_', function)}"
-        if not isinstance(given, UserFunction):
-            name = self.pool.bind(given, called)
+        if not isinstance(own, UserFunction):
+            name = self.pool.bind(own, called)
             return PythonCode(f"{name}({', '.join(code.text for code in codes)})", None, True)
-        signature = given.signature
+        signature = own.signature
         if len(codes) != len(signature.parameters):
             raise ValidationError(
                 f"{function} takes {len(signature.parameters)} arguments, not {len(codes)}",
@@ -336,7 +336,7 @@ class ScalarCoder:
             code if code.text == "None" else self._cast(code, target) if code.type is None else self._as(code, target)
             for code, target in zip(codes, signature.parameters, strict=True)
         ]
-        name = self.pool.bind(given.implement, called)
+        name = self.pool.bind(own.implement, called)
         return PythonCode(self._call(name, codes, not signature.called_with_null), signature.result, True)
 
     def _call(self, name: str, codes: list[PythonCode], strict: bool) -> str:

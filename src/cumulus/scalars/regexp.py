@@ -73,25 +73,25 @@ def replace(text: str, pattern: str, rewrite: str, options: str = "") -> str:
     regexp = compile_pattern("regexp_replace", pattern, options.replace("g", ""))
     pieces = _rewrite(rewrite, regexp.groups)
     if "g" not in options:
-        found = regexp.search(text)
-        if found is None:
+        hit = regexp.search(text)
+        if hit is None:
             return text
-        return text[: found.start()] + _expand(pieces, found) + text[found.end() :]
-    made: list[str] = []
+        return text[: hit.start()] + _expand(pieces, hit) + text[hit.end() :]
+    parts: list[str] = []
     copied = at = 0
     last_end = -1
     while at <= len(text):
-        found = regexp.search(text, at)
-        if found is None:
+        hit = regexp.search(text, at)
+        if hit is None:
             break
-        start, end = found.start(), found.end()
+        start, end = hit.start(), hit.end()
         if start == end and start == last_end:  # an empty match right behind the last one does not count
             at = start + 1
             continue
-        made += [text[copied:start], _expand(pieces, found)]
+        parts += [text[copied:start], _expand(pieces, hit)]
         copied = last_end = end
         at = end
-    return "".join([*made, text[copied:]])
+    return "".join([*parts, text[copied:]])
 
 
 @lru_cache(maxsize=1024)

@@ -123,14 +123,14 @@ def divide(left: Interval, right: Any) -> Interval:
     return _scaled("div", left, right, 1 / float(right), float(right))
 
 
-def _scaled(name: str, span: Interval, given: Any, factor: float, divisor: float = 0.0) -> Interval:
+def _scaled(name: str, span: Interval, operand: Any, factor: float, divisor: float = 0.0) -> Interval:
     """Return `span` times `factor` (or over `divisor`), fractions of months flowing into days, of days into time."""
 
     def scale(part: int) -> float:
         return part / divisor if divisor else part * factor
 
     if not math.isfinite(factor):
-        raise failure(name, (span, given), "the interval is out of range")
+        raise failure(name, (span, operand), "the interval is out of range")
     months, days = scale(span.months), scale(span.days)
     days_of_months = round((months - int(months)) * 30, 6)
     seconds = round((days - int(days) + days_of_months - int(days_of_months)) * 86_400, 6)
@@ -139,7 +139,7 @@ def _scaled(name: str, span: Interval, given: Any, factor: float, divisor: float
         more = int(seconds / 86_400)
         whole_days, seconds = whole_days + more, seconds - more * 86_400
     micros = round(scale(span.micros) + seconds * MICROS_PER_SECOND)
-    return checked_span(name, (span, given), int(months), whole_days, micros)
+    return checked_span(name, (span, operand), int(months), whole_days, micros)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -154,17 +154,17 @@ def sum_type(name: str, types: Types) -> SqlType | None:
         return None
     left, right = types[0].kind, types[1].kind
     if name == "sub":
-        found = _difference(left, right)
+        result = _difference(left, right)
     elif left in POINTS:
-        found = _point_plus(left, right)
+        result = _point_plus(left, right)
     elif right in POINTS:
-        found = _point_plus(right, left)
+        result = _point_plus(right, left)
     else:
-        found = INTERVAL if {left, right} <= {_SPAN, Kind.NULL} else None
-    if found is None:
+        result = INTERVAL if {left, right} <= {_SPAN, Kind.NULL} else None
+    if result is None:
         wanted = "two numbers, or DATE and up to 32 bits of days, or times and intervals that go together"
         raise no_match(name, types, wanted)
-    return found
+    return result
 
 
 def _point_plus(point: Kind, other: Kind) -> SqlType | None:

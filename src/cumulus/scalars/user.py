@@ -232,9 +232,9 @@ def given_functions(functions: Functions | None) -> dict[str, Given]:
     UsageError
         If something is no function, two have one name, or a function without a name of its own tells no types.
     """
-    found: dict[str, Given] = {}
+    by_name: dict[str, Given] = {}
     if functions is None:
-        return found
+        return by_name
     if isinstance(functions, UserFunction) or callable(functions):
         raise UsageError("functions= takes a list of functions", hint="Write functions=[f].")
     if not isinstance(functions, Iterable):
@@ -245,10 +245,10 @@ def given_functions(functions: Functions | None) -> dict[str, Given]:
             raise UsageError(f"{each!r} is no function", hint="Give functions, or names with functions.")
         made = _named(name, each)
         called = made.name if isinstance(made, UserFunction) else name
-        if called.lower() in {other.lower() for other in found}:
+        if called.lower() in {other.lower() for other in by_name}:
             raise UsageError(f"two functions are called {called}", hint="Give each a name: function(f, name='…').")
-        found[called] = made
-    return found
+        by_name[called] = made
+    return by_name
 
 
 def _named(name: str, given: Given) -> Given:
@@ -297,8 +297,6 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
     ----------
     declared
         What the program says of the functions that it calls.
-    functions
-        From `given_functions`.
 
     Returns
     -------
@@ -320,7 +318,7 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
             names=tuple(each.name for each in missing),
             hint=f"Give the Python for {'it' if len(missing) == 1 else 'them'}: functions=[…], or --functions FILE.py.",
         )
-    found: dict[str, Given] = {}
+    checked: dict[str, Given] = {}
     known = {each.name: each for each in declared}
     for name, each in functions.items():
         signature = known.get(name)
@@ -332,10 +330,10 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
                 )
             signature = each.signature
         plain = each.implement if isinstance(each, UserFunction) else each
-        found[name] = (
+        checked[name] = (
             _guarded(name, plain) if signature is None else UserFunction(signature, _checked(signature, plain))
         )
-    return found
+    return checked
 
 
 def _guarded(name: str, implement: Callable[..., Any]) -> Callable[..., Any]:

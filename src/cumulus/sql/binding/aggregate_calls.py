@@ -67,25 +67,25 @@ class AggregateCalls:
 
     def _aggregated(self, expr: SqlCall, arg: Scalar) -> tuple[Scalar, SqlType]:
         """Return the argument of an aggregate as it is taken, and the type of the result."""
-        name, found = expr.name, self.calls.type_of(arg)
+        name, arg_type = expr.name, self.calls.type_of(arg)
         if name == "count":
             return arg, BIGINT
         if name in ("min", "max"):
-            return (Const(None, INTEGER), INTEGER) if found.kind is Kind.NULL else (arg, found)
+            return (Const(None, INTEGER), INTEGER) if arg_type.kind is Kind.NULL else (arg, arg_type)
         if name in ("bool_and", "bool_or", "count_if"):
-            if not (found.kind in (Kind.BOOLEAN, Kind.NULL) or (found.is_numeric and name == "count_if")):
-                told = f"{name.upper()} needs a condition, not {found}"
+            if not (arg_type.kind in (Kind.BOOLEAN, Kind.NULL) or (arg_type.is_numeric and name == "count_if")):
+                told = f"{name.upper()} needs a condition, not {arg_type}"
                 raise self.scope.source.bind_error(told, expr.at, hint="Compare it.")
             return self.calls.cast(arg, BOOLEAN, expr.at), HUGEINT if name == "count_if" else BOOLEAN
-        if found.kind is Kind.NULL:
-            found = HUGEINT if name == "sum" else DOUBLE
-            arg = Const(None, found)
-        if not (found.is_numeric or (found.kind is Kind.BOOLEAN and name == "sum")):
-            told = f"{name.upper()} needs a number, not {found}"
+        if arg_type.kind is Kind.NULL:
+            arg_type = HUGEINT if name == "sum" else DOUBLE
+            arg = Const(None, arg_type)
+        if not (arg_type.is_numeric or (arg_type.kind is Kind.BOOLEAN and name == "sum")):
+            told = f"{name.upper()} needs a number, not {arg_type}"
             raise self.scope.source.bind_error(told, expr.at, hint="CAST the argument.")
-        if name != "sum" or found.is_float:
+        if name != "sum" or arg_type.is_float:
             return arg, DOUBLE
-        return arg, decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+        return arg, decimal(38, arg_type.scale) if arg_type.kind is Kind.DECIMAL else HUGEINT
 
     def _register(self, aggregate: Aggregate, *, nullable: bool) -> Scalar:
         for name, known in self.aggregates.items():

@@ -106,9 +106,8 @@ class Sums:
 
     def _new_name(self, hint: str, typed: Typed) -> str:
         """Return a name that no variable and no other sum has."""
-        taken = set(self.scope.variables)
         name, count = hint, 1
-        while name in taken:
+        while name in self.scope.variables:
             count += 1
             name = f"{hint}{count}"
         self.scope.variables[name] = typed
@@ -133,12 +132,8 @@ class Sums:
 
         if aggregate.kind in ("min", "max"):
             return self._end(aggregate, arg, present)
-        if aggregate.kind in ("bool_and", "bool_or"):
-            return self._boolean(aggregate, arg, only, present)
-        if aggregate.kind == "count_if":
-            count = self.column("n", BIGINT, ("count", arg, where), present)
-            holds = self.column("t", HUGEINT, ("true", arg, where), lambda w: product_of([only(w), w.condition(arg)]))
-            return self._null_of_none(aggregate, arg, holds, count, present)
+        if aggregate.kind in ("bool_and", "bool_or", "count_if"):
+            return self._conditions(aggregate, arg, only, present)
         if aggregate.kind in SPREADS:
             return self._spread(aggregate, arg, only, present)
         if aggregate.distinct:
@@ -157,18 +152,18 @@ class Sums:
         return Apply("case", (Apply("eq", (count, number(0))), NULL_VALUE, total))
 
     def _total(self, aggregate: Aggregate, arg: Scalar, only: Factor) -> Scalar:
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         identity = ("sum", arg, aggregate.where)
 
         def number_of(within: Within) -> Term:
             return product_of([only(within), summand(within.scalar(arg), within.variables)])
 
-        if found.is_float and any(is_summed_by_sides(within, arg) for within in self.branches):
+        if arg_type.is_float and any(is_summed_by_sides(within, arg) for within in self.branches):
             return self._sum_by_sides(arg, identity, only)
-        if found.is_float:
+        if arg_type.is_float:
             plain = self.column("s", DOUBLE, identity, number_of)
             return Apply("float_sum", (plain, self._not_finite(arg, aggregate, only)))
-        return self.column("s", _total_type(aggregate, found), identity, number_of)
+        return self.column("s", _total_type(aggregate, arg_type), identity, number_of)
 
     def _sum_by_sides(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
         """Return the sum of a difference of floats from exact sums over each side of it."""
@@ -183,9 +178,9 @@ class Sums:
 
     def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
         """Variance and deviation are made of the count, the sum and the sum of squares, all of them exact."""
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
-        is_long = found.is_float or found.scale > MAX_PRECISION // 2
+        is_long = arg_type.is_float or arg_type.scale > MAX_PRECISION // 2
 
         def value(within: Within) -> Term:
             scalar = within.scalar(arg)
@@ -199,12 +194,12 @@ class Sums:
             kept = BIGDECIMAL
             total = self.column("s", kept, ("exact", arg, aggregate.where), lambda w: product_of([only(w), value(w)]))
         else:
-            kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+            kept = decimal(38, 2 * arg_type.scale) if arg_type.kind is Kind.DECIMAL else HUGEINT
             total = self._total(replace(aggregate, kind="avg"), arg, only)
         squares = self.column("q", kept, ("squares", arg, aggregate.where), square)
         function, missing = SPREADS[aggregate.kind]
         spread = Apply(function, (count, total, squares, number(missing)))
-        if not found.is_float:
+        if not arg_type.is_float:
             return spread
         # One value has no spread, whatever it is; several of which one is not finite have NaN, as in DuckDB.
         tame = Apply("or", (Apply("eq", (self._not_finite(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
@@ -215,13 +210,14 @@ class Sums:
         identity = ("odd", "sum", arg, aggregate.where)
         return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), _special(w.scalar(arg))]))
 
-    def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
-        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
+    def _conditions(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE; COUNT_IF counts these."""
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        kept = HUGEINT if aggregate.kind == "count_if" else BIGINT
         true = ("true", arg, aggregate.where)
-        holds = self.column("t", BIGINT, true, lambda w: product_of([only(w), w.condition(arg)]))
-        test = Apply("eq", (holds, count)) if aggregate.kind == "bool_and" else Apply("gt", (holds, number(0)))
-        return self._null_of_none(aggregate, arg, test, count, present)
+        holds = self.column("t", kept, true, lambda w: product_of([only(w), w.condition(arg)]))
+        tests = {"bool_and": Apply("eq", (holds, count)), "bool_or": Apply("gt", (holds, number(0)))}
+        return self._null_of_none(aggregate, arg, tests.get(aggregate.kind, holds), count, present)
 
     def _end(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """MIN and MAX are the ends of the group's values, which are kept with their counts."""
@@ -247,10 +243,10 @@ class Sums:
 
     def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """Add up over the different values of the group, which are a derived relation."""
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         identity = ("distinct", arg, aggregate.where)
         if identity not in self._values:
-            value, bind = self._value(arg, Typed(found, False))
+            value, bind = self._value(arg, Typed(arg_type, False))
             body = self.rows(_present_rows(present, bind))
             count = self._new_name("n", Typed(BIGINT, False))
             rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
@@ -258,22 +254,22 @@ class Sums:
             self._values[identity] = (value, derive_relation(rows, (), there, lookup=False))
         x, values = self._values[identity]
         atom = Atom(values.name, values.parameters)
-        each = self._add_sum("d", BIGINT, ("d", *identity), lambda: atom)
+        different = self._add_sum("d", BIGINT, ("d", *identity), lambda: atom)
         if aggregate.kind == "count":
-            return each
+            return different
 
         def values_of() -> Term:
             return product_of([atom, summand(Var(x), self.scope.variables)])
 
-        if found.is_float:
+        if arg_type.is_float:
             plain = self._add_sum("s", DOUBLE, ("s", *identity), values_of)
             odd = self._add_sum("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, _special(Var(x))]))
             total: Scalar = Apply("float_sum", (plain, odd))
         else:
-            total = self._add_sum("s", _total_type(aggregate, found), ("s", *identity), values_of)
+            total = self._add_sum("s", _total_type(aggregate, arg_type), ("s", *identity), values_of)
         if aggregate.kind == "avg":
-            total = Apply("div", (total, each))
-        return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+            total = Apply("div", (total, different))
+        return Apply("case", (Apply("eq", (different, number(0))), NULL_VALUE, total))
 
 
 def _present_rows(present: Factor, bind: Factor) -> Factor:

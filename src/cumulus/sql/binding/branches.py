@@ -158,7 +158,7 @@ def _settle_branch(scope: Scope, branch: Branch) -> bool:
 
 def _with_parameters(scope: Scope, where: list[Scalar], variables: Mapping[str, Typed]) -> list[Scalar]:
     """Make one parameter of what stands outside in `inside = f(outside)`, so that it can be looked up."""
-    given = {variable: outside for outside, variable in scope.parameters.items()}
+    outer = {variable: outside for outside, variable in scope.parameters.items()}
     result: list[Scalar] = []
     for scalar in where:
         match scalar:
@@ -166,9 +166,9 @@ def _with_parameters(scope: Scope, where: list[Scalar], variables: Mapping[str, 
                 sides = []
                 for side, other in ((left, right), (right, left)):
                     names = variables_of(side)
-                    outside = names and names <= given.keys() and not isinstance(side, Var) and variables_of(other)
+                    outside = names and names <= outer.keys() and not isinstance(side, Var) and variables_of(other)
                     alike = outside and _are_one_value(scalar_type(side, variables), scalar_type(other, variables))
-                    sides.append(scope.parameter(substitute(side, given)) if alike else side)
+                    sides.append(scope.parameter(substitute(side, outer)) if alike else side)
                 result.append(Apply("eq", (sides[0], sides[1])))
             case _:
                 result.append(scalar)
@@ -179,7 +179,7 @@ def _unify_columns(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Sc
     """Make one variable of columns that are equal; return the other conditions."""
     leader: dict[str, str] = {}
     variables = {**scope.variables, **branch.known}
-    given = set(scope.parameters.values())
+    parameters = set(scope.parameters.values())
     outs = {name for lookup in scope.lookups for name in lookup.outs}
     stand_ins = [branch.values.get(name) for name in outs]
     outs |= {scalar.name for scalar in stand_ins if isinstance(scalar, Var)}
@@ -203,11 +203,11 @@ def _unify_columns(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Sc
                 first, second = find(left), find(right)
                 if first == second:
                     continue
-                if first in given and second in given:
+                if first in parameters and second in parameters:
                     rest.append(scalar)
                     continue
-                if second in given or (
-                    first not in given
+                if second in parameters or (
+                    first not in parameters
                     and (
                         (first in outs and second not in outs)
                         or _bits(variables[second].type) < _bits(variables[first].type)
@@ -225,18 +225,18 @@ def _unify_columns(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Sc
 def _lift_parameters(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     """Let the branch bind parameters that equal what is computed of its columns; return the other conditions."""
     variables = {**scope.variables, **branch.known}
-    given = set(scope.parameters.values())
+    parameters = set(scope.parameters.values())
     bound = {name for atom in branch.atoms for name in atom.variables}
     lifted: set[str] = set()
     rest: list[Scalar] = []
     for scalar in where:
         match scalar:
             case Apply("eq", (Var(name), other)) | Apply("eq", (other, Var(name))) if (
-                name in given
+                name in parameters
                 and name not in lifted
                 and name not in bound
                 and variables_of(other)
-                and variables_of(other).isdisjoint(given)
+                and variables_of(other).isdisjoint(parameters)
                 and variables_of(other) <= bound
                 and _are_one_value(scalar_type(other, variables), variables[name].type)
             ):

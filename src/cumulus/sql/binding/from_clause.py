@@ -134,18 +134,18 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         branch.where += conditions
     if not outer:
         return branches
-    made: list[Branch] = []
+    unmatched: list[Branch] = []
     if missing_right:
-        made += _unmatched_rows(scope, left, right, of_right, conditions)
+        unmatched += _unmatched_rows(scope, left, right, of_right, conditions)
     if missing_left:
-        made += _unmatched_rows(scope, right, left, of_left, conditions)
+        unmatched += _unmatched_rows(scope, right, left, of_left, conditions)
     for names, absent in ((of_right, missing_right), (of_left, missing_left)):
         for variable in names if absent else ():
             known = scope.variables[variable]
             for branch in branches:
                 branch.known.setdefault(variable, known)
             scope.variables[variable] = Typed(known.type, True)
-    return branches + made
+    return branches + unmatched
 
 
 def _variables(tables: list[ScopeTable]) -> list[str]:

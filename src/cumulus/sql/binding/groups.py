@@ -123,18 +123,18 @@ def as_bag(grouped: Grouped, into: Scope) -> QueryRows:
     simple = not grouped.after and grouped.repeat is None
     if simple:
         where = there if grouped.having is None else product_of([there, condition(grouped.having, scope.variables)])
-        made = [
+        outputs = [
             (scope.new_variable(name if name.isidentifier() else "value", "of", scope.typed(scalar)), scalar)
             for name, scalar in grouped.columns
             if not (isinstance(scalar, Var) and scalar.name in grouped.keys)
         ]
-        derived = derive_relation(grouped, made, where, lookup=lookup)
-        out = {scalar: Var(variable) for variable, scalar in made}
+        derived = derive_relation(grouped, outputs, where, lookup=lookup)
+        out = {scalar: Var(variable) for variable, scalar in outputs}
         columns = [(name, out.get(scalar, scalar)) for name, scalar in grouped.columns]
     else:
-        made = [(scope.new_variable(name, "of", scope.variables[name]), Var(name)) for name in names]
-        derived = derive_relation(grouped, made, there, lookup=lookup)
-        renamed: dict[str, Scalar] = {name: Var(variable) for name, (variable, _) in zip(names, made, strict=True)}
+        outputs = [(scope.new_variable(name, "of", scope.variables[name]), Var(name)) for name in names]
+        derived = derive_relation(grouped, outputs, there, lookup=lookup)
+        renamed: dict[str, Scalar] = {name: Var(variable) for name, (variable, _) in zip(names, outputs, strict=True)}
         columns = [(name, substitute(scalar, renamed)) for name, scalar in grouped.columns]
     branch = Branch(atoms=[Atom(derived.name, derived.parameters)])
     if not simple:

@@ -140,7 +140,7 @@ class ScalarCalls:
         args = self._fit_literals(name, args, at)
         types = tuple(self.type_of(arg) for arg in args)
         if name in _COMPARISONS | {"in"} and {t.kind for t in types} == {Kind.DATE, Kind.TIMESTAMP}:
-            dates = [_as_date(arg, found) for arg, found in zip(args, types, strict=True)]
+            dates = [_as_date(arg, own_type) for arg, own_type in zip(args, types, strict=True)]
             if all(date is not None for date in dates):
                 return tuple(date for date in dates if date is not None)
         try:
@@ -151,8 +151,8 @@ class ScalarCalls:
             tests = range(0, len(args) - 1, 2) if name in ("case", "if") else range(len(args))
             targets = tuple(BOOLEAN if place in tests else target for place, target in enumerate(targets))
         return tuple(
-            self.cast(arg, target, at) if _needs_cast(found, target) else arg
-            for arg, found, target in zip(args, types, targets, strict=True)
+            self.cast(arg, target, at) if _needs_cast(own_type, target) else arg
+            for arg, own_type, target in zip(args, types, targets, strict=True)
         )
 
     def _fit_literals(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
@@ -165,20 +165,20 @@ class ScalarCalls:
             return args
         types = [self.type_of(args[index]) for index in meeting]
         pairs = list(zip(meeting, types, strict=True))
-        solid = [found for index, found in pairs if not isinstance(args[index], Const)]
+        solid = [own_type for index, own_type in pairs if not isinstance(args[index], Const)]
         target = common_type(solid) if solid else None
         if target is None:
             return args
         fitted = list(args)
-        for index, found in pairs:
+        for index, own_type in pairs:
             literal = args[index]
             if not isinstance(literal, Const) or literal.value is None:
                 continue
-            if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
+            if own_type.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
                 fitted[index] = self.cast(literal, target, at)
             elif (
                 name not in _COMPARISONS | {"in", "nullif"}
-                and found.is_integer
+                and own_type.is_integer
                 and target.is_integer
                 and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1)
                 # A literal that meets NULL first is an INTEGER before it meets anything else.

@@ -264,16 +264,16 @@ class Scope:
                     self.named += reference.name in table.columns
                     return table.columns.get(reference.name)
             return None
-        found = tables_showing(self.tables, reference.name)
-        if len(found) > 1:
+        tables = tables_showing(self.tables, reference.name)
+        if len(tables) > 1:
             raise self.source.bind_error(
                 f"column {reference.name} is ambiguous",
                 reference.at,
-                hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in found)}.",
+                hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in tables)}.",
             )
-        if found:
+        if tables:
             self.named += 1
-            return found[0].bare(reference.name)
+            return tables[0].bare(reference.name)
         return None if self.aliases is None else self.aliases(reference.name)
 
     def spelling(self, reference: ColumnRef) -> str:

@@ -108,17 +108,17 @@ class SelectBinder:
             having = self.binder.truth(query.having, aggregates=True, clause="HAVING")
         order_by = self.order_by(selected, aggregates=True)
         several = len(sets) > 1
-        made: list[Lifts] = [partial(keys.lifts, without=one) for one in sets]
+        lifts_of_sets: list[Lifts] = [partial(keys.lifts, without=one) for one in sets]
         variables = keys.variables
         mark = ""
         if several:
             mark = scope.new_variable("grouping_set", "of", Typed(INTEGER, False))
-            made = [partial(_lifts_and_mark, lifts, mark, at) for at, lifts in enumerate(made)]
+            lifts_of_sets = [partial(_lifts_and_mark, lifts, mark, at) for at, lifts in enumerate(lifts_of_sets)]
             variables = (*variables, mark)
         absent = [at for at, one in enumerate(sets) if several and len(one) == len(keys.names)]
         nulls = [Lift(name, Const(None, scope.variables[name].type)) for name in keys.variables]
         standing = [product_of([*nulls, Lift(mark, number(at))]) for at in absent]
-        sums = Sums(scope, branches, variables, made, standing)
+        sums = Sums(scope, branches, variables, lifts_of_sets, standing)
         finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregate_calls.aggregates.items()}
         finished |= {
             name: _grouping(args, sets, mark, keys, at)

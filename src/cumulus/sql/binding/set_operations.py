@@ -101,20 +101,20 @@ def _rows_of_sides(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows
 
 def _meeting_type(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
     """Return the type in which the columns of the two sides meet."""
-    kinds = [calls.type_of(left), calls.type_of(right)]
-    solid = [found for found in kinds if found.kind is not Kind.NULL]
+    types = [calls.type_of(left), calls.type_of(right)]
+    solid = [each for each in types if each.kind is not Kind.NULL]
     if not solid:
         return INTEGER
-    if len({found.kind for found in solid}) > 1 and any(found.kind is Kind.VARCHAR for found in solid):
+    if len({each.kind for each in solid}) > 1 and any(each.kind is Kind.VARCHAR for each in solid):
         return VARCHAR
-    found = common_type(solid)
-    if found is None:
+    meeting = common_type(solid)
+    if meeting is None:
         raise calls.scope.source.bind_error(
-            f"the sides of {query.op.upper()} have columns of {kinds[0]} and {kinds[1]}",
+            f"the sides of {query.op.upper()} have columns of {types[0]} and {types[1]}",
             query.at,
             hint="CAST one of them.",
         )
-    return found
+    return meeting
 
 
 def _order_by(scope: Scope, query: SetOperation, bag: QueryRows) -> list[OrderItem]:

@@ -72,12 +72,7 @@ def bind_view(
 ) -> BoundView:
     """Return a CREATE VIEW as terms.
 
-    Parameters
-    ----------
-    views
-        The views that this one may read.
-    derived
-        Where derived relations go.
+    It may read `views`; derived relations go to `derived`.
 
     Raises
     ------

@@ -45,21 +45,21 @@ def group_by(
 
 def _check_words(source: SqlText, group: exp.Expression, items: list[exp.Expression]) -> None:
     """Refuse what other systems write here and DuckDB does not, such as WITH ROLLUP: sqlglot reads it all."""
-    found = ""
+    problem = ""
     if group.args.get("all") and items:
-        found = "ALL beside other expressions"
+        problem = "ALL beside other expressions"
     elif group.args.get("all") is False:
-        found = "DISTINCT"
+        problem = "DISTINCT"
     elif any(group.args.get(clause) for clause in ("cube", "rollup", "grouping_sets")):
-        found = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
+        problem = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
     elif any(isinstance(item, (exp.Cube, exp.Rollup)) and not item.expressions for item in items):
-        found = "CUBE or ROLLUP without expressions"
-    if found:
+        problem = "CUBE or ROLLUP without expressions"
+    if problem:
         at = offset_of(group)
         raise source.unsupported(
-            f"{found} in GROUP BY is not supported",
+            f"{problem} in GROUP BY is not supported",
             offset_of(group.parent) if at < 0 and isinstance(group.parent, exp.Expression) else at,
-            feature=f"{found} in GROUP BY",
+            feature=f"{problem} in GROUP BY",
             hint="Write ROLLUP (a, b), CUBE (a, b) or GROUPING SETS, or the expressions alone.",
         )
 

@@ -55,17 +55,17 @@ def join_with_lists(function: str, parts: Sequence[Scalar], type_of: Callable[[S
     >>> print_scalar(join_with_lists("or", tests, lambda scalar: INTEGER))
     'in(a, 3, 1, 2, 4) OR a IS NULL'
     """
-    found: dict[_Found, dict[Scalar, None]] = {}
+    lists: dict[_Found, dict[Scalar, None]] = {}
     told = [_comparison_with_literals(part, type_of, negated=function == "and") for part in parts]
     for each in told:
         if each is not None:
-            found.setdefault(each[0], {}).update(dict.fromkeys(each[1]))
+            lists.setdefault(each[0], {}).update(dict.fromkeys(each[1]))
     result: list[Scalar] = []
     for part, each in zip(parts, told, strict=True):
-        if each is None or len(found[each[0]]) < FEWEST:
+        if each is None or len(lists[each[0]]) < FEWEST:
             result.append(part)
         else:
-            among = Apply("in", (each[0][0], *found[each[0]]))
+            among = Apply("in", (each[0][0], *lists[each[0]]))
             result.append(Apply("not", (among,)) if function == "and" else among)
     return join_conditions(function, list(dict.fromkeys(result)))
 

@@ -95,27 +95,27 @@ def _call(expr: SqlCall) -> str:
         return _call(SqlCall(name, given, expr.at))
     name, args = expr.name, [_written(arg) for arg in expr.args]
     if name == "count" and not args:
-        told = "count_star()"
+        text = "count_star()"
     elif name in ("and", "or"):
-        told = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
+        text = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
     elif name in _INFIX and len(args) == 2:
-        told = f"({args[0]} {_INFIX[name]} {args[1]})"
+        text = f"({args[0]} {_INFIX[name]} {args[1]})"
     elif name == "try":
         inner = expr.args[0]
-        told = f"TRY({args[0]})"
+        text = f"TRY({args[0]})"
         if isinstance(inner, CastTo) and inner.at == expr.at:
-            told = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
+            text = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
     elif name == "not" and isinstance(expr.args[0], SqlCall) and expr.args[0].name == "is_null":
-        told = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
+        text = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
     elif name in _SHAPES:
-        told = _SHAPES[name].format(*args)
+        text = _SHAPES[name].format(*args)
     elif name == "in":
-        told = f"({args[0]} IN ({', '.join(args[1:])}))"
+        text = f"({args[0]} IN ({', '.join(args[1:])}))"
     elif name == "case":
         branches = "".join(f" WHEN ({args[i]}) THEN ({args[i + 1]})" for i in range(0, len(args) - 1, 2))
-        told = f"CASE {branches} ELSE {args[-1]} END"
+        text = f"CASE {branches} ELSE {args[-1]} END"
     elif name == "coalesce":
-        told = f"COALESCE({', '.join(args)})"
+        text = f"COALESCE({', '.join(args)})"
     else:
-        told = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
-    return told if expr.where is None else f"{told} FILTER (WHERE {_written(expr.where)})"
+        text = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
+    return text if expr.where is None else f"{text} FILTER (WHERE {_written(expr.where)})"

@@ -32,8 +32,6 @@ def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignatur
 
     Parameters
     ----------
-    text
-        Statements separated by semicolons.
     name
         What errors call the text, usually its file name.
     functions

@@ -83,22 +83,22 @@ def find_unterminated(text: str) -> tuple[str, int]:
         char, opened = text[at], at
         if char in "'\"":
             at = text.find(char, at + 1)
-            what = "string" if char == "'" else "quoted name"
+            kind = "string" if char == "'" else "quoted name"
         elif text.startswith("--", at):
             at = text.find("\n", at)
             if at < 0:
                 break
-            what = ""
+            kind = ""
         elif text.startswith("/*", at):
-            what, at = "comment", _comment_end(text, at)
+            kind, at = "comment", _comment_end(text, at)
         elif char == "$" and (mark := _dollar_quote(text, at)):
             at = text.find(mark, at + len(mark))
-            what = "dollar-quoted string"
+            kind = "dollar-quoted string"
             at += len(mark) - 1 if at >= 0 else 0
         else:
-            what = ""
+            kind = ""
         if at < 0:
-            return what, opened
+            return kind, opened
         at += 1
     return "", -1
 
