@@ -81,7 +81,7 @@ def multiply(left: Any, right: Any) -> Any:
     if kind is other and (kind is float or kind is int):
         return left * right
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _plain(_multiply_exactly(left, right))
+        return _without_negative_zero(_multiply_exactly(left, right))
     if kind in _NUMBER_CLASSES and other in _NUMBER_CLASSES:
         return float(left) * float(right)
     return time_arithmetic.multiply(left, right)
@@ -120,7 +120,7 @@ def remainder(left: Any, right: Any) -> Any:
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _plain(_remainder_exactly(left, right))
+        return _without_negative_zero(_remainder_exactly(left, right))
     if math.isinf(left):
         return math.nan
     return math.fmod(left, right)
@@ -162,7 +162,7 @@ def round_number(value: Any, digits: int = 0) -> Any:
     return round_decimal(round_decimal(value.scaleb(unit, EXACT), 0).scaleb(-unit, EXACT), 0)
 
 
-def _plain(value: Decimal) -> Decimal:
+def _without_negative_zero(value: Decimal) -> Decimal:
     """Return `value`, without the sign that Python gives some zeros: a DECIMAL has no negative zero."""
     return value if value else value.copy_abs()
 
@@ -189,20 +189,20 @@ def _nearest(value: float) -> float:
     return math.copysign(below + 1.0 if size - below >= 0.5 else float(below), value)
 
 
-def _whole(rounding: str, cut: Callable[[float], int]) -> Callable[[Any], Any]:
+def _whole_number_by(rounding: str, cut: Callable[[float], int]) -> Callable[[Any], Any]:
     """Return what rounds a number to a whole one: to a decimal of a decimal, else to a float."""
 
     def whole(value: Any) -> Any:
         if type(value) is Decimal:
-            return _plain(value.to_integral_value(rounding, EXACT))
+            return _without_negative_zero(value.to_integral_value(rounding, EXACT))
         value = float(value)
         return float(cut(value)) if math.isfinite(value) else value
 
     return whole
 
 
-floor = _whole(ROUND_FLOOR, math.floor)
-ceil = _whole(ROUND_CEILING, math.ceil)
+floor = _whole_number_by(ROUND_FLOOR, math.floor)
+ceil = _whole_number_by(ROUND_CEILING, math.ceil)
 
 
 def sign(value: Any) -> int:

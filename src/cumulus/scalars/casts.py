@@ -64,7 +64,7 @@ def _fail(value: Any, target: SqlType, reason: str = "") -> NoReturn:
     )
 
 
-_OUT = "is out of range"
+_OUT_OF_RANGE = "is out of range"
 
 
 # --- text out -------------------------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ _OTHER_BASE = re.compile(r"0([xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[bB][01]+(?:_[01
 _LARGEST_EXPONENT = 60
 
 
-def _number(text: str, target: SqlType) -> Decimal:
+def _parse_number(text: str, target: SqlType) -> Decimal:
     text = text.strip(_SPACE)
     if not _NUMBER.fullmatch(text):
         _fail(text, target)
     number = Decimal(text.replace("_", ""))
     if number and number.adjusted() > _LARGEST_EXPONENT:
-        _fail(text, target, _OUT)
+        _fail(text, target, _OUT_OF_RANGE)
     return number
 
 
@@ -127,19 +127,19 @@ def round_decimal(number: Decimal, digits: int) -> Decimal:
 
 
 def _to_integer(value: Any, target: SqlType) -> int:
-    whole = value if type(value) is int else _whole(value, target)
+    whole = value if type(value) is int else _to_whole(value, target)
     if not -(1 << (INTEGER_BITS[target.kind] - 1)) <= whole < 1 << (INTEGER_BITS[target.kind] - 1):
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     return whole
 
 
-def _whole(value: Any, target: SqlType) -> int:
+def _to_whole(value: Any, target: SqlType) -> int:
     match value:
         case bool():
             return int(value)
         case float():
             if not math.isfinite(value):
-                _fail(value, target, _OUT)
+                _fail(value, target, _OUT_OF_RANGE)
             return round(value)  # half to even: DuckDB rounds floats and decimals differently
         case Decimal():
             return int(round_decimal(value, 0))
@@ -147,7 +147,7 @@ def _whole(value: Any, target: SqlType) -> int:
             other = _OTHER_BASE.fullmatch(value.strip(_SPACE))
             if other:
                 return int("0" + other[1], 0)
-            return int(round_decimal(_number(value, target), 0))
+            return int(round_decimal(_parse_number(value, target), 0))
     _fail(value, target)
 
 
@@ -160,11 +160,11 @@ def _to_decimal(value: Any, target: SqlType) -> Decimal:
         case float():
             exact = _float_to_decimal(value, target)
         case str():
-            exact = round_decimal(_number(value, target), target.scale)
+            exact = round_decimal(_parse_number(value, target), target.scale)
         case _:
             _fail(value, target)
     if exact and exact.adjusted() >= target.precision - target.scale:
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     return exact
 
 
@@ -173,7 +173,7 @@ def _float_to_decimal(value: float, target: SqlType) -> Decimal:
     scaled = value * float(f"1e{target.scale}")
     size = abs(scaled)
     if not size < float(f"1e{target.precision}"):
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     below = math.floor(size)
     nearest = below + (size - below >= 0.5)
     return Decimal(-nearest if scaled < 0 else nearest).scaleb(-target.scale, EXACT)
@@ -198,7 +198,7 @@ def _to_real(value: Any, target: SqlType) -> float:
     try:
         return as_real(_to_double(value, target))
     except ValueError:
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
 
 
 _BOOLEANS = {
@@ -276,7 +276,7 @@ def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
                 point += dt.timedelta(days=next_midnight)
                 return point if target.kind is Kind.TIMESTAMP else point - offset
             except OverflowError:
-                _fail(value, target, _OUT)
+                _fail(value, target, _OUT_OF_RANGE)
     _fail(value, target)
 
 

@@ -240,7 +240,7 @@ class ScalarCoder:
         if op in ("=", "<>") and "None" in (left.text, right.text):
             other = right if left.text == "None" else left
             return f"({other.text} is {'' if op == '=' else 'not '}None)"
-        if _plain(left.type, right.type):
+        if _compare_in_python(left.type, right.type):
             if op in ("=", "<>") or not (left.nullable or right.nullable):
                 return f"({left.text} {_PYTHON_OPS[op]} {right.text})"
             present = " and ".join(
@@ -400,7 +400,7 @@ class ScalarCoder:
         return PythonCode(text, result, all(code.nullable for code in codes))
 
 
-def _plain(left: SqlType | None, right: SqlType | None) -> bool:
+def _compare_in_python(left: SqlType | None, right: SqlType | None) -> bool:
     """Whether Python's own comparison of two values of these types is DuckDB's."""
     if left is None or right is None:
         return False

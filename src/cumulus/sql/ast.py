@@ -14,12 +14,10 @@ from cumulus.catalog.types import SqlType
 from cumulus.errors import SqlError
 from cumulus.sql.source import SqlText
 
-AGGREGATES = frozenset(
-    (
-        "sum", "count", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "bool_and", "bool_or",
-        "count_if",
-    )
-)  # fmt: skip
+AGGREGATES = frozenset((
+    "sum", "count", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "bool_and", "bool_or",
+    "count_if",
+))  # fmt: skip
 """The `SqlCall`s that are aggregates, by name."""
 
 

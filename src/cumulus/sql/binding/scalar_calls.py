@@ -10,7 +10,7 @@ from cumulus.catalog.types import BOOLEAN, DATE, EXACT, INTEGER_BITS, TIMESTAMP,
 from cumulus.errors import CumulusError
 from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
 from cumulus.scalars.typing import scalar_type
-from cumulus.scalars.user import fits
+from cumulus.scalars.user import fits_parameter
 from cumulus.sql.ast import AGGREGATES
 from cumulus.sql.binding.scope import Scope
 from cumulus.sql.syntax.advice import function_advice
@@ -34,10 +34,6 @@ class ScalarCalls:
     def type_of(self, scalar: Scalar) -> SqlType:
         """Return the type of a bound scalar."""
         return scalar_type(scalar, self.scope.variables)
-
-    def nullable(self, scalar: Scalar) -> bool:
-        """Whether a bound scalar may be NULL."""
-        return self.scope.typed(scalar).nullable
 
     def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
@@ -108,7 +104,7 @@ class ScalarCalls:
         for arg, parameter in zip(args, signature.parameters, strict=True):
             found = self.type_of(arg)
             literal = isinstance(arg, Const) and (found.is_integer or found.kind is Kind.VARCHAR or parameter.is_float)
-            if not (fits(found, parameter) or (literal and can_cast(found, parameter))):
+            if not (fits_parameter(found, parameter) or (literal and can_cast(found, parameter))):
                 told = f"{signature.name} takes {parameter}, not {found}"
                 raise self.source.bind_error(told, at, hint=f"It is declared as {signature}; CAST the argument.")
             fitted.append(self.cast(arg, parameter, at))

@@ -85,7 +85,7 @@ def _rows_of_sides(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows
     calls = ScalarCalls(scope)
     for (name, first), (_, second) in zip(left.columns, right.columns, strict=True):
         found = _meeting_type(calls, first, second, query)
-        nullable = calls.nullable(first) or calls.nullable(second)
+        nullable = scope.typed(first).nullable or scope.typed(second).nullable
         variable = scope.new_variable(name if name.isidentifier() else "column", "of", Typed(found, nullable))
         values[0][variable] = calls.cast(first, found, query.at)
         values[1][variable] = calls.cast(second, found, query.at)

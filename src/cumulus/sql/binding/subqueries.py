@@ -121,7 +121,7 @@ class SubqueryBinder:
 
         def unknown(inside: ScalarCalls, bag: QueryRows) -> Scalar:
             test = comparison(inside, bag)
-            unknown_possible.append(inside.nullable(test))
+            unknown_possible.append(inside.scope.typed(test).nullable)
             return inside.apply("is_null", (test,), expr.at)
 
         before = len(self.lookups)

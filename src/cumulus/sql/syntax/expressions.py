@@ -53,12 +53,10 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
 }  # fmt: skip
 _NOT_DISTINCT = "IS NOT DISTINCT FROM"
 # Nodes with words inside, which are taken apart here.
-_TAKEN_APART = frozenset(
-    (
-        exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.Substring, exp.Trim, exp.StrPosition,
-        exp.Concat, exp.Anonymous, exp.Overlay, exp.Grouping, exp.GroupingId,
-    )
-)  # fmt: skip
+_TAKEN_APART = frozenset((
+    exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.Substring, exp.Trim, exp.StrPosition,
+    exp.Concat, exp.Anonymous, exp.Overlay, exp.Grouping, exp.GroupingId,
+))  # fmt: skip
 _PLURALS = {"century": "centuries", "millennium": "millennia"}
 
 
@@ -152,9 +150,7 @@ class ExpressionReader:
         return join_links(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
 
     def _condition(self, tree: Any, at: int) -> Expr:
-        def sub(node: Any) -> Expr:
-            return self.expression(node)
-
+        sub = self.expression
         match tree:
             case exp.Not():
                 inner = sub(tree.this)

@@ -32,13 +32,11 @@ _OWN_NAMES = frozenset(("add", "sub", "mul", "div", "intdiv", "neg", "eq", "ne",
 """Names that `cumulus.scalars.registry` has and SQL does not: there they are written with signs."""
 _SPELT = frozenset(("coalesce", "row", "try"))
 """Names that an unnamed column shows otherwise than as a call."""
-_CHANGING = frozenset(
-    (
-        "now", "today", "current_date", "current_timestamp", "current_time", "get_current_timestamp", "random", "uuid",
-        "transaction_timestamp", "current_localtimestamp", "current_localtime", "gen_random_uuid", "setseed", "uuidv4",
-        "uuidv7", "nextval", "currval", "localtime", "localtimestamp",
-    )
-)  # fmt: skip
+_CHANGING = frozenset((
+    "now", "today", "current_date", "current_timestamp", "current_time", "get_current_timestamp", "random", "uuid",
+    "transaction_timestamp", "current_localtimestamp", "current_localtime", "gen_random_uuid", "setseed", "uuidv4",
+    "uuidv7", "nextval", "currval", "localtime", "localtimestamp",
+))  # fmt: skip
 
 
 def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:

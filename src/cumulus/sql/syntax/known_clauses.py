@@ -15,12 +15,10 @@ from cumulus.sql.syntax.words import RESERVED, reserved_word_error
 
 _USUAL = frozenset(("this", "expression", "expressions"))
 # Flags that say how another dialect would write the same thing, or what DuckDB does anyway.
-_HARMLESS = frozenset(
-    (
-        "typed", "safe", "big_int", "is_string", "ignore_nulls", "coalesce", "date_part_boundary", "nested", "prefix",
-        "input_type_preserved", "is_nvl", "zero_start", "fraction_in_string", "limit_options", "is_left", "quoted",
-    )
-)  # fmt: skip
+_HARMLESS = frozenset((
+    "typed", "safe", "big_int", "is_string", "ignore_nulls", "coalesce", "date_part_boundary", "nested", "prefix",
+    "input_type_preserved", "is_nvl", "zero_start", "fraction_in_string", "limit_options", "is_left", "quoted",
+))  # fmt: skip
 _READ: dict[Any, frozenset[str]] = {
     node: frozenset(names.split())
     for node, names in {

@@ -36,17 +36,17 @@ def default_name(expr: Expr) -> Name:
     >>> default_name(SqlCall("sum", (SqlCall("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
     'sum((a * 2))'
     """
-    return Name(expr.name if isinstance(expr, ColumnRef) else _written(expr))
+    return Name(expr.name if isinstance(expr, ColumnRef) else _print(expr))
 
 
-def _written(expr: Expr) -> str:
+def _print(expr: Expr) -> str:
     match expr:
         case ColumnRef(name, table):
             return f"{table}.{name}" if table else name
         case Literal(value, found):
             return _literal(value, found.kind)
         case CastTo(arg, target):
-            return f"CAST({_written(arg)} AS {_type_name(target)})"
+            return f"CAST({_print(arg)} AS {_type_name(target)})"
         case SqlCall():
             return _call(expr)
         case Star():
@@ -75,7 +75,7 @@ def _links(expr: Expr, name: str) -> list[str]:
     """Return the conditions of a chain of ANDs or ORs, however it is bracketed."""
     if isinstance(expr, SqlCall) and expr.name == name:
         return [link for arg in expr.args for link in _links(arg, name)]
-    return [_written(expr)]
+    return [_print(expr)]
 
 
 def _function(name: str, args: str) -> str:
@@ -91,9 +91,9 @@ def _call(expr: SqlCall) -> str:
     if expr.shown is not None:
         name, given = expr.shown
         if name.endswith("("):
-            return _function(name[:-1], ", ".join(map(_written, given)))
+            return _function(name[:-1], ", ".join(map(_print, given)))
         return _call(SqlCall(name, given, expr.at))
-    name, args = expr.name, [_written(arg) for arg in expr.args]
+    name, args = expr.name, [_print(arg) for arg in expr.args]
     if name == "count" and not args:
         text = "count_star()"
     elif name in ("and", "or"):
@@ -104,9 +104,9 @@ def _call(expr: SqlCall) -> str:
         inner = expr.args[0]
         text = f"TRY({args[0]})"
         if isinstance(inner, CastTo) and inner.at == expr.at:
-            text = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
+            text = f"TRY_CAST({_print(inner.arg)} AS {_type_name(inner.type)})"
     elif name == "not" and isinstance(expr.args[0], SqlCall) and expr.args[0].name == "is_null":
-        text = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
+        text = f"({_print(expr.args[0].args[0])} IS NOT NULL)"
     elif name in _SHAPES:
         text = _SHAPES[name].format(*args)
     elif name == "in":
@@ -118,4 +118,4 @@ def _call(expr: SqlCall) -> str:
         text = f"COALESCE({', '.join(args)})"
     else:
         text = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
-    return text if expr.where is None else f"{text} FILTER (WHERE {_written(expr.where)})"
+    return text if expr.where is None else f"{text} FILTER (WHERE {_print(expr.where)})"

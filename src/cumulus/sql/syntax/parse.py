@@ -73,7 +73,7 @@ def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignatur
                 statements.append(_statement(replace(source, first=piece[0].start), piece))
             except SqlError as problem:
                 errors.append(problem)
-                broken |= _declared(piece)
+                broken |= _declared_names(piece)
     return Script(tuple(statements), source, tuple(errors), frozenset(broken))
 
 
@@ -98,7 +98,7 @@ def _pieces(source: SqlText, words: list[Token], errors: list[SqlError]) -> list
 _AFTER_CREATE = frozenset(("TABLE", "VIEW", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
 
 
-def _declared(words: Sequence[Token]) -> set[str]:
+def _declared_names(words: Sequence[Token]) -> set[str]:
     """Return the names that a statement may have been meant to declare."""
     end = next((index for index, word in enumerate(words) if word.text.upper() in ("(", "AS")), len(words))
     return {Name(word.text) for word in words[1:end]}

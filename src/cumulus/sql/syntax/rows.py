@@ -32,10 +32,10 @@ def compare_rows_by(source: SqlText, name: str, args: tuple[Expr, ...], at: int)
     UnsupportedError
         If the operator is no comparison.
     """
-    return replace(_compared(source, name, args, at), shown=(name, args))
+    return replace(_compare(source, name, args, at), shown=(name, args))
 
 
-def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
+def _compare(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     left, right = _parts(source, args[0], args[1], at)
     if name == "eq":
         return _equal(left, right, at)
@@ -47,7 +47,7 @@ def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> Sq
     ways: list[SqlCall] = []
     for place in range(len(left)):
         before = [_same(mine, yours, at) for mine, yours in zip(left[:place], right[:place], strict=True)]
-        ways.append(_joined("and", [*before, _ordered(order, left[place], right[place], at)], at))
+        ways.append(_joined("and", [*before, _order(order, left[place], right[place], at)], at))
     if equal:
         ways.append(_equal(left, right, at))
     return _joined("or", ways, at)
@@ -79,7 +79,7 @@ def _joined(name: str, parts: list[SqlCall], at: int) -> SqlCall:
     return join_links(parts, lambda first, second: SqlCall(name, (first, second), at))
 
 
-def _ordered(order: str, left: Expr, right: Expr, at: int) -> SqlCall:
+def _order(order: str, left: Expr, right: Expr, at: int) -> SqlCall:
     """Return `left < right` (or >) of two parts, never NULL: NULL is the greatest."""
     least, greatest = (left, right) if order == "lt" else (right, left)
     both = SqlCall("coalesce", (SqlCall(order, (left, right), at), Literal(False, BOOLEAN, at)), at)

@@ -16,17 +16,15 @@ from cumulus.sql.syntax.dialect import CumulusSql
 
 MAX_NESTING = 32
 """How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
-RESERVED = frozenset(
-    (
-        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
-        "collate", "column", "constraint", "create", "default", "deferrable", "desc", "describe", "distinct", "do",
-        "else", "end", "except", "false", "fetch", "for", "foreign", "from", "group", "having", "in", "initially",
-        "intersect", "into", "lambda", "lateral", "leading", "limit", "not", "null", "offset", "on", "only", "or",
-        "order", "pivot", "pivot_longer", "pivot_wider", "placing", "primary", "qualify", "references", "returning",
-        "select", "show", "some", "summarize", "symmetric", "table", "then", "to", "trailing", "true", "union",
-        "unique", "unpivot", "using", "variadic", "when", "where", "window", "with",
-    )
-)  # fmt: skip
+RESERVED = frozenset((
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
+    "collate", "column", "constraint", "create", "default", "deferrable", "desc", "describe", "distinct", "do", "else",
+    "end", "except", "false", "fetch", "for", "foreign", "from", "group", "having", "in", "initially", "intersect",
+    "into", "lambda", "lateral", "leading", "limit", "not", "null", "offset", "on", "only", "or", "order", "pivot",
+    "pivot_longer", "pivot_wider", "placing", "primary", "qualify", "references", "returning", "select", "show", "some",
+    "summarize", "symmetric", "table", "then", "to", "trailing", "true", "union", "unique", "unpivot", "using",
+    "variadic", "when", "where", "window", "with",
+))  # fmt: skip
 """DuckDB's reserved words, in lower case: as a name each stands in double quotes."""
 
 
