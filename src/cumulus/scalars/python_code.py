@@ -188,12 +188,10 @@ class ScalarCoder:
     lookup
         Gives the code of a variable.
     leaf
-        Gives the code of a node that is no scalar by itself (a map read, an aggregate); None refuses them.
+        Gives the code of a node that is no scalar by itself (a map read, an aggregate).
     """
 
-    def __init__(
-        self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode] | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode]) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf
@@ -216,14 +214,10 @@ class ScalarCoder:
                 return self._apply(function, args)
             case Cast(arg, target):
                 inner = self.code(arg)
-                if inner.type == target:
-                    return inner
-                return self._cast(inner, target)
+                return inner if inner.type == target else self._cast(inner, target)
             case Compare(op, left, right):
                 return PythonCode(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:
-                if self._leaf is None:
-                    raise ValidationError(f"{term} is not a scalar", hint="Bind it with (name := term) first.")
                 return self._leaf(term)
 
     def condition(self, term: Term) -> str:

@@ -20,7 +20,7 @@ from cumulus.scalars.arithmetic import NUMBER_FUNCTIONS
 from cumulus.scalars.calendar import CALENDAR_FUNCTIONS
 from cumulus.scalars.casts import can_cast, cast_value
 from cumulus.scalars.float_parts import FLOAT_PART_FUNCTIONS
-from cumulus.scalars.function import ScalarFunction, Types, common_type, failure
+from cumulus.scalars.function import ScalarFunction, Types, failure
 from cumulus.scalars.logic import LOGIC_FUNCTIONS
 from cumulus.scalars.mathematics import MATH_FUNCTIONS
 from cumulus.scalars.moments import MOMENT_FUNCTIONS
@@ -29,18 +29,7 @@ from cumulus.scalars.strings import STRING_FUNCTIONS
 from cumulus.scalars.text import TEXT_FUNCTIONS
 from cumulus.scalars.variance import SPREAD_FUNCTIONS
 
-__all__ = [
-    "FUNCTIONS",
-    "LAZY",
-    "ScalarFunction",
-    "argument_types",
-    "call",
-    "can_cast",
-    "cast_value",
-    "check_literals",
-    "common_type",
-    "result_type",
-]
+__all__ = ["FUNCTIONS", "LAZY", "argument_types", "call", "can_cast", "cast_value", "check_literals", "result_type"]
 
 FUNCTIONS: dict[str, ScalarFunction] = {
     function.name: function
@@ -89,11 +78,10 @@ def result_type(name: str, types: Sequence[SqlType], literals: Sequence[Any] = (
     >>> str(result_type("mul", (INTEGER, decimal(5, 2))))
     'DECIMAL(15,2)'
     """
-    given: Types = tuple(types)
-    found = _function(name).result(given)
-    if name in ("round", "trunc") and found.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
-        return decimal(min(found.precision, MAX_PRECISION), min(found.scale, max(literals[1], 0)))
-    return found
+    result = _function(name).result(tuple(types))
+    if name in ("round", "trunc") and result.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
+        return decimal(min(result.precision, MAX_PRECISION), min(result.scale, max(literals[1], 0)))
+    return result
 
 
 def argument_types(name: str, types: Sequence[SqlType]) -> Types:

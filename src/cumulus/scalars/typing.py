@@ -88,22 +88,14 @@ def typed(scalar: Scalar, variables: Mapping[str, Typed]) -> Typed:
     return Typed(scalar_type(scalar, variables), is_nullable(scalar, variables))
 
 
-def number_type(
-    term: Term, variables: Mapping[str, Typed], maps: Mapping[tuple[str, str], SqlType] | None = None
-) -> SqlType:
+def number_type(term: Term, variables: Mapping[str, Typed]) -> SqlType:
     """Return the type in which the value of a term is kept: BIGINT, HUGEINT, DECIMAL(38, s), BIGDECIMAL or DOUBLE.
 
-    Multiplicities are BIGINT. Sums of integers are HUGEINT, as DuckDB has them; decimals keep their scale.
-
-    Parameters
-    ----------
-    variables
-        Types of every variable in the term, bound or free.
-    maps
-        (map, column) → type, for terms that read maps.
+    Multiplicities and entries of maps are BIGINT. Sums of integers are HUGEINT, as DuckDB has them; decimals keep their
+    scale. The types are those of every variable in the term, bound or free.
     """
     match term:
-        case terms.Atom() | terms.Batch() | terms.Compare() | terms.Lift() | terms.Exists():
+        case terms.Atom() | terms.Batch() | terms.Compare() | terms.Lift() | terms.Exists() | terms.MapRead():
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)
@@ -112,16 +104,14 @@ def number_type(
         case Apply():
             return _kept(scalar_type(term, variables))
         case terms.AggSum(_, inner):
-            return number_type(inner, variables, maps)
-        case terms.MapRead(name, column):
-            return (maps or {}).get((name, column), BIGINT)
+            return number_type(inner, variables)
         case terms.MapEnd():
             return HUGEINT
         case terms.Sum(parts):
-            types = [number_type(part, variables, maps) for part in parts]
+            types = [number_type(part, variables) for part in parts]
             return _widest(types, max((t.scale for t in types), default=0))
         case terms.Product(parts):
-            types = [number_type(part, variables, maps) for part in parts]
+            types = [number_type(part, variables) for part in parts]
             return _widest(types, min(sum(t.scale for t in types), MAX_PRECISION))
 
 

@@ -8,7 +8,8 @@ from cumulus.algebra.terms import Apply, Cast, Const, Scalar
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BOOLEAN, DATE, EXACT, INTEGER_BITS, TIMESTAMP, TIMESTAMPTZ, Kind, SqlType
 from cumulus.errors import CumulusError
-from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
+from cumulus.scalars.function import common_type
+from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals
 from cumulus.scalars.typing import scalar_type
 from cumulus.scalars.user import fits_parameter
 from cumulus.sql.ast import AGGREGATES

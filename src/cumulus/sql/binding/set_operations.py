@@ -6,7 +6,7 @@ from cumulus.algebra.scope import substitute
 from cumulus.algebra.terms import ONE, Apply, Const, Scalar, Term, Var, number
 from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
 from cumulus.m3.program import OrderItem
-from cumulus.scalars.registry import common_type
+from cumulus.scalars.function import common_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums

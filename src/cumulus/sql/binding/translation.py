@@ -67,8 +67,8 @@ def bind_view(
     view: CreateView,
     tables: Mapping[str, Table],
     source: SqlText,
-    views: Mapping[str, CreateView] | None = None,
-    derived: Registry | None = None,
+    views: Mapping[str, CreateView],
+    derived: Registry,
 ) -> BoundView:
     """Return a CREATE VIEW as terms.
 
@@ -79,17 +79,8 @@ def bind_view(
     BindError, UnsupportedError
         With the place in the script.
     """
-    context = ViewContext(
-        source,
-        tables,
-        views or {},
-        derived if derived is not None else Registry(),
-        query_bag,
-        bind_subquery,
-        opened=(view.name,),
-    )
-    scope = Scope(context)
-    grouped = query_groups(scope, view.query)
+    context = ViewContext(source, tables, views, derived, query_bag, bind_subquery, opened=(view.name,))
+    grouped = query_groups(Scope(context), view.query)
     names = [name for name, _ in grouped.columns]
     if view.columns and len(view.columns) != len(names):
         raise source.bind_error(f"{view.name} names {len(view.columns)} columns, its SELECT has {len(names)}", view.at)
