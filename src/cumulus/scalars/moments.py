@@ -156,28 +156,20 @@ def _whole_months(first: dt.datetime, last: dt.datetime) -> int:
 # --- spans ----------------------------------------------------------------------------------------------------------
 
 
-def _span(word: str, months: int, days: int, micros: int) -> ScalarFunction:
-    """Return the function that makes so many spans of one length."""
+def _span(word: str, months: int = 0, days: int = 0, micros: int = 0, *, of_floats: bool = False) -> ScalarFunction:
+    """Return the function that makes so many spans of one length, their time rounded to microseconds."""
     name = f"to_{word}"
 
-    def span(count: int) -> Interval:
-        return checked_span(name, (count,), count * months, count * days, count * micros)
-
-    return define(name, span, INTERVAL, INTEGERS_TO_64)
-
-
-def _rounded_span(word: str, unit: int) -> ScalarFunction:
-    """Return the function that makes a span of a number of units, rounded to microseconds."""
-    name = f"to_{word}"
-
-    def span(count: float) -> Interval:
+    def span(count: Any) -> Interval:
         try:
-            micros = round(count * unit)
+            time = micros and round(count * micros)
         except (OverflowError, ValueError):
             raise failure(name, (count,), "the interval is out of range") from None
-        return checked_span(name, (count,), 0, 0, micros)
+        return checked_span(name, (count,), months and count * months, days and count * days, time)
 
-    return define(name, span, INTERVAL, NUMBERS, arguments=all_as(DOUBLE))
+    if of_floats:
+        return define(name, span, INTERVAL, NUMBERS, arguments=all_as(DOUBLE))
+    return define(name, span, INTERVAL, INTEGERS_TO_64)
 
 
 def time_bucket(width: Interval, point: Any) -> Any:
@@ -232,17 +224,17 @@ MOMENT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     define("age", age, INTERVAL, POINTS, POINTS),
     define("date_sub", date_sub, BIGINT, TEXT, POINTS, POINTS),
     define("time_bucket", time_bucket, _bucket_type, frozenset({Kind.INTERVAL}), POINTS),
-    _span("millennia", 12_000, 0, 0),
-    _span("centuries", 1_200, 0, 0),
-    _span("decades", 120, 0, 0),
-    _span("years", 12, 0, 0),
-    _span("quarters", 3, 0, 0),
-    _span("months", 1, 0, 0),
-    _span("weeks", 0, 7, 0),
-    _span("days", 0, 1, 0),
-    _span("hours", 0, 0, 3600 * MICROS_PER_SECOND),
-    _span("minutes", 0, 0, 60 * MICROS_PER_SECOND),
-    _span("microseconds", 0, 0, 1),
-    _rounded_span("seconds", MICROS_PER_SECOND),
-    _rounded_span("milliseconds", 1000),
+    _span("millennia", months=12_000),
+    _span("centuries", months=1_200),
+    _span("decades", months=120),
+    _span("years", months=12),
+    _span("quarters", months=3),
+    _span("months", months=1),
+    _span("weeks", days=7),
+    _span("days", days=1),
+    _span("hours", micros=3600 * MICROS_PER_SECOND),
+    _span("minutes", micros=60 * MICROS_PER_SECOND),
+    _span("seconds", micros=MICROS_PER_SECOND, of_floats=True),
+    _span("milliseconds", micros=1000, of_floats=True),
+    _span("microseconds", micros=1),
 )

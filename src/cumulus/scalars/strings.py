@@ -160,7 +160,7 @@ STRING_FUNCTIONS: tuple[ScalarFunction, ...] = (
     define("ascii", _first_code(missing=0), INTEGER, TEXT),
     define("unicode", _first_code(missing=-1), INTEGER, TEXT),
     define("strlen", byte_count, BIGINT, TEXT),
-    define("bit_length", lambda text: 8 * byte_count(text), BIGINT, TEXT),
+    define("bit_length", lambda text: 8 * len(text.encode()), BIGINT, TEXT),
     *(define(name, _digest(name), VARCHAR, TEXT) for name in ("md5", "sha1", "sha256")),
     define("hex", hexadecimal, VARCHAR, TEXT | INTEGERS),
     define("bin", binary, VARCHAR, INTEGERS),

@@ -53,15 +53,15 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
         not_null = False
         for part in _constraints(item):
             match part:
-                case exp.NotNullColumnConstraint():
+                case exp.NotNullColumnConstraint() if is_column:
                     not_null = not part.args.get("allow_null")
-                case exp.PrimaryKeyColumnConstraint():
+                case exp.PrimaryKeyColumnConstraint() if is_column:
                     key, key_rely = (column,), _relies(source, part)
-                case exp.Reference():
+                case exp.Reference() if is_column:
                     foreign.append(_reference(source, (column,), part))
-                case exp.PrimaryKey():
+                case exp.PrimaryKey() if not is_column:
                     key, key_rely = tuple(map(identifier, part.expressions)), _relies(source, part)
-                case exp.ForeignKey():
+                case exp.ForeignKey() if not is_column:
                     foreign.append(_reference(source, tuple(map(identifier, part.expressions)), part.args["reference"]))
                 case _:
                     _refuse(source, item, part)
