@@ -96,8 +96,7 @@ def compile_sql(
     options = replace(options, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
-        with uncollected():
-            return declare_functions(compile_script(parse_script(text, name, own), options), own)
+        return declare_functions(compile_script(parse_script(text, name, own), options), own)
     except RecursionError:
         raise too_deep(text=text, name=name) from None
     except AssertionError as fault:  # a mistake of ours, but the script's author must get on with it
@@ -169,6 +168,7 @@ def extend_sql(
         raise too_deep(text=text) from None
 
 
+@uncollected()
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
