@@ -27,7 +27,6 @@ from cumulus.engine.native.kernel.language import (
     Break,
     Call,
     CheckedArithmetic,
-    Continue,
     Expr,
     Function,
     If,
@@ -198,8 +197,6 @@ class _Writer:
                 self._nested("for (;;)", body, indent)
             case Break():
                 yield "break;"
-            case Continue():
-                yield "continue;"
             case Return(result):
                 yield "return;" if result is None else f"return {self._value(result)};"
             case Prefetch(address):

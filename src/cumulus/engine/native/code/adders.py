@@ -90,14 +90,12 @@ def _setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
                 body.leave()
         with body.otherwise():
             body.set(row, body.call(shape.find, record, *keys, hint="found"))
-            with body.when(row.eq(0)):
-                body.leave()
+            body.leave_if(row.eq(0))
         place = body.let(address(body, shape, record, row & ROW), "place")
         differs = body.let(i64(0), "differs")
         for word, value in enumerate(values):
             body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
-        with body.when(differs.eq(0)):
-            body.leave()
+        body.leave_if(differs.eq(0))
         _note(host, body, store, row, place)
         tell_before(body, shape, record, row & ROW)
         for word, value in enumerate(values):

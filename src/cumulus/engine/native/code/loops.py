@@ -212,7 +212,7 @@ class Scanner:
         self.open_loops -= 1
 
     def rows_of(self, store: MapLayout) -> Iterator[tuple[Local, Local]]:
-        """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
+        """Write a loop over the rows of a map, there or not, unless marks say so."""
         body, record = self.body, self.host.record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
             place = body.let(self.place_of(store, row), "place")

@@ -171,8 +171,7 @@ class ProgramHost:
         flag = self.context.word(("shared", number))
         store = self.scratch(("shared", number), free, lanes, (kept,))
         with define(f"{self._trigger}_shared_{number}", [("context", PTR)], inline=False) as body:
-            with body.when(body.load(I64, CONTEXT, flag).ne(0)):
-                body.leave()
+            body.leave_if(body.load(I64, CONTEXT, flag).ne(0))
             body.store(I64, CONTEXT, flag, 1)
             body.call(store.shape.clear, self.record(store))
             write(store, body, site)

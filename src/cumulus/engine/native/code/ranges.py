@@ -207,7 +207,7 @@ class Intervals:
     # --- searching --------------------------------------------------------------------------------------------------
 
     def _rows_of(self, kept: Kept, group: SortedGroup) -> Iterator[Local]:
-        """Write a loop over where the rows of a chain stand; in it `again` would never end."""
+        """Write a loop over where the rows of a chain stand."""
         assert group.chain is not None
         row = self._body.let(group.first, "row")
         with self._body.loop_while(row.ne(0)):
@@ -243,11 +243,9 @@ class Intervals:
         with body.loop():
             with body.when(row.eq(0)):
                 body.set(stage, stage + 1)
-                with body.when(stage.ne(2)):
-                    body.stop()
+                body.stop_if(stage.ne(2))
                 body.set(row, body.load(U32, self._place(store, top), kept.node + RIGHT, "right"))
-                with body.when(row.eq(0)):
-                    body.stop()
+                body.stop_if(row.eq(0))
             place = self._place(store, row)
             here = self._scanner.key_at(store, self._interval.axis, place)
             up, down = body.let(TRUE, "up"), body.let(TRUE, "down")
@@ -256,8 +254,7 @@ class Intervals:
                 self._all(up, ups, here, nulls[0] is TRUE)
             with body.when(stage.ne(1) & up):
                 self._all(down, downs, here, nulls[1] is TRUE)
-            with body.when(~self._sure, likely=False):
-                body.stop()
+            body.stop_if(~self._sure, likely=False)
             goes_left = body.let(up, "left")
             with body.when(up & down):
                 self._add(total, _own(kept, self._body, place))
@@ -421,7 +418,7 @@ def turn_once(scanner: Scanner, closed: Closed, sums: Sequence[tuple[MapRead, Ke
 
 
 def firsts_of(scanner: Scanner, kept: Kept) -> Iterator[Local]:
-    """Write a loop over where a row of each group stands, in no particular order; in it `again` would never end."""
+    """Write a loop over where a row of each group stands, in no particular order."""
     body, shape = scanner.body, kept.store.shape
     chain = shape.chain(kept.order)
     assert chain is not None, "there is more than one group"

@@ -95,8 +95,7 @@ def _restore_function(shape: Shape) -> Function:
         keys = [body.load(I64, place, 8 * (1 + word), "key") for word in range(shape.keys)]
         values = [body.load(I64, place, 8 * (1 + shape.keys + word), "value") for word in range(shape.values)]
         row = body.call(shape.put, map_, *keys, hint="row")
-        with body.when(row.eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(row.eq(0), 0, likely=False)
         at = body.let(address(body, shape, map_, row & ROW), "at")
         some = values[0]
         tell_before(body, shape, map_, row & ROW)
@@ -117,8 +116,7 @@ def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
         context, to = body.function.parameters
         used = body.let(body.load(I64, context, JOURNAL_USED), "used")
         with body.loop():
-            with body.when(used <= to):
-                body.stop()
+            body.stop_if(used <= to)
             journal = body.load(PTR, context, JOURNAL, "journal")
             number = body.let(body.load(I64, journal.at(used), -8) & NUMBER, "number")
             for store in stores:
@@ -136,8 +134,7 @@ def touched_function() -> Function:
         journal = body.load(PTR, context, JOURNAL, "journal")
         at = body.let(body.load(I64, context, JOURNAL_USED), "at")
         with body.loop():
-            with body.when(at.eq(0)):
-                body.leave()
+            body.leave_if(at.eq(0))
             number, size = noted(body, journal, at)
             body.store(U8, marks.at(number), 0, 1)
             body.set(at, at - size)
@@ -155,8 +152,7 @@ def notes_function() -> Function:
         at = body.let(body.load(I64, context, JOURNAL_USED), "at")
         count = body.let(i64(0), "count")
         with body.loop():
-            with body.when(at.eq(0)):
-                body.leave(count)
+            body.leave_if(at.eq(0), count)
             number, size = noted(body, journal, at)
             body.set(at, at - size)
             with body.when(number.eq(wanted)):
@@ -178,6 +174,5 @@ def _trailer(shape: Shape) -> int:
 def _take_back(host: ProgramHost, body: Body, store: MapLayout, journal: Expr, used: Expr) -> None:
     before = body.let(used - 8 * note_words(store.shape), "before")
     done = body.call(_restore(store.shape), host.record(store), journal.at(before), hint="done")
-    with body.when(done.eq(0), likely=False):
-        body.leave(0)
+    body.leave_if(done.eq(0), 0, likely=False)
     body.store(I64, body.parameter("context"), JOURNAL_USED, before)

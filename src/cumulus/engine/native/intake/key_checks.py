@@ -181,8 +181,7 @@ class Checks:
         with body.when(~is_null, likely=True):
             lookup = self._lookup(reference.parent, reference.parent_places, reference.child_places)
             row = self._find(body, lookup, table.columns, words)
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, parent, row, lambda: body.leave(0))
 
     def _child_gone(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
@@ -191,8 +190,7 @@ class Checks:
         others = self._lookup(reference.parent, reference.parent_places, reference.parent_places)
         with body.when(self._find(body, children, table.columns, words).ne(0), likely=False):
             row = self._find(body, others, table.columns, words)
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, table.store, row, lambda: body.leave(0))
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
@@ -222,13 +220,11 @@ class Checks:
     def _settled_function(self) -> Function:
         """Return the function `(context)` → 1, or 0 if Python must look at the references of the transaction."""
         with define(SETTLED, [("context", PTR)], I64, inline=False) as body:
-            with body.when(body.load(I64, CONTEXT, self._host.context.word(DOUBTFUL)).eq(0), likely=True):
-                body.leave(1)
+            body.leave_if(body.load(I64, CONTEXT, self._host.context.word(DOUBTFUL)).eq(0), 1, likely=True)
             journal = body.load(PTR, CONTEXT, JOURNAL, "journal")
             at = body.let(body.load(I64, CONTEXT, JOURNAL_USED), "at")
             with body.loop():
-                with body.when(at.eq(0)):
-                    body.leave(1)
+                body.leave_if(at.eq(0), 1)
                 number, size = noted(body, journal, at)
                 body.set(at, at - size)
                 for name, table in self.tables.items():

@@ -84,8 +84,7 @@ def take_function(
         if trigger is None:
             body.leave(LEFT)
             return body.function
-        with body.when(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), likely=False):
-            body.leave(LEFT)
+        body.leave_if(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), LEFT, likely=False)
         words = body.function.parameters[1:]
 
         def take_back() -> None:
@@ -134,8 +133,7 @@ def row_function(
     parameters = [("context", PTR), ("sign", I64), ("values", PTR), ("count", I64)]
     with define(name, parameters, I64, inline=False) as body:
         _, sign, values, count = body.function.parameters
-        with body.when(count.ne(len(columns)), likely=False):
-            body.leave(LEFT)
+        body.leave_if(count.ne(len(columns)), LEFT, likely=False)
         reader = ValueReader(host, body, values, LEFT)
         words = [each for place, column in enumerate(columns) for each in reader.words(place, column, relation)]
         for fetch in fetches:
@@ -155,8 +153,7 @@ def single_function(host: ProgramHost, name: str, relation: str, row: Function) 
         # Another thread may be in here, too, and have called into Python.
         is_free = body.load(I64, CONTEXT, word(READY)).ne(0) & body.load(I64, CONTEXT, word(QUIET)).eq(0)
         ordinary = is_free & (count > 0)
-        with body.when(~ordinary, likely=False):
-            body.leave(LEFT)
+        body.leave_if(~ordinary, LEFT, likely=False)
         sign = ValueReader(host, body, args, LEFT).whole(0)
         body.store(I64, CONTEXT, word(QUIET), body.call(_THREAD, hint="thread"))
         done = body.call(row, CONTEXT, sign, args.at(8), count - 1, hint="done")
@@ -193,10 +190,8 @@ def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> 
         with body.counting(start, end) as at:
             event = body.call(_ITEM, events, at, hint="event")
             ordinary = is_a(host, body, event, "tuple")
-            with body.when(~ordinary, likely=False):
-                body.leave(at)
-            with body.when(body.load(I64, event, _LENGTH).ne(3), likely=False):
-                body.leave(at)
+            body.leave_if(~ordinary, at, likely=False)
+            body.leave_if(body.load(I64, event, _LENGTH).ne(3), at, likely=False)
             sign = ValueReader(host, body, event.at(_VALUES), at).whole(0)
             table = body.load(PTR, event, _VALUES + 8, "table")
             given = body.load(PTR, event, _VALUES + 16, "row")
@@ -217,11 +212,9 @@ def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> 
 
 def _take_row(host: ProgramHost, body: Body, given: Expr, row: Function, sign: Expr, at: Expr) -> None:
     """Write the taking of a tuple; what is left leaves the function with `at`."""
-    with body.when(~is_a(host, body, given, "tuple"), likely=False):
-        body.leave(at)
+    body.leave_if(~is_a(host, body, given, "tuple"), at, likely=False)
     done = body.call(row, CONTEXT, sign, given.at(_VALUES), body.load(I64, given, _LENGTH), hint="done")
-    with body.when(done.ne(DONE), likely=False):
-        body.leave(at)
+    body.leave_if(done.ne(DONE), at, likely=False)
 
 
 def _end_event(body: Body, each: Expr) -> None:

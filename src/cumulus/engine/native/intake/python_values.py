@@ -97,8 +97,7 @@ class ValueReader:
         return self._body.load(PTR, self._values, 8 * place, "object")
 
     def _leave_unless(self, condition: Expr) -> None:
-        with self._body.when(~condition, likely=False):
-            self._body.leave(self._left)
+        self._body.leave_if(~condition, self._left, likely=False)
 
     def _is(self, given: Expr, type_: str) -> Expr:
         return is_a(self._host, self._body, given, type_)

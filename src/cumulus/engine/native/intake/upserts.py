@@ -54,11 +54,9 @@ def upsert_function(
         differs: Expr = FALSE
         for before, after in zip(old, words, strict=True):
             differs = differs | before.ne(after)
-        with body.when(~differs):
-            body.leave(DONE)
+        body.leave_if(~differs, DONE)
         used = body.load(I64, CONTEXT, JOURNAL_USED, "used")
-        with body.when(body.call(takes[-1], CONTEXT, *old, hint="gone").ne(DONE), likely=False):
-            body.leave(LEFT)
+        body.leave_if(body.call(takes[-1], CONTEXT, *old, hint="gone").ne(DONE), LEFT, likely=False)
         with body.when(body.call(takes[1], CONTEXT, *words, hint="come").ne(DONE), likely=False):
             body.call(undo, CONTEXT, used)
             body.leave(LEFT)
@@ -88,8 +86,7 @@ def upserts_function(
             for far, fetch in zip(FAR, fetches, strict=True):
                 body.run(fetch, context, *values_at(body, at_columns, words, at + far))
             done = body.call(take, context, *values_at(body, at_columns, words, at), hint="done")
-            with body.when(done.ne(DONE), likely=False):
-                body.leave(at)
+            body.leave_if(done.ne(DONE), at, likely=False)
         body.leave(end)
     return body.function
 

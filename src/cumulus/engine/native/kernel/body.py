@@ -22,7 +22,6 @@ from cumulus.engine.native.kernel.language import (
     Break,
     Call,
     CheckedArithmetic,
-    Continue,
     Expr,
     Function,
     If,
@@ -131,10 +130,6 @@ class Body:
         """Leave the innermost loop."""
         self._add(Break())
 
-    def again(self) -> None:
-        """Begin the innermost loop's body again."""
-        self._add(Continue())
-
     @contextmanager
     def when(self, condition: Expr, likely: bool | None = None) -> Iterator[None]:
         """Write what happens only where the condition holds."""
@@ -142,6 +137,16 @@ class Body:
         self._add(statement)
         with self.inside(statement.then):
             yield
+
+    def leave_if(self, condition: Expr, value: Operand | None = None, likely: bool | None = None) -> None:
+        """Return from the function where the condition holds."""
+        with self.when(condition, likely):
+            self.leave(value)
+
+    def stop_if(self, condition: Expr, likely: bool | None = None) -> None:
+        """Leave the innermost loop where the condition holds."""
+        with self.when(condition, likely):
+            self.stop()
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
@@ -164,13 +169,12 @@ class Body:
     def loop_while(self, condition: Expr) -> Iterator[None]:
         """Write what is done as long as the condition holds."""
         with self.loop():
-            with self.when(~condition):
-                self.stop()
+            self.stop_if(~condition)
             yield
 
     @contextmanager
     def counting(self, start: Operand, end: Expr, hint: str = "i") -> Iterator[Local]:
-        """Write what is done for each number from `start` to before `end`; in it, `again` would never end."""
+        """Write what is done for each number from `start` to before `end`."""
         at = self.let(start if isinstance(start, Expr) else Immediate(I64, start), hint)
         with self.loop_while(at < end):
             yield at

@@ -273,11 +273,6 @@ class Break:
 
 
 @dataclass(slots=True)
-class Continue:
-    """Begin the innermost loop's body again."""
-
-
-@dataclass(slots=True)
 class Return:
     """Leave the function."""
 
@@ -291,9 +286,7 @@ class Prefetch:
     address: Expr
 
 
-Statement: TypeAlias = (
-    Assign | Load | StoreWord | CheckedArithmetic | Call | If | Loop | Break | Continue | Return | Prefetch
-)
+Statement: TypeAlias = Assign | Load | StoreWord | CheckedArithmetic | Call | If | Loop | Break | Return | Prefetch
 
 
 # --- functions ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from cumulus.engine.native.kernel.language import (
     Call,
     Cell,
     CheckedArithmetic,
-    Continue,
     Expr,
     Function,
     If,
@@ -97,7 +96,7 @@ class _Writer:
         self._labels = 0
         self._is_open = True
         """Whether control can reach the next line."""
-        self._loops: list[tuple[str, str]] = []
+        self._loop_ends: list[str] = []
         for parameter in function.parameters:
             self._slot(parameter)
             self._line(f"store {parameter.type} %{parameter.name}.in, {self._place(parameter)}")
@@ -163,9 +162,7 @@ class _Writer:
             case Loop(body):
                 self._loop(body)
             case Break():
-                self._jump(self._loops[-1][1])
-            case Continue():
-                self._jump(self._loops[-1][0])
+                self._jump(self._loop_ends[-1])
             case Return(result):
                 self._line("ret void" if result is None else f"ret {result.type} {self._value(result)}")
                 self._is_open = False
@@ -212,10 +209,10 @@ class _Writer:
         head, after = self._label("loop"), self._label("done")
         self._jump(head)
         self._begin(head)
-        self._loops.append((head, after))
+        self._loop_ends.append(after)
         self._block(body)
         self._jump(head)
-        self._loops.pop()
+        self._loop_ends.pop()
         if any(isinstance(each, Break) for each in _own_statements(body)):
             self._begin(after)
 

@@ -59,8 +59,7 @@ def _map() -> Function:
         what = (i64(_WRITABLE), i64(_ANONYMOUS), i64(-1), i64(0))
         room = body.call_at(reserve, _MAP, i64(0), size, *what, hint="room")
         start = body.let(room.to(I64), "start")
-        with body.when(start.eq(-1), likely=False):
-            body.leave(NOWHERE)
+        body.leave_if(start.eq(-1), NOWHERE, likely=False)
         first = body.let((start + (_HUGE - 1)) & -_HUGE, "first")
         with body.when(block.eq(NOWHERE)):
             advise = body.load(PTR, system, _SYSTEM["madvise"], "advise")

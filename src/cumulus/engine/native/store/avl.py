@@ -131,8 +131,7 @@ class Trees:
         keys = self._nodes.keys(body, place)
         at, depth = body.let(root, "at"), body.let(i64(0), "depth")
         with body.loop():
-            with body.when(at.eq(row)):
-                body.stop()
+            body.stop_if(at.eq(row))
             self._push(body, depth, at)
             here = self._nodes.place(body, at)
             before = body.let(in_order(keys, self._nodes.keys(body, here), self._order.words), "before")
@@ -224,8 +223,7 @@ class Trees:
             map_, depth = body.function.parameters
             at, top = body.let(depth, "at"), body.let(i64(0), "top")
             with body.loop():
-                with body.when(at.eq(0)):
-                    body.leave(top)
+                body.leave_if(at.eq(0), top)
                 body.set(at, at - 1)
                 step = body.let(map_.at(at << 3), "step")
                 row = body.load(I64, step, self._shape.path, "row")
@@ -258,8 +256,7 @@ class Trees:
                 body.run(self._gathering, map_, row)
             else:
                 body.store(U32, place, self._offset + MARKS, 1)
-            with body.when(root.eq(0)):
-                body.leave(row)
+            body.leave_if(root.eq(0), row)
             depth = self._descend(body, place, root, row)
             body.leave(body.call(self._rebalancing, map_, depth))
         return body.function
@@ -284,8 +281,7 @@ class Trees:
                 body.store(I64, map_.at(above << 3), self._shape.path, by)
             with body.when(above.ne(0)):
                 self._replace(body, body.load(I64, map_.at(above << 3), self._shape.path - 8, "parent"), row, by)
-            with body.when(depth.eq(0)):
-                body.leave(by)
+            body.leave_if(depth.eq(0), by)
             body.leave(body.call(self._rebalancing, map_, depth))
         return body.function
 
@@ -294,8 +290,7 @@ class Trees:
         found = body.let(right, "next")
         with body.loop():
             lower = self._nodes.child(body, self._nodes.place(body, found), LEFT, "lower")
-            with body.when(lower.eq(0)):
-                body.stop()
+            body.stop_if(lower.eq(0))
             self._push(body, depth, found)
             body.set(found, lower)
         here = self._nodes.place(body, found)

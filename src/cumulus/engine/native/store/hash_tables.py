@@ -96,7 +96,7 @@ def slot(body: Body, base: Expr, at: Expr) -> Local:
 
 @contextmanager
 def slots_of(body: Body, table: Expr) -> Iterator[Local]:
-    """Write a loop over the slots that are taken; in it `again` would never end."""
+    """Write a loop over the slots that are taken."""
     count = body.load(I64, table, SEGMENTS, "segments") * (body.load(I64, table, MASK, "mask") + 1)
     with body.counting(0, body.let(count, "count"), "number") as number:
         word = slot(body, body.load(PTR, table, SLOTS, "slots"), number)
@@ -111,8 +111,7 @@ def _created() -> Function:
         sizes = {SLOTS: 8 * SMALLEST, DIRECTORY: 4, COUNTS: 8}
         for offset, size in sizes.items():
             block = body.call(GROW, memory, NOWHERE, 0, size, hint="block")
-            with body.when(block.eq(NOWHERE), likely=False):
-                body.leave(0)
+            body.leave_if(block.eq(NOWHERE), 0, likely=False)
             body.call(MEMSET, block, 0, size)
             body.store(PTR, table, offset, block)
         body.store(I64, table, SHIFT, 32)
@@ -143,8 +142,7 @@ def _place(body: Body, base: Expr, mask: Expr, word: Expr) -> None:
     """Write the putting of a slot into the first empty place of its segment."""
     at = body.let((word >> 32) & mask, "place")
     with body.loop():
-        with body.when(slot(body, base, at).eq(0)):
-            body.stop()
+        body.stop_if(slot(body, base, at).eq(0))
         body.set(at, (at + 1) & mask)
     body.store(I64, base.at(at << 3), 0, word)
 
@@ -157,8 +155,7 @@ def _doubled() -> Function:
         size = body.let(before << 4, "size")
         old = body.load(PTR, table, SLOTS, "old")
         new = body.call(GROW, memory, NOWHERE, 0, size, hint="new")
-        with body.when(new.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(new.eq(NOWHERE), 0, likely=False)
         body.call(MEMSET, new, 0, size)
         mask = body.let(before * 2 - 1, "mask")
         with body.counting(0, before) as at:
@@ -180,8 +177,7 @@ def _more_bits() -> Function:
         entries = body.let(i64(1) << (i64(32) - shift), "entries")
         old = body.load(PTR, table, DIRECTORY, "old")
         new = body.call(GROW, memory, NOWHERE, 0, entries << 3, hint="new")
-        with body.when(new.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(new.eq(NOWHERE), 0, likely=False)
         with body.counting(0, entries) as at:
             segment = body.load(U32, old.at(at << 2), 0, "segment")
             body.store(U32, new.at(at << 3), 0, segment)
@@ -198,8 +194,7 @@ def _room() -> Function:
     with define("cu_table_room", [("memory", PTR), ("table", PTR)], I64, inline=False) as body:
         memory, table = body.function.parameters
         capacity = body.load(I64, table, CAPACITY, "capacity")
-        with body.when(body.load(I64, table, SEGMENTS) < capacity):
-            body.leave(1)
+        body.leave_if(body.load(I64, table, SEGMENTS) < capacity, 1)
         after = body.let(capacity + (capacity >> 2) + 1, "after")
         size = 8 * SEGMENT
         old = body.load(PTR, table, SLOTS, "old")
@@ -207,8 +202,7 @@ def _room() -> Function:
         with body.when(slots.eq(NOWHERE), likely=False):
             body.set(after, capacity + 1)  # near the end of the budget, step by step
             body.set(slots, body.call(GROW, memory, old, capacity * size, after * size))
-        with body.when(slots.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(slots.eq(NOWHERE), 0, likely=False)
         body.store(PTR, table, SLOTS, slots)
         counts = body.call(GROW, memory, body.load(PTR, table, COUNTS), capacity << 3, after << 3, hint="counts")
         with body.when(counts.eq(NOWHERE), likely=False):
@@ -230,17 +224,14 @@ def _split() -> Function:
             U32, body.load(PTR, table, DIRECTORY).at((tag >> body.load(I64, table, SHIFT)) << 2), 0, "segment"
         )
         bits = body.load(U32, body.load(PTR, table, COUNTS).at(segment << 3), 4, "bits")
-        with body.when(bits >= DEEPEST, likely=False):
-            body.leave(0)
+        body.leave_if(bits >= DEEPEST, 0, likely=False)
         is_last_bit = bits.eq(i64(32) - body.load(I64, table, SHIFT))
         with body.when(is_last_bit), body.when(body.call(_MORE_BITS, memory, table).eq(0), likely=False):
             body.leave(0)
-        with body.when(body.call(_ROOM, memory, table).eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(body.call(_ROOM, memory, table).eq(0), 0, likely=False)
         size = 8 * SEGMENT
         old = body.call(GROW, memory, NOWHERE, 0, size, hint="old")
-        with body.when(old.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(old.eq(NOWHERE), 0, likely=False)
         other = body.load(I64, table, SEGMENTS, "other")
         slots = body.load(PTR, table, SLOTS, "slots")
         counts = body.load(PTR, table, COUNTS, "counts")
@@ -303,15 +294,13 @@ def _removed() -> Function:
         base, hole, mask = entrance(body, table, tag)
         word = body.let((tag << 32) | row, "word")
         with body.loop():
-            with body.when(slot(body, base, hole).eq(word)):
-                body.stop()
+            body.stop_if(slot(body, base, hole).eq(word))
             body.set(hole, (hole + 1) & mask)
         at = body.let(hole, "next")
         with body.loop():
             body.set(at, (at + 1) & mask)
             later = slot(body, base, at)
-            with body.when(later.eq(0)):
-                body.stop()
+            body.stop_if(later.eq(0))
             # It may move back if its probing began at the hole or before.
             with body.when(((at - (later >> 32)) & mask) >= ((at - hole) & mask)):
                 body.store(I64, base.at(hole << 3), 0, later)
@@ -332,8 +321,7 @@ def _renamed() -> Function:
         base, at, mask = entrance(body, table, tag)
         word = body.let((tag << 32) | row, "word")
         with body.loop():
-            with body.when(slot(body, base, at).eq(word)):
-                body.stop()
+            body.stop_if(slot(body, base, at).eq(word))
             body.set(at, (at + 1) & mask)
         body.store(I64, base.at(at << 3), 0, (tag << 32) | to)
     return body.function

@@ -93,16 +93,14 @@ def _new(shape: Shape) -> Function:
     body.store(PTR, map_, MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
     rows = body.call(GROW, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
-    with body.when(rows.eq(NOWHERE), likely=False):
-        body.leave(0)
+    body.leave_if(rows.eq(NOWHERE), 0, likely=False)
     body.call(MEMSET, rows, 0, capacity * shape.row_size)
     body.store(PTR, map_, ROWS, rows)
     body.store(I64, map_, CAPACITY, capacity)
     if not shape.keys:
         body.store(I64, map_, LAST, 1)
     for table in shape.tables:
-        with body.when(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
     return body.function
 
@@ -120,8 +118,7 @@ def _free(shape: Shape) -> Function:
 def _clear(shape: Shape) -> Function:
     body = _define(shape.clear, ["map"])
     (map_,) = body.function.parameters
-    with body.when(body.load(I64, map_, LIVE).eq(0)):
-        body.leave(1)
+    body.leave_if(body.load(I64, map_, LIVE).eq(0), 1)
     if not shape.keys:
         place = body.let(address(body, shape, map_, i64(1)), "place")
         for word in range(shape.values):
@@ -130,8 +127,7 @@ def _clear(shape: Shape) -> Function:
         body.store(I64, map_, LAST, 0)
         body.store(I64, map_, FREE, 0)
         for table in shape.tables:
-            with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), 0, likely=False)
         for number, order in enumerate(shape.orders):
             if not order.group:
                 for offset in (ROOT, HELD, IS_PARTIAL):
@@ -166,8 +162,7 @@ def _adopt(shape: Shape) -> Function:
             some = body.let(some | value, "some")
         with body.when(some.ne(0), likely=True):
             row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             at = body.let(address(body, shape, map_, row & ROW), "at")
             tell_before(body, shape, map_, row & ROW)
             for word, value in enumerate(values):
@@ -185,8 +180,7 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     rows = body.load(PTR, map_, ROWS, "rows")
     with body.loop():
         word = slot(body, base, at)
-        with body.when(word.eq(0)):
-            body.stop()
+        body.stop_if(word.eq(0))
         with body.when((word >> 32).eq(tag)):
             row = body.let(word & ROW, "row")
             place = body.let(rows.at(row * shape.row_size), "place")
@@ -221,8 +215,7 @@ def _put(shape: Shape, create: Function) -> Function:
     map_, *keys = body.function.parameters
     tag = tag_of(body, keys)
     found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
-    with body.when(found.ne(0)):
-        body.leave(found)
+    body.leave_if(found.ne(0), found)
     body.leave(body.call(create, map_, tag, *keys))
     return body.function
 
@@ -238,8 +231,7 @@ def _created(shape: Shape) -> Function:
         with body.when(is_new):
             body.set(row, body.load(I64, map_, LAST) + 1)
             _make_room(body, shape, row)
-        with body.when(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
         place = body.let(address(body, shape, map_, row), "place")
         free = body.load(I64, place, 0, "free")
         for word, key in enumerate(keys):
@@ -287,8 +279,7 @@ def _make_room(body: Body, shape: Shape, row: Expr) -> None:
     memory = body.load(PTR, map_, MEMORY, "memory")
     capacity = body.load(I64, map_, CAPACITY, "capacity")
     with body.when(row >= capacity, likely=False):
-        with body.when(row > MOST_ROWS, likely=False):
-            body.leave(0)
+        body.leave_if(row > MOST_ROWS, 0, likely=False)
         after = body.let(capacity + (capacity >> 1), "after")
         size = shape.row_size
         rows = body.load(PTR, map_, ROWS, "rows")
@@ -296,8 +287,7 @@ def _make_room(body: Body, shape: Shape, row: Expr) -> None:
         with body.when(moved.eq(NOWHERE), likely=False):
             body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
             body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
-        with body.when(moved.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(moved.eq(NOWHERE), 0, likely=False)
         body.store(PTR, map_, ROWS, moved)
         body.store(I64, map_, CAPACITY, after)
 

@@ -221,8 +221,7 @@ class _OrderedIndex:
                     body.store(I64, to, ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
                 return body.function
             following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
-            with body.when(~is_in & before.ne(0)):
-                body.leave()
+            body.leave_if(~is_in & before.ne(0))
             first = body.let(row, "first")
             with body.when(before.ne(0)):
                 body.set(first, self._first(body, place))
@@ -269,8 +268,7 @@ class _OrderedIndex:
                     self._edge_of_chain(body, at, side)
             with body.loop():
                 following = body.load(U32, self._nodes.place(body, at).at(side), self._offset, "following")
-                with body.when(following.eq(0)):
-                    body.leave(at)
+                body.leave_if(following.eq(0), at)
                 body.set(at, following)
         return body.function
 
@@ -349,15 +347,13 @@ class _TopRows:
             body.store(U32, place, self._nodes.offset + MARKS, 0)
             with body.when(body.load(I64, map_, at + IS_PARTIAL).ne(0), likely=True):
                 root = body.load(I64, map_, at + ROOT, "root")
-                with body.when(root.eq(0)):
-                    body.leave()
+                body.leave_if(root.eq(0))
                 mine, worst = (
                     self._nodes.keys(body, each) for each in (place, self._nodes.place(body, self._worst(body, root)))
                 )
                 if self._order.best == LEFT:
                     mine, worst = worst, mine
-                with body.when(in_order(mine, worst, self._order.words), likely=True):
-                    body.leave()
+                body.leave_if(in_order(mine, worst, self._order.words), likely=True)
             body.run(self._shape.link_row(self._number), map_, row)
             held = body.let(body.load(I64, map_, at + HELD) + 1, "held")
             body.store(I64, map_, at + HELD, held)

@@ -121,8 +121,7 @@ def _created() -> Function:
     with define("cu_texts_new", [("memory", PTR), ("texts", PTR)], I64, inline=False) as body:
         memory, texts = body.function.parameters
         body.store(PTR, texts, _MEMORY, memory)
-        with body.when(body.call(TABLE_NEW, memory, texts.at(_TABLE)).eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(body.call(TABLE_NEW, memory, texts.at(_TABLE)).eq(0), 0, likely=False)
         body.leave(body.call(NUMBER_OF, texts, texts, 0, hint="empty") + 1)
     return body.function
 
@@ -153,13 +152,11 @@ def _room() -> Function:
         with body.when(body.load(I64, texts, COUNT).eq(capacity), likely=False):
             after = body.let(capacity + (capacity >> 1) + _FEWEST, "after")
             places = body.call(GROW, memory, body.load(PTR, texts, PLACES), capacity << 3, after << 3, hint="places")
-            with body.when(places.eq(NOWHERE), likely=False):
-                body.leave(0)
+            body.leave_if(places.eq(NOWHERE), 0, likely=False)
             body.store(PTR, texts, PLACES, places)
             body.store(I64, texts, _CAPACITY, after)
         size = body.load(I64, texts, _SIZE, "size")
-        with body.when(body.load(I64, texts, _FILLED) + needed <= size, likely=True):
-            body.leave(1)
+        body.leave_if(body.load(I64, texts, _FILLED) + needed <= size, 1, likely=True)
         wanted = body.let(size * 2, "wanted")
         body.set(wanted, select(wanted > _LARGEST_BLOCK, i64(_LARGEST_BLOCK), wanted))
         body.set(wanted, select(wanted < _SMALLEST_BLOCK, i64(_SMALLEST_BLOCK), wanted))
@@ -168,11 +165,9 @@ def _room() -> Function:
         with body.when(block.eq(NOWHERE), likely=False):  # near the end of the budget, a small one
             least = i64(_SMALLEST_BLOCK)
             body.set(wanted, select(needed + _HEAD > least, needed + _HEAD, least))
-            with body.when(body.load(I64, memory, USED) + wanted > body.load(I64, memory, BUDGET)):
-                body.leave(0)
+            body.leave_if(body.load(I64, memory, USED) + wanted > body.load(I64, memory, BUDGET), 0)
             body.set(block, body.call(GROW, memory, NOWHERE, 0, wanted))
-        with body.when(block.eq(NOWHERE), likely=False):
-            body.leave(0)
+        body.leave_if(block.eq(NOWHERE), 0, likely=False)
         body.store(PTR, block, 0, body.load(PTR, texts, _BLOCK))
         body.store(I64, block, 8, size)
         body.store(PTR, texts, _BLOCK, block)
@@ -189,13 +184,10 @@ def _added() -> Function:
         texts, tag, text, length = body.function.parameters
         needed = body.let(length + _LENGTH, "needed")
         count = body.load(I64, texts, COUNT, "count")
-        with body.when((length >= _LONGEST) | (count >= _LONGEST), likely=False):
-            body.leave(-1)
-        with body.when(body.call(_ROOM, texts, needed).eq(0), likely=False):
-            body.leave(-1)
+        body.leave_if((length >= _LONGEST) | (count >= _LONGEST), -1, likely=False)
+        body.leave_if(body.call(_ROOM, texts, needed).eq(0), -1, likely=False)
         done = body.call(TABLE_INSERT, body.load(PTR, texts, _MEMORY), texts.at(_TABLE), tag, count + 1, hint="done")
-        with body.when(done.eq(0), likely=False):
-            body.leave(-1)
+        body.leave_if(done.eq(0), -1, likely=False)
         filled = body.load(I64, texts, _FILLED, "filled")
         place = body.let(body.load(PTR, texts, _BLOCK).at(filled), "place")
         body.store(U32, place, 0, length)
@@ -216,8 +208,7 @@ def _search(body: Body) -> tuple[Local, Local]:
     found = body.let(i64(-1), "found")
     with body.loop():
         word = slot(body, base, at)
-        with body.when(word.eq(0)):
-            body.stop()
+        body.stop_if(word.eq(0))
         with body.when((word >> 32).eq(tag)):
             number = body.let((word & ROW) - 1, "number")
             place = body.load(PTR, places.at(number << 3), 0, "place")
@@ -242,8 +233,7 @@ def _number_of() -> Function:
     with define("cu_text_number", [("texts", PTR), ("text", PTR), ("length", I64)], I64, inline=False) as body:
         texts, text, length = body.function.parameters
         found, tag = _search(body)
-        with body.when(found >= 0, likely=True):
-            body.leave(found)
+        body.leave_if(found >= 0, found, likely=True)
         body.leave(body.call(_ADDED, texts, tag, text, length))
     return body.function
 
@@ -259,8 +249,7 @@ def _numbers_of() -> Function:
             number = body.let(i64(NULL_WORD), "number")
             with body.when(length >= 0, likely=True):
                 body.set(number, body.call(NUMBER_OF, texts, body.load(PTR, addresses.at(at << 3)), length))
-                with body.when(number < 0, likely=False):
-                    body.leave(0)
+                body.leave_if(number < 0, 0, likely=False)
             body.store(I64, words.at(at << 3), 0, number)
         body.leave(1)
     return body.function
@@ -320,8 +309,7 @@ def _equal() -> Function:
     parameters = [("left", PTR), ("left_length", I64), ("right", PTR), ("right_length", I64)]
     with define("cu_text_equal", parameters, I64, inline=False) as body:
         left, left_length, right, right_length = body.function.parameters
-        with body.when(left_length.ne(right_length)):
-            body.leave(0)
+        body.leave_if(left_length.ne(right_length), 0)
         body.leave(_differs(body, left, right, left_length).eq(0).to(I64))
     return body.function
 
