@@ -16,7 +16,7 @@ from cumulus.engine.native.intake.python_rows import NUMBERS, open_word
 from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
 from cumulus.engine.native.kernel.language import Signature
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
-from cumulus.engine.native.kernel.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
+from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED, grow_block, release_block
 from cumulus.engine.native.program import CodePlan
 from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
@@ -119,12 +119,12 @@ class Image:
         """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
         store = self.maps[number].store
         memory, at = self.at + MEMORY, self.at + self.made.context.record(store)
-        grow = self.code.function(GROW.name, PTR, PTR, PTR, I64, I64)
+        grow = self.code.function(grow_block.name, PTR, PTR, PTR, I64, I64)
         taken: list[tuple[MemoryBlock, int]] = []
         for block, data in blocks:
             address = grow(memory, None, 0, block.size)
             if not address:
-                release = self.code.function(RELEASE.name, None, PTR, PTR, I64)
+                release = self.code.function(release_block.name, None, PTR, PTR, I64)
                 for each, place in taken:
                     release(memory, place, each.size)
                 return False
@@ -168,7 +168,7 @@ class Image:
     def free_journal(self) -> None:
         """Give back the memory of the journal, which must be empty."""
         size = self.words.get(JOURNAL_SIZE)
-        self.code.function(RELEASE.name, None, PTR, PTR, I64)(self.at + MEMORY, self.words.get(JOURNAL), size)
+        self.code.function(release_block.name, None, PTR, PTR, I64)(self.at + MEMORY, self.words.get(JOURNAL), size)
         for offset in (JOURNAL, JOURNAL_SIZE):
             self.words.set(offset, 0)
 
@@ -179,5 +179,5 @@ def _free(code: Loaded, buffer: Any, at: int, records: list[tuple[Signature, int
         code.function(free.name, None, PTR)(record)
     journal = int(I64.from_address(at + JOURNAL).value)
     size = int(I64.from_address(at + JOURNAL_SIZE).value)
-    code.function(RELEASE.name, None, PTR, PTR, I64)(at + MEMORY, journal, size)
+    code.function(release_block.name, None, PTR, PTR, I64)(at + MEMORY, journal, size)
     del buffer

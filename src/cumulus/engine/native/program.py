@@ -99,7 +99,7 @@ class CodePlan:
         return list(self.events).index(relation)
 
 
-BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function()])
+BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function])
 
 
 @cache
@@ -189,7 +189,7 @@ class _Writer:
             assigns[target] = f"assign_{number}"
             with about(target):
                 functions.append(assign_function(self._host, assigns[target], statements))
-        functions += [touched_function(), notes_function()]
+        functions += [touched_function, notes_function]
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
             store = self._host.batch_store(relation)

@@ -57,7 +57,7 @@ from cumulus.engine.native.store.memory_layout import (
     store_of,
     value_lanes,
 )
-from cumulus.engine.native.store.text_table import NUMBER_OF, text_at
+from cumulus.engine.native.store.text_table import number_of_text, text_at
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
@@ -224,7 +224,7 @@ class ProgramHost:
         number = body.let(i64(0), "number")
         with body.when(TRUE if scalar.null is None else ~scalar.null):
             texts = body.load(PTR, CONTEXT, TEXTS)
-            body.set(number, body.call(NUMBER_OF, texts, scalar.value, scalar.length))
+            body.set(number, body.call(number_of_text, texts, scalar.value, scalar.length))
             with body.when(number < 0, likely=False):
                 body.store(I64, CONTEXT, STATUS, Status.NO_MEMORY.value)
                 body.set(number, 0)

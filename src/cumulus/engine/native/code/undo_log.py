@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cumulus.engine.native.code.program_writer import ProgramHost
-from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Signature, i64, select
-from cumulus.engine.native.kernel.memory import BUDGET, GROW, MEMCPY
+from cumulus.engine.native.kernel.body import Body, define, kernel_function
+from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, grow_block
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import (
     CULPRIT,
@@ -71,7 +71,9 @@ def _note_function(shape: Shape) -> Function:
             larger = body.let(select(size.eq(0), i64(_START), size * 2) + beyond, "larger")
             budget = body.load(I64, context, MEMORY + BUDGET, "budget")
             body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
-            moved = body.call(GROW, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
+            moved = body.call(
+                grow_block, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved"
+            )
             body.store(I64, context, MEMORY + BUDGET, budget)
             with body.when(moved.eq(NOWHERE), likely=False):
                 body.store(I64, context, STATUS, Status.NO_MEMORY.value)
@@ -127,44 +129,40 @@ def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
     return body.function
 
 
-def touched_function() -> Function:
-    """Return the function `(context, marks)` that sets the byte of each map that the journal has a note of to 1."""
-    with define(TOUCHED, [("context", PTR), ("marks", PTR)]) as body:
-        context, marks = body.function.parameters
-        journal = body.load(PTR, context, JOURNAL, "journal")
-        at = body.let(body.load(I64, context, JOURNAL_USED), "at")
-        with body.loop():
-            body.leave_if(at.eq(0))
-            number, size = noted(body, journal, at)
-            body.store(U8, marks.at(number), 0, 1)
-            body.set(at, at - size)
-    return body.function
-
-
-def notes_function() -> Function:
-    """Return the function `(context, number of a map, to)` that writes what the journal has of a map to an address.
-
-    These are the key words and value words of its notes, the newest first. It returns how many words.
-    """
-    with define(NOTES, [("context", PTR), ("number", I64), ("to", PTR)], I64, inline=False) as body:
-        context, wanted, to = body.function.parameters
-        journal = body.load(PTR, context, JOURNAL, "journal")
-        at = body.let(body.load(I64, context, JOURNAL_USED), "at")
-        count = body.let(i64(0), "count")
-        with body.loop():
-            body.leave_if(at.eq(0), count)
-            number, size = noted(body, journal, at)
-            body.set(at, at - size)
-            with body.when(number.eq(wanted)):
-                body.call(MEMCPY, to.at(count << 3), journal.at(at + 8), size - 16)
-                body.set(count, count + (size >> 3) - 2)
-    return body.function
-
-
 def noted(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
     """Write the reading of the note before an offset: return the number of its map, and its bytes."""
     trailer = body.load(I64, journal.at(end), -8, "trailer")
     return trailer & NUMBER, (trailer >> 32) << 3
+
+
+@kernel_function(TOUCHED, [("context", PTR), ("marks", PTR)])
+def touched_function(body: Body, context: Local, marks: Local) -> None:
+    """Return the function `(context, marks)` that sets the byte of each map that the journal has a note of to 1."""
+    journal = body.load(PTR, context, JOURNAL, "journal")
+    at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+    with body.loop():
+        body.leave_if(at.eq(0))
+        number, size = noted(body, journal, at)
+        body.store(U8, marks.at(number), 0, 1)
+        body.set(at, at - size)
+
+
+@kernel_function(NOTES, [("context", PTR), ("number", I64), ("to", PTR)], I64, inline=False)
+def notes_function(body: Body, context: Local, wanted: Local, to: Local) -> None:
+    """Return the function `(context, number of a map, to)` that writes what the journal has of a map to an address.
+
+    These are the key words and value words of its notes, the newest first. It returns how many words.
+    """
+    journal = body.load(PTR, context, JOURNAL, "journal")
+    at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+    count = body.let(i64(0), "count")
+    with body.loop():
+        body.leave_if(at.eq(0), count)
+        number, size = noted(body, journal, at)
+        body.set(at, at - size)
+        with body.when(number.eq(wanted)):
+            body.call(MEMCPY, to.at(count << 3), journal.at(at + 8), size - 16)
+            body.set(count, count + (size >> 3) - 2)
 
 
 def _trailer(shape: Shape) -> int:

@@ -32,7 +32,7 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.store.memory_layout import TEXTS, EventLane
-from cumulus.engine.native.store.text_table import NUMBER_OF
+from cumulus.engine.native.store.text_table import number_of_text
 from cumulus.engine.native.values.codec import encoder, plain_word
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.python_times import day_of, has_zone, is_readable, micros_of, zone_of
@@ -298,7 +298,7 @@ class ValueReader:
                     body.set(found[1], length)
                 else:
                     texts = body.load(PTR, CONTEXT, TEXTS)
-                    body.set(found[0], body.call(NUMBER_OF, texts, text, length))
+                    body.set(found[0], body.call(number_of_text, texts, text, length))
                     self._leave_unless(found[0] >= 0)
         return [*found] if column.is_used else []
 

@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from cumulus.engine.native.kernel.language import (
     BOOL,
     I64,
-    PTR,
     Assign,
     Break,
     Call,
@@ -38,8 +38,6 @@ from cumulus.engine.native.kernel.language import (
     StoreWord,
     Type,
 )
-
-__all__ = ["PTR", "Body", "define"]
 
 
 class Body:
@@ -228,3 +226,31 @@ def define(
         signature, tuple(Local(type_, hint) for hint, type_ in parameters), inline=inline, is_public=is_public
     )
     yield Body(function)
+
+
+Writer: TypeAlias = Callable[..., None]
+"""Writes the statements of a function: it is given the body, and the parameters."""
+
+
+def kernel_function(
+    name: str,
+    parameters: Sequence[tuple[str, Type]],
+    result: Type | None = None,
+    *,
+    inline: bool | None = None,
+    is_public: bool = True,
+) -> Callable[[Writer], Function]:
+    """Make a function of the kernel of a Python function that writes its statements; see `define`."""
+
+    def write(writer: Writer) -> Function:
+        with define(name, parameters, result, inline=inline, is_public=is_public) as body:
+            writer(body, *body.function.parameters)
+        return body.function
+
+    return write
+
+
+def implement(signature: Signature, names: Sequence[str], writer: Writer, *, inline: bool | None = None) -> Function:
+    """Return the function with a signature, whose parameters have these names."""
+    parameters = list(zip(names, signature.parameters, strict=True))
+    return kernel_function(signature.name, parameters, signature.result, inline=inline)(writer)

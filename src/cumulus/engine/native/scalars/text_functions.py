@@ -12,7 +12,13 @@ from cumulus.engine.native.kernel.lanes import Scalar, bits_of
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Immediate, i64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic
 from cumulus.engine.native.scalars.patterns import Piece, equals, pieces_of
-from cumulus.engine.native.store.text_table import BEHIND, CHARACTERS, EQUAL, ORDER, bytes_of
+from cumulus.engine.native.store.text_table import (
+    bytes_of,
+    bytes_of_first,
+    compare_texts,
+    count_characters,
+    texts_equal,
+)
 
 _AROUND: dict[str, Callable[[Piece], tuple[Piece, ...]]] = {
     "starts_with": lambda piece: (piece, ()),
@@ -49,7 +55,7 @@ class TextFunctions:
             address, length = self._host.bytes_of(body, left)
             if not isinstance(right.known, str):
                 other = self._host.bytes_of(body, right)
-                body.set(found, body.call(EQUAL, address, length, *other).ne(0))
+                body.set(found, body.call(texts_equal, address, length, *other).ne(0))
             else:
                 known = bytes_of(right.known)
                 with body.when(length.eq(len(known))):
@@ -62,7 +68,7 @@ class TextFunctions:
         found = body.let(FALSE, "holds")
         with self._arithmetic.unless_null([left, right]):
             sides = (part for side in (left, right) for part in self._host.bytes_of(body, side))
-            order = body.call(ORDER, *sides, hint="order")
+            order = body.call(compare_texts, *sides, hint="order")
             holds = {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
             body.set(found, holds)
         return found
@@ -111,7 +117,7 @@ class TextFunctions:
         body = self._body
         found = body.let(i64(0), "characters")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(CHARACTERS, *self._host.bytes_of(body, text)))
+            body.set(found, body.call(count_characters, *self._host.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
@@ -124,11 +130,13 @@ class TextFunctions:
         body.set(part, 0)
         with self._arithmetic.unless_null([text]):
             address, length = self._host.bytes_of(body, text)
-            before = body.call(BEHIND, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
+            before = (
+                body.call(bytes_of_first, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
+            )
             body.set(part, address.at(before))
             body.set(size, length - before)
             if len(plain) > 1:
-                body.set(size, body.call(BEHIND, part, size, int(plain[1])))
+                body.set(size, body.call(bytes_of_first, part, size, int(plain[1])))
         return Scalar(text.type, part, text.null, length=size)
 
 

@@ -20,16 +20,16 @@ from functools import cache
 
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.kernel.memory import GROW, MEMSET, RELEASE
+from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
 from cumulus.engine.native.store.hash_tables import (
     ROW,
-    TABLE_CLEAR,
-    TABLE_FREE,
-    TABLE_INSERT,
-    TABLE_NEW,
-    TABLE_REMOVE,
-    TABLE_RENAME,
+    clear_table,
     entrance,
+    free_table,
+    insert_slot,
+    new_table,
+    remove_slot,
+    rename_slot,
     slot,
 )
 from cumulus.engine.native.store.ordered_index import (
@@ -92,7 +92,7 @@ def _new(shape: Shape) -> Function:
     memory, map_ = body.function.parameters
     body.store(PTR, map_, MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
-    rows = body.call(GROW, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
+    rows = body.call(grow_block, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
     body.leave_if(rows.eq(NOWHERE), 0, likely=False)
     body.call(MEMSET, rows, 0, capacity * shape.row_size)
     body.store(PTR, map_, ROWS, rows)
@@ -100,7 +100,7 @@ def _new(shape: Shape) -> Function:
     if not shape.keys:
         body.store(I64, map_, LAST, 1)
     for table in shape.tables:
-        body.leave_if(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), 0, likely=False)
+        body.leave_if(body.call(new_table, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
     return body.function
 
@@ -109,9 +109,9 @@ def _free(shape: Shape) -> Function:
     body = _define(shape.free, ["map"])
     (map_,) = body.function.parameters
     memory = body.load(PTR, map_, MEMORY, "memory")
-    body.run(RELEASE, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
+    body.run(release_block, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
     for table in shape.tables:
-        body.run(TABLE_FREE, memory, map_.at(table))
+        body.run(free_table, memory, map_.at(table))
     return body.function
 
 
@@ -127,7 +127,7 @@ def _clear(shape: Shape) -> Function:
         body.store(I64, map_, LAST, 0)
         body.store(I64, map_, FREE, 0)
         for table in shape.tables:
-            body.leave_if(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), 0, likely=False)
+            body.leave_if(body.call(clear_table, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), 0, likely=False)
         for number, order in enumerate(shape.orders):
             if not order.group:
                 for offset in (ROOT, HELD, IS_PARTIAL):
@@ -231,7 +231,7 @@ def _created(shape: Shape) -> Function:
         with body.when(is_new):
             body.set(row, body.load(I64, map_, LAST) + 1)
             _make_room(body, shape, row)
-        body.leave_if(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
+        body.leave_if(body.call(insert_slot, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
         place = body.let(address(body, shape, map_, row), "place")
         free = body.load(I64, place, 0, "free")
         for word, key in enumerate(keys):
@@ -243,7 +243,7 @@ def _created(shape: Shape) -> Function:
         def give_up() -> None:
             for earlier, its_tag in reversed(done):
                 _unlink(body, shape, map_, place, row, earlier, its_tag)
-            body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
+            body.run(remove_slot, map_.at(PRIMARY), tag, row)
             body.store(I64, place, 0, free)
             body.leave(0)
 
@@ -256,10 +256,10 @@ def _created(shape: Shape) -> Function:
             with body.when(first.ne(0)):
                 before = body.let(address(body, shape, map_, first), "before")
                 body.store(U32, before, shape.link(index) + 4, row)
-                body.run(TABLE_RENAME, map_.at(shape.table(index)), mine, first, row)
+                body.run(rename_slot, map_.at(shape.table(index)), mine, first, row)
             with (
                 body.otherwise(),
-                body.when(body.call(TABLE_INSERT, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
+                body.when(body.call(insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
             ):
                 give_up()
             done.append((index, mine))
@@ -283,10 +283,10 @@ def _make_room(body: Body, shape: Shape, row: Expr) -> None:
         after = body.let(capacity + (capacity >> 1), "after")
         size = shape.row_size
         rows = body.load(PTR, map_, ROWS, "rows")
-        moved = body.call(GROW, memory, rows, capacity * size, after * size, hint="moved")
+        moved = body.call(grow_block, memory, rows, capacity * size, after * size, hint="moved")
         with body.when(moved.eq(NOWHERE), likely=False):
             body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
-            body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
+            body.set(moved, body.call(grow_block, memory, rows, capacity * size, after * size))
         body.leave_if(moved.eq(NOWHERE), 0, likely=False)
         body.store(PTR, map_, ROWS, moved)
         body.store(I64, map_, CAPACITY, after)
@@ -303,9 +303,9 @@ def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index:
         body.store(U32, rows.at(before * shape.row_size), link, after)
     with body.otherwise():
         with body.when(after.ne(0)):
-            body.run(TABLE_RENAME, table, tag, row, after)
+            body.run(rename_slot, table, tag, row, after)
         with body.otherwise():
-            body.run(TABLE_REMOVE, table, tag, row)
+            body.run(remove_slot, table, tag, row)
 
 
 def _remove(shape: Shape) -> Function:
@@ -316,7 +316,7 @@ def _remove(shape: Shape) -> Function:
     tell_removed(body, shape, map_, row, place)
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
-    body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
+    body.run(remove_slot, map_.at(PRIMARY), tag_of(body, keys), row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)
     live = body.let(body.load(I64, map_, LIVE) - 1, "live")

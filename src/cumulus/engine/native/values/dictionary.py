@@ -18,18 +18,18 @@ from cumulus.engine.native.kernel.lanes import NULL_WORD
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
 from cumulus.engine.native.store.text_table import (
-    COPIED,
     COUNT,
-    KNOWN,
     NO_TEXT,
-    NUMBER_OF,
-    NUMBERS_OF,
-    OBJECT,
     RECORD_SIZE,
     SEED,
-    TEXTS_FREE,
-    TEXTS_NEW,
     bytes_of,
+    copy_texts,
+    find_text,
+    free_texts,
+    new_texts,
+    number_of_text,
+    number_texts,
+    text_object,
 )
 from cumulus.engine.native.values.long_numbers import Boxes
 from cumulus.errors import MemoryLimitError
@@ -77,9 +77,9 @@ class Dictionary:
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
-        self._new = code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)
-        self._free = code.function(TEXTS_FREE.name, None, _PTR)
-        free = code.function(TEXTS_FREE.name, None, _PTR)
+        self._new = code.function(new_texts.name, _I64, _PTR, _PTR)
+        self._free = code.function(free_texts.name, None, _PTR)
+        free = code.function(free_texts.name, None, _PTR)
         self._finalizer = weakref.finalize(self.values_of, _free, free, self.texts, buffer, code)
         self._finalizer.atexit = False
         if not self._new(self._memory, self.texts):
@@ -92,10 +92,10 @@ class Dictionary:
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""
         self.values_of.use(code)
-        self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
-        self._find = code.function(KNOWN.name, _I64, _PTR, ctypes.c_char_p, _I64)
-        self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
-        self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
+        self._number = code.function(number_of_text.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._find = code.function(find_text.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._numbers = code.function(number_texts.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
+        self._copy = code.function(copy_texts.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
     @property
     def bytes(self) -> int:
@@ -196,7 +196,7 @@ class Values:
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""
         self._code = code
-        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(code.address(OBJECT.name))
+        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(code.address(text_object.name))
 
     def __len__(self) -> int:
         return int(_I64.from_address(self._texts + COUNT).value)
