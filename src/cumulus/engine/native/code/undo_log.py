@@ -7,9 +7,10 @@ how many words the note has above its lower 32 bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cumulus.engine.native.code.program_writer import ProgramHost
-from cumulus.engine.native.kernel.body import Body, define, kernel_function
+from cumulus.engine.native.kernel.body import Body, define, implement, kernel_function
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, grow_block
 from cumulus.engine.native.store.hash_tables import ROW
@@ -55,61 +56,55 @@ def _restore(shape: Shape) -> Signature:
 
 def journal_functions(shape: Shape) -> tuple[Function, Function]:
     """Return the functions of a shape: `note`, and what takes a note back."""
-    return _note_function(shape), _restore_function(shape)
+    return (
+        implement(note(shape), ("context", "number", "place"), partial(_write_note, shape), inline=False),
+        implement(_restore(shape), ("map", "note"), partial(_write_restore, shape), inline=False),
+    )
 
 
-def _note_function(shape: Shape) -> Function:
-    parameters = [("context", PTR), ("number", I64), ("place", PTR)]
-    with define(note(shape).name, parameters, I64, inline=False) as body:
-        context, number, place = body.function.parameters
-        used = body.load(I64, context, JOURNAL_USED, "used")
-        size = body.load(I64, context, JOURNAL_SIZE, "size")
-        needed = 8 * note_words(shape)
-        after = body.let(used + needed, "after")
-        with body.when(after > size, likely=False):
-            beyond = 0 if needed <= _START else needed  # twice as much need not be enough for a long row
-            larger = body.let(select(size.eq(0), i64(_START), size * 2) + beyond, "larger")
-            budget = body.load(I64, context, MEMORY + BUDGET, "budget")
-            body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
-            moved = body.call(
-                grow_block, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved"
-            )
-            body.store(I64, context, MEMORY + BUDGET, budget)
-            with body.when(moved.eq(NOWHERE), likely=False):
-                body.store(I64, context, STATUS, Status.NO_MEMORY.value)
-                body.store(I64, context, CULPRIT, THE_JOURNAL)
-                body.leave(0)
-            body.store(PTR, context, JOURNAL, moved)
-            body.store(I64, context, JOURNAL_SIZE, larger)
-        to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
-        body.store(I64, to, 0, number)
-        for word in range(shape.keys + shape.values):
-            body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
-        body.store(I64, to, 8 * (note_words(shape) - 1), number | _trailer(shape))
-        body.store(I64, context, JOURNAL_USED, after)
-        body.leave(1)
-    return body.function
+def _write_note(shape: Shape, body: Body, context: Local, number: Local, place: Local) -> None:
+    used = body.load(I64, context, JOURNAL_USED, "used")
+    size = body.load(I64, context, JOURNAL_SIZE, "size")
+    needed = 8 * note_words(shape)
+    after = body.let(used + needed, "after")
+    with body.when(after > size, likely=False):
+        beyond = 0 if needed <= _START else needed  # twice as much need not be enough for a long row
+        larger = body.let(select(size.eq(0), i64(_START), size * 2) + beyond, "larger")
+        budget = body.load(I64, context, MEMORY + BUDGET, "budget")
+        body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
+        moved = body.call(grow_block, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
+        body.store(I64, context, MEMORY + BUDGET, budget)
+        with body.when(moved.eq(NOWHERE), likely=False):
+            body.store(I64, context, STATUS, Status.NO_MEMORY.value)
+            body.store(I64, context, CULPRIT, THE_JOURNAL)
+            body.leave(0)
+        body.store(PTR, context, JOURNAL, moved)
+        body.store(I64, context, JOURNAL_SIZE, larger)
+    to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
+    body.store(I64, to, 0, number)
+    for word in range(shape.keys + shape.values):
+        body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
+    body.store(I64, to, 8 * (note_words(shape) - 1), number | _trailer(shape))
+    body.store(I64, context, JOURNAL_USED, after)
+    body.leave(1)
 
 
-def _restore_function(shape: Shape) -> Function:
-    with define(_restore(shape).name, [("map", PTR), ("note", PTR)], I64, inline=False) as body:
-        map_, place = body.function.parameters
-        keys = [body.load(I64, place, 8 * (1 + word), "key") for word in range(shape.keys)]
-        values = [body.load(I64, place, 8 * (1 + shape.keys + word), "value") for word in range(shape.values)]
-        row = body.call(shape.put, map_, *keys, hint="row")
-        body.leave_if(row.eq(0), 0, likely=False)
-        at = body.let(address(body, shape, map_, row & ROW), "at")
-        some = values[0]
-        tell_before(body, shape, map_, row & ROW)
-        for word, value in enumerate(values):
-            body.store(I64, at, shape.value(word), value)
-            some = body.let(some | value, "some") if word else some
-        with body.when(some.eq(0)):
-            body.run(shape.remove, map_, row & ROW)
-        with body.otherwise():
-            tell_changed(body, shape, map_, row & ROW)
-        body.leave(1)
-    return body.function
+def _write_restore(shape: Shape, body: Body, map_: Local, place: Local) -> None:
+    keys = [body.load(I64, place, 8 * (1 + word), "key") for word in range(shape.keys)]
+    values = [body.load(I64, place, 8 * (1 + shape.keys + word), "value") for word in range(shape.values)]
+    row = body.call(shape.put, map_, *keys, hint="row")
+    body.leave_if(row.eq(0), 0, likely=False)
+    at = body.let(address(body, shape, map_, row & ROW), "at")
+    some = values[0]
+    tell_before(body, shape, map_, row & ROW)
+    for word, value in enumerate(values):
+        body.store(I64, at, shape.value(word), value)
+        some = body.let(some | value, "some") if word else some
+    with body.when(some.eq(0)):
+        body.run(shape.remove, map_, row & ROW)
+    with body.otherwise():
+        tell_changed(body, shape, map_, row & ROW)
+    body.leave(1)
 
 
 def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:

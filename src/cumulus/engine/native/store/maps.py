@@ -16,9 +16,9 @@ must see to it that equal keys are equal words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
-from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.body import Body, Writer, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
 from cumulus.engine.native.store.hash_tables import (
@@ -63,33 +63,36 @@ _FEWEST = 16
 @cache
 def map_functions(shape: Shape) -> tuple[Function, ...]:
     """Return the functions of a shape."""
-    found = [_new(shape), _free(shape), _clear(shape)]
-    if not shape.keys:
-        return (*found, *_single(shape))
-    found += [_find(shape), _created(shape)]
-    found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
-    found += [_first(shape, index) for index in range(len(shape.indexes))]
+    keys = [f"k{word}" for word in range(shape.keys)]
+    writers: list[tuple[Signature, list[str], Writer]] = [
+        (shape.new, ["memory", "map"], _new),
+        (shape.free, ["map"], _free),
+        (shape.clear, ["map"], _clear),
+        (shape.find, ["map", *keys], _find if keys else _find_single),
+    ]
+    if keys:
+        writers.append((_create(shape), ["map", "tag", *keys], _make_row))
+    writers += [
+        (shape.put, ["map", *keys], _put if keys else _put_single),
+        (shape.remove, ["map", "row"], _remove if keys else _remove_single),
+        (shape.adopt, ["map", "rows", "size", "count"], _adopt),
+    ]
+    for index, words in enumerate(shape.indexes):
+        writers.append((shape.first(index), ["map", *(keys[word] for word in words)], partial(_first, index)))
+    found = [implement(signature, names, partial(write, shape), inline=False) for signature, names, write in writers]
     return (*found, *order_functions(shape))
 
 
-def _define(signature: Signature, names: Sequence[str]) -> Body:
-    with define(
-        signature.name, list(zip(names, signature.parameters, strict=True)), signature.result, inline=False
-    ) as body:
-        return body
-
-
-def _names(shape: Shape) -> list[str]:
-    return ["map", *(f"k{word}" for word in range(shape.keys))]
+def _create(shape: Shape) -> Signature:
+    """Return the function `(map, hash of the key, key words…)` that makes a row, as `put` says."""
+    return shape.function("create", PTR, I64, *[I64] * shape.keys)
 
 
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
     return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
 
 
-def _new(shape: Shape) -> Function:
-    body = _define(shape.new, ["memory", "map"])
-    memory, map_ = body.function.parameters
+def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
     body.store(PTR, map_, MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
     rows = body.call(grow_block, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
@@ -102,22 +105,16 @@ def _new(shape: Shape) -> Function:
     for table in shape.tables:
         body.leave_if(body.call(new_table, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
-    return body.function
 
 
-def _free(shape: Shape) -> Function:
-    body = _define(shape.free, ["map"])
-    (map_,) = body.function.parameters
+def _free(shape: Shape, body: Body, map_: Local) -> None:
     memory = body.load(PTR, map_, MEMORY, "memory")
     body.run(release_block, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
     for table in shape.tables:
         body.run(free_table, memory, map_.at(table))
-    return body.function
 
 
-def _clear(shape: Shape) -> Function:
-    body = _define(shape.clear, ["map"])
-    (map_,) = body.function.parameters
+def _clear(shape: Shape, body: Body, map_: Local) -> None:
     body.leave_if(body.load(I64, map_, LIVE).eq(0), 1)
     if not shape.keys:
         place = body.let(address(body, shape, map_, i64(1)), "place")
@@ -134,26 +131,25 @@ def _clear(shape: Shape) -> Function:
                     body.store(I64, map_, shape.tree(number) + offset, 0)
     body.store(I64, map_, LIVE, 0)
     body.leave(1)
-    return body.function
 
 
-def _single(shape: Shape) -> list[Function]:
-    """Return the functions of a map without keys: its only row has the number 1."""
-    find = _define(shape.find, ["map"])
-    find.leave(find.load(I64, find.parameter("map"), LIVE))
-    put = _define(shape.put, ["map"])
-    map_ = put.parameter("map")
-    live = put.load(I64, map_, LIVE, "live")
-    put.store(I64, map_, LIVE, 1)
-    put.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
-    remove = _define(shape.remove, ["map", "row"])
-    remove.store(I64, remove.parameter("map"), LIVE, 0)
-    return [find.function, put.function, remove.function, _adopt(shape)]
+def _find_single(_: Shape, body: Body, map_: Local) -> None:
+    """Write the look-up in a map without keys: its only row has the number 1."""
+    body.leave(body.load(I64, map_, LIVE))
 
 
-def _adopt(shape: Shape) -> Function:
-    body = _define(shape.adopt, ["map", "rows", "size", "count"])
-    map_, rows, size, count = body.function.parameters
+def _put_single(_: Shape, body: Body, map_: Local) -> None:
+    live = body.load(I64, map_, LIVE, "live")
+    body.store(I64, map_, LIVE, 1)
+    body.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
+
+
+def _remove_single(_: Shape, body: Body, map_: Local, row: Local) -> None:
+    del row
+    body.store(I64, map_, LIVE, 0)
+
+
+def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, count: Local) -> None:
     with body.counting(0, count) as number:
         place = body.let(rows.at(number * size), "place")
         values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
@@ -169,7 +165,6 @@ def _adopt(shape: Shape) -> Function:
                 body.store(I64, at, shape.value(word), value)
             tell_changed(body, shape, map_, row & ROW)
     body.leave(1)
-    return body.function
 
 
 def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
@@ -195,82 +190,69 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     return found
 
 
-def _find(shape: Shape) -> Function:
-    body = _define(shape.find, _names(shape))
-    keys = body.function.parameters[1:]
+def _find(shape: Shape, body: Body, _: Local, *keys: Local) -> None:
     body.leave(_search(body, shape, PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
-    return body.function
 
 
-def _first(shape: Shape, index: int) -> Function:
+def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None:
     words = shape.indexes[index]
-    body = _define(shape.first(index), ["map", *(f"k{word}" for word in words)])
-    keys = body.function.parameters[1:]
     body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
-    return body.function
 
 
-def _put(shape: Shape, create: Function) -> Function:
-    body = _define(shape.put, _names(shape))
-    map_, *keys = body.function.parameters
+def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
     tag = tag_of(body, keys)
     found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
     body.leave_if(found.ne(0), found)
-    body.leave(body.call(create, map_, tag, *keys))
-    return body.function
+    body.leave(body.call(_create(shape), map_, tag, *keys))
 
 
-def _created(shape: Shape) -> Function:
+def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -> None:
     """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
-    parameters = [("map", PTR), ("tag", I64), *((f"k{word}", I64) for word in range(shape.keys))]
-    with define(f"cu_{shape.name}_create", parameters, I64, inline=False) as body:
-        map_, tag, *keys = body.function.parameters
-        memory = body.load(PTR, map_, MEMORY, "memory")
-        row = body.load(I64, map_, FREE, "row")
-        is_new = body.let(row.eq(0), "is_new")
-        with body.when(is_new):
-            body.set(row, body.load(I64, map_, LAST) + 1)
-            _make_room(body, shape, row)
-        body.leave_if(body.call(insert_slot, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
-        place = body.let(address(body, shape, map_, row), "place")
-        free = body.load(I64, place, 0, "free")
-        for word, key in enumerate(keys):
-            body.store(I64, place, 8 * word, key)
-        for word in range(shape.values):
-            body.store(I64, place, shape.value(word), 0)
-        done: list[tuple[int, Local]] = []
+    memory = body.load(PTR, map_, MEMORY, "memory")
+    row = body.load(I64, map_, FREE, "row")
+    is_new = body.let(row.eq(0), "is_new")
+    with body.when(is_new):
+        body.set(row, body.load(I64, map_, LAST) + 1)
+        _make_room(body, shape, row)
+    body.leave_if(body.call(insert_slot, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
+    place = body.let(address(body, shape, map_, row), "place")
+    free = body.load(I64, place, 0, "free")
+    for word, key in enumerate(keys):
+        body.store(I64, place, 8 * word, key)
+    for word in range(shape.values):
+        body.store(I64, place, shape.value(word), 0)
+    done: list[tuple[int, Local]] = []
 
-        def give_up() -> None:
-            for earlier, its_tag in reversed(done):
-                _unlink(body, shape, map_, place, row, earlier, its_tag)
-            body.run(remove_slot, map_.at(PRIMARY), tag, row)
-            body.store(I64, place, 0, free)
-            body.leave(0)
+    def give_up() -> None:
+        for earlier, its_tag in reversed(done):
+            _unlink(body, shape, map_, place, row, earlier, its_tag)
+        body.run(remove_slot, map_.at(PRIMARY), tag, row)
+        body.store(I64, place, 0, free)
+        body.leave(0)
 
-        for index, words in enumerate(shape.indexes):
-            part = [keys[word] for word in words]
-            mine = tag_of(body, part)
-            first = body.call(shape.first(index), map_, *part, hint="first")
-            body.store(U32, place, shape.link(index), first)
-            body.store(U32, place, shape.link(index) + 4, 0)
-            with body.when(first.ne(0)):
-                before = body.let(address(body, shape, map_, first), "before")
-                body.store(U32, before, shape.link(index) + 4, row)
-                body.run(rename_slot, map_.at(shape.table(index)), mine, first, row)
-            with (
-                body.otherwise(),
-                body.when(body.call(insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
-            ):
-                give_up()
-            done.append((index, mine))
-        tell_created(body, shape, map_, row, place)
-        with body.when(is_new):
-            body.store(I64, map_, LAST, row)
-        with body.otherwise():
-            body.store(I64, map_, FREE, free)
-        body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
-        body.leave(row + CREATED)
-    return body.function
+    for index, words in enumerate(shape.indexes):
+        part = [keys[word] for word in words]
+        mine = tag_of(body, part)
+        first = body.call(shape.first(index), map_, *part, hint="first")
+        body.store(U32, place, shape.link(index), first)
+        body.store(U32, place, shape.link(index) + 4, 0)
+        with body.when(first.ne(0)):
+            before = body.let(address(body, shape, map_, first), "before")
+            body.store(U32, before, shape.link(index) + 4, row)
+            body.run(rename_slot, map_.at(shape.table(index)), mine, first, row)
+        with (
+            body.otherwise(),
+            body.when(body.call(insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
+        ):
+            give_up()
+        done.append((index, mine))
+    tell_created(body, shape, map_, row, place)
+    with body.when(is_new):
+        body.store(I64, map_, LAST, row)
+    with body.otherwise():
+        body.store(I64, map_, FREE, free)
+    body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
+    body.leave(row + CREATED)
 
 
 def _make_room(body: Body, shape: Shape, row: Expr) -> None:
@@ -308,9 +290,7 @@ def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index:
             body.run(remove_slot, table, tag, row)
 
 
-def _remove(shape: Shape) -> Function:
-    body = _define(shape.remove, ["map", "row"])
-    map_, row = body.function.parameters
+def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     keys = _row_keys(body, place, range(shape.keys))
     tell_removed(body, shape, map_, row, place)
@@ -323,4 +303,3 @@ def _remove(shape: Shape) -> Function:
     body.store(I64, map_, LIVE, live)
     body.store(I64, place, 0, body.load(I64, map_, FREE))
     body.store(I64, map_, FREE, row)
-    return body.function
