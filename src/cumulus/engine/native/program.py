@@ -21,20 +21,10 @@ from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
 from cumulus.engine.native.code.statements import StatementEmitter
 from cumulus.engine.native.code.undo_log import journal_functions, notes_function, touched_function, undo_function
+from cumulus.engine.native.intake import python_rows
 from cumulus.engine.native.intake.builtin import builtin_function
 from cumulus.engine.native.intake.key_checks import Checks
 from cumulus.engine.native.intake.prefetch import fetch_functions
-from cumulus.engine.native.intake.python_rows import (
-    CHANGES,
-    ROWS,
-    SINGLE,
-    changes_function,
-    nothing_function,
-    row_function,
-    rows_function,
-    single_function,
-    take_function,
-)
 from cumulus.engine.native.intake.streams import stream_function
 from cumulus.engine.native.intake.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
 from cumulus.engine.native.kernel.body import Body, define
@@ -256,24 +246,28 @@ class _Writer:
                 trigger = functions[triggers[on, relation]] if on in mine else None
                 name = f"take_{_VERBS[on]}_{number}"
                 takes[sign, relation] = (
-                    take_function(self._host, name, (sign, relation), columns, trigger, undo.signature, checks)
+                    python_rows.take_function(
+                        self._host, name, (sign, relation), columns, trigger, undo.signature, checks
+                    )
                     if mine or relation in checks.tables
-                    else nothing_function(name)
+                    else python_rows.nothing_function(name)
                 )
                 yield takes[sign, relation]
             both = {sign: takes[sign, relation] for sign in (1, -1)}
-            rows[relation] = row_function(self._host, f"row_{number}", relation, columns, both, fetches[relation])
+            rows[relation] = python_rows.row_function(
+                self._host, f"row_{number}", relation, columns, both, fetches[relation]
+            )
             yield rows[relation]
-            yield single_function(self._host, f"{SINGLE}{number}", relation, rows[relation])
-            yield rows_function(self._host, f"{ROWS}{number}", rows[relation])
+            yield python_rows.single_function(self._host, f"{python_rows.SINGLE}{number}", relation, rows[relation])
+            yield python_rows.rows_function(self._host, f"{python_rows.ROWS}{number}", rows[relation])
             if relation in checks.tables and checks.tables[relation].key is not None:
                 upsert = upsert_function(self._host, f"upsert_{number}", relation, both, undo.signature, checks)
-                row = row_function(
+                row = python_rows.row_function(
                     self._host, f"upsert_row_{number}", relation, columns, {UPSERT: upsert}, fetches[relation]
                 )
-                yield from (upsert, row, rows_function(self._host, f"{UPSERT_ROWS}{number}", row))
+                yield from (upsert, row, python_rows.rows_function(self._host, f"{UPSERT_ROWS}{number}", row))
                 yield upserts_function(f"{UPSERTS}{number}", columns, upsert, fetches[relation])
-        yield changes_function(self._host, CHANGES, [*rows.values()])
+        yield python_rows.changes_function(self._host, python_rows.CHANGES, [*rows.values()])
         yield stream_function(list(events.items()), takes, fetches)
 
     def _trigger(self, trigger: Trigger, name: str) -> Iterator[Function]:

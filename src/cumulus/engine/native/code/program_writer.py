@@ -40,23 +40,8 @@ from cumulus.engine.native.scalars.arithmetic import Fixed
 from cumulus.engine.native.scalars.memoization import remembered
 from cumulus.engine.native.scalars.patterns import Piece, match_function
 from cumulus.engine.native.scalars.python_functions import Callee, Outside
-from cumulus.engine.native.store.memory_layout import (
-    BOX,
-    CALL,
-    CULPRIT,
-    FRAME,
-    FRAME_WORDS,
-    REPORT,
-    STATUS,
-    TEXTS,
-    ContextLayout,
-    MapLayout,
-    Reason,
-    Status,
-    lanes_of,
-    store_of,
-    value_lanes,
-)
+from cumulus.engine.native.store import memory_layout as layout
+from cumulus.engine.native.store.memory_layout import ContextLayout, MapLayout, Reason, Status, lanes_of, value_lanes
 from cumulus.engine.native.store.text_table import number_of_text, text_at
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.m3.program import Program
@@ -108,7 +93,7 @@ class ProgramHost:
         """Addresses of texts that are columns of events: relation and column."""
         for number, definition in enumerate(program.maps):
             with about(definition.name):
-                context.add(definition.name, store_of(definition, number))
+                context.add(definition.name, layout.store_of(definition, number))
 
     def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
         """Say that the code of a trigger begins."""
@@ -211,7 +196,7 @@ class ProgramHost:
         """Write where a text that is not NULL lies; return its address and its length."""
         if text.length is not None:
             return text.value, text.length
-        return text_at(body, body.load(PTR, CONTEXT, TEXTS), text.value)
+        return text_at(body, body.load(PTR, CONTEXT, layout.TEXTS), text.value)
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
         """Write the finding of a text's or interval's number, if it has none; an event's column will come with one."""
@@ -223,10 +208,10 @@ class ProgramHost:
             self.context.numbered.add(self._event_texts[scalar.value])
         number = body.let(i64(0), "number")
         with body.when(TRUE if scalar.null is None else ~scalar.null):
-            texts = body.load(PTR, CONTEXT, TEXTS)
+            texts = body.load(PTR, CONTEXT, layout.TEXTS)
             body.set(number, body.call(number_of_text, texts, scalar.value, scalar.length))
             with body.when(number < 0, likely=False):
-                body.store(I64, CONTEXT, STATUS, Status.NO_MEMORY.value)
+                body.store(I64, CONTEXT, layout.STATUS, Status.NO_MEMORY.value)
                 body.set(number, 0)
         return replace(scalar, value=number, length=None)
 
@@ -250,16 +235,16 @@ class ProgramHost:
 
     def useless(self, body: Body, status: Status, store: MapLayout) -> None:
         """Write that the firing is useless."""
-        body.store(I64, CONTEXT, STATUS, status.value)
-        body.store(I64, CONTEXT, CULPRIT, store.number)
+        body.store(I64, CONTEXT, layout.STATUS, status.value)
+        body.store(I64, CONTEXT, layout.CULPRIT, store.number)
 
     def report(self, body: Body, site: int, reason: Reason, row: Expr) -> None:
         """Write that something failed."""
-        body.call_at(body.load(PTR, CONTEXT, REPORT), _REPORT, i64(site), i64(reason.value), row)
+        body.call_at(body.load(PTR, CONTEXT, layout.REPORT), _REPORT, i64(site), i64(reason.value), row)
 
     def box(self, body: Body, op: BoxOp, left: Expr, right: Expr, more: int = 0) -> Local:
         """Write what makes a box of other ones, or of a number."""
-        return body.call_at(body.load(PTR, CONTEXT, BOX), _BOX, i64(op), left, right, i64(more), hint="box")
+        return body.call_at(body.load(PTR, CONTEXT, layout.BOX), _BOX, i64(op), left, right, i64(more), hint="box")
 
     def user_function(self, name: str) -> UserFunction | None:
         """Return the user's function of a name, if there is one."""
@@ -290,7 +275,7 @@ class ProgramHost:
             remembered: it depends on its arguments alone.
         """
         lanes = tuple(_argument_lane(arg, is_remembered=fixed is not None) for arg in args)
-        if sum(lane.words for lane in lanes) > FRAME_WORDS:
+        if sum(lane.words for lane in lanes) > layout.FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
         self.outside.append(Outside(callee, lanes, given, is_rare))
@@ -299,9 +284,14 @@ class ProgramHost:
 
         def call() -> list[Expr]:
             for at, word in enumerate(word for words in arg_words for word in words):
-                body.store(I64, CONTEXT, FRAME + 8 * at, word)
-            outcome = body.call_at(body.load(PTR, CONTEXT, CALL), _CALL, i64(number), CONTEXT.at(FRAME), hint="outcome")
-            return [outcome, *(body.load(I64, CONTEXT, FRAME + 8 * word, "result") for word in range(given.words))]
+                body.store(I64, CONTEXT, layout.FRAME + 8 * at, word)
+            outcome = body.call_at(
+                body.load(PTR, CONTEXT, layout.CALL), _CALL, i64(number), CONTEXT.at(layout.FRAME), hint="outcome"
+            )
+            return [
+                outcome,
+                *(body.load(I64, CONTEXT, layout.FRAME + 8 * word, "result") for word in range(given.words)),
+            ]
 
         asked = [place for place, text in enumerate(fixed or ()) if text is None]
         keys = [word for place in asked for word in arg_words[place]]

@@ -11,27 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
+from cumulus.algebra import terms
 from cumulus.algebra.scope import inputs, outputs
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Batch,
-    Cast,
-    Compare,
-    Const,
-    End,
-    Exists,
-    Lift,
-    MapEnd,
-    MapRead,
-    Product,
-    Range,
-    Sum,
-    Term,
-    Var,
-    factors_of,
-)
+from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factors_of
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
@@ -152,27 +134,27 @@ class TermEmitter:
 
     def _factor(self, term: Term, env: Env, then: Then, last: bool) -> None:
         match term:
-            case Const(value, _) if not value and value is not False:
+            case terms.Const(value, _) if not value and value is not False:
                 return  # NULL and 0
-            case Const() | Var() | Apply() | Cast() | MapEnd() | End():
+            case terms.Const() | Var() | terms.Apply() | terms.Cast() | terms.MapEnd() | terms.End():
                 with self.evaluator.evaluated(partial(self.evaluator.number, term, env)) as number:
                     self.evaluator.unless_zero(number, lambda: then(env, [number]))
-            case Compare():
+            case terms.Compare():
                 compute = partial(self.evaluator.scalar, term, env)
                 with self.evaluator.evaluated(compute) as holds, self.body.when(holds.value):
                     then(env, [])
             case MapRead(keys=keys):
                 self.scanner.scan(read_source(self.host, term), keys, env, then)
-            case Batch(name, variables) | Atom(name, variables):
-                source = relation_source(self.host, name, is_batch=isinstance(term, Batch))
+            case terms.Batch(name, variables) | terms.Atom(name, variables):
+                source = relation_source(self.host, name, is_batch=isinstance(term, terms.Batch))
                 self.scanner.scan(source, tuple(map(Var, variables)), env, then)
-            case Lift(variable, inner):
+            case terms.Lift(variable, inner):
                 self._lift(variable, inner, env, then)
-            case Exists(inner):
+            case terms.Exists(inner):
                 self._exists(inner, env, then)
             case AggSum() | Sum():
                 self._aggregate(term, env, then, last)
-            case Product():
+            case terms.Product():
                 self.run([term], env, then)
             case _:
                 assert_never(term)
@@ -237,7 +219,7 @@ class TermEmitter:
             else:
                 then(bound | {variable: self._canonical(value)}, [])
 
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+        if isinstance(inner, (terms.Const, Var, terms.Apply, terms.Cast, terms.MapEnd, terms.End)):
             with self.evaluator.evaluated(partial(self.evaluator.scalar, inner, env)) as value:
                 bind(env, value)
         elif not free:
@@ -311,8 +293,8 @@ class TermEmitter:
 
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """A node of value context inside a scalar is its number; an end is one of its values."""
-        if isinstance(term, MapEnd):
+        if isinstance(term, terms.MapEnd):
             return write_map_end(term, env, self.scanner)
-        if isinstance(term, End):
+        if isinstance(term, terms.End):
             return write_end(term, env, self.scanner, self.grouped)
         return self.evaluator.scalar_of(self.closed(term, env), self.evaluator.number_type(term))

@@ -13,18 +13,9 @@ from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.kernel.body import Body, define, implement, kernel_function
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, grow_block
+from cumulus.engine.native.store import memory_layout as layout
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import (
-    CULPRIT,
-    JOURNAL,
-    JOURNAL_SIZE,
-    JOURNAL_USED,
-    MEMORY,
-    STATUS,
-    THE_JOURNAL,
-    MapLayout,
-    Status,
-)
+from cumulus.engine.native.store.memory_layout import MapLayout, Status
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import Shape, address
 
@@ -63,29 +54,31 @@ def journal_functions(shape: Shape) -> tuple[Function, Function]:
 
 
 def _write_note(shape: Shape, body: Body, context: Local, number: Local, place: Local) -> None:
-    used = body.load(I64, context, JOURNAL_USED, "used")
-    size = body.load(I64, context, JOURNAL_SIZE, "size")
+    used = body.load(I64, context, layout.JOURNAL_USED, "used")
+    size = body.load(I64, context, layout.JOURNAL_SIZE, "size")
     needed = 8 * note_words(shape)
     after = body.let(used + needed, "after")
     with body.when(after > size, likely=False):
         beyond = 0 if needed <= _START else needed  # twice as much need not be enough for a long row
         larger = body.let(select(size.eq(0), i64(_START), size * 2) + beyond, "larger")
-        budget = body.load(I64, context, MEMORY + BUDGET, "budget")
-        body.store(I64, context, MEMORY + BUDGET, budget + (budget >> _RESERVED))
-        moved = body.call(grow_block, context.at(MEMORY), body.load(PTR, context, JOURNAL), size, larger, hint="moved")
-        body.store(I64, context, MEMORY + BUDGET, budget)
+        budget = body.load(I64, context, layout.MEMORY + BUDGET, "budget")
+        body.store(I64, context, layout.MEMORY + BUDGET, budget + (budget >> _RESERVED))
+        moved = body.call(
+            grow_block, context.at(layout.MEMORY), body.load(PTR, context, layout.JOURNAL), size, larger, hint="moved"
+        )
+        body.store(I64, context, layout.MEMORY + BUDGET, budget)
         with body.when(moved.eq(NOWHERE), likely=False):
-            body.store(I64, context, STATUS, Status.NO_MEMORY.value)
-            body.store(I64, context, CULPRIT, THE_JOURNAL)
+            body.store(I64, context, layout.STATUS, Status.NO_MEMORY.value)
+            body.store(I64, context, layout.CULPRIT, layout.THE_JOURNAL)
             body.leave(0)
-        body.store(PTR, context, JOURNAL, moved)
-        body.store(I64, context, JOURNAL_SIZE, larger)
-    to = body.let(body.load(PTR, context, JOURNAL).at(used), "to")
+        body.store(PTR, context, layout.JOURNAL, moved)
+        body.store(I64, context, layout.JOURNAL_SIZE, larger)
+    to = body.let(body.load(PTR, context, layout.JOURNAL).at(used), "to")
     body.store(I64, to, 0, number)
     for word in range(shape.keys + shape.values):
         body.store(I64, to, 8 * (1 + word), body.load(I64, place, 8 * word))
     body.store(I64, to, 8 * (note_words(shape) - 1), number | _trailer(shape))
-    body.store(I64, context, JOURNAL_USED, after)
+    body.store(I64, context, layout.JOURNAL_USED, after)
     body.leave(1)
 
 
@@ -111,15 +104,15 @@ def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
     """Return the function `(context, to)` → 1, or 0 if there is no memory: take back all notes behind `to` bytes."""
     with define(UNDO, [("context", PTR), ("to", I64)], I64, inline=False) as body:
         context, to = body.function.parameters
-        used = body.let(body.load(I64, context, JOURNAL_USED), "used")
+        used = body.let(body.load(I64, context, layout.JOURNAL_USED), "used")
         with body.loop():
             body.stop_if(used <= to)
-            journal = body.load(PTR, context, JOURNAL, "journal")
+            journal = body.load(PTR, context, layout.JOURNAL, "journal")
             number = body.let(body.load(I64, journal.at(used), -8) & NUMBER, "number")
             for store in stores:
                 with body.when(number.eq(store.number)):
                     _take_back(host, body, store, journal, used)
-            body.set(used, body.load(I64, context, JOURNAL_USED))
+            body.set(used, body.load(I64, context, layout.JOURNAL_USED))
         body.leave(1)
     return body.function
 
@@ -133,8 +126,8 @@ def noted(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
 @kernel_function(TOUCHED, [("context", PTR), ("marks", PTR)])
 def touched_function(body: Body, context: Local, marks: Local) -> None:
     """Return the function `(context, marks)` that sets the byte of each map that the journal has a note of to 1."""
-    journal = body.load(PTR, context, JOURNAL, "journal")
-    at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+    journal = body.load(PTR, context, layout.JOURNAL, "journal")
+    at = body.let(body.load(I64, context, layout.JOURNAL_USED), "at")
     with body.loop():
         body.leave_if(at.eq(0))
         number, size = noted(body, journal, at)
@@ -148,8 +141,8 @@ def notes_function(body: Body, context: Local, wanted: Local, to: Local) -> None
 
     These are the key words and value words of its notes, the newest first. It returns how many words.
     """
-    journal = body.load(PTR, context, JOURNAL, "journal")
-    at = body.let(body.load(I64, context, JOURNAL_USED), "at")
+    journal = body.load(PTR, context, layout.JOURNAL, "journal")
+    at = body.let(body.load(I64, context, layout.JOURNAL_USED), "at")
     count = body.let(i64(0), "count")
     with body.loop():
         body.leave_if(at.eq(0), count)
@@ -168,4 +161,4 @@ def _take_back(host: ProgramHost, body: Body, store: MapLayout, journal: Expr, u
     before = body.let(used - 8 * note_words(store.shape), "before")
     done = body.call(_restore(store.shape), host.record(store), journal.at(before), hint="done")
     body.leave_if(done.eq(0), 0, likely=False)
-    body.store(I64, body.parameter("context"), JOURNAL_USED, before)
+    body.store(I64, body.parameter("context"), layout.JOURNAL_USED, before)

@@ -15,29 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from cumulus.engine.native.kernel.language import (
-    BOOL,
-    I64,
-    Assign,
-    Break,
-    Call,
-    CheckedArithmetic,
-    Expr,
-    Function,
-    If,
-    Immediate,
-    InMemory,
-    Load,
-    Local,
-    Loop,
-    Operand,
-    Prefetch,
-    Return,
-    Signature,
-    Statement,
-    StoreWord,
-    Type,
-)
+from cumulus.engine.native.kernel import language
+from cumulus.engine.native.kernel.language import BOOL, I64, Expr, Function, Local, Operand, Signature, Type
 
 
 class Body:
@@ -63,31 +42,31 @@ class Body:
     def let(self, value: Expr, hint: str = "t") -> Local:
         """Return a new variable with this value."""
         target = self.local(value.type, hint)
-        self._add(Assign(target, value))
+        self._add(language.Assign(target, value))
         return target
 
     def set(self, target: Local, value: Operand) -> None:
         """Give a variable another value."""
-        self._add(Assign(target, value if isinstance(value, Expr) else Immediate(target.type, value)))
+        self._add(language.Assign(target, value if isinstance(value, Expr) else language.Immediate(target.type, value)))
 
-    def load(self, cell: InMemory, address: Expr, offset: int = 0, hint: str = "t") -> Local:
+    def load(self, cell: language.InMemory, address: Expr, offset: int = 0, hint: str = "t") -> Local:
         """Return what stands in memory."""
         target = self.local(cell if isinstance(cell, Type) else I64, hint)
-        self._add(Load(target, cell, address, offset))
+        self._add(language.Load(target, cell, address, offset))
         return target
 
-    def store(self, cell: InMemory, address: Expr, offset: int, value: Operand) -> None:
+    def store(self, cell: language.InMemory, address: Expr, offset: int, value: Operand) -> None:
         """Write to memory."""
         type_ = cell if isinstance(cell, Type) else I64
-        found = value if isinstance(value, Expr) else Immediate(type_, value)
+        found = value if isinstance(value, Expr) else language.Immediate(type_, value)
         assert found.type is type_, f"{found.type} is stored as {cell}"
-        self._add(StoreWord(cell, address, offset, found))
+        self._add(language.StoreWord(cell, address, offset, found))
 
     def checked(self, op: str, left: Expr, right: Operand, hint: str = "t") -> tuple[Local, Local]:
         """Return the sum, difference or product of two integers, and whether it does not fit their type."""
-        found = right if isinstance(right, Expr) else Immediate(left.type, right)
+        found = right if isinstance(right, Expr) else language.Immediate(left.type, right)
         target, overflow = self.local(left.type, hint), self.local(BOOL, "overflow")
-        self._add(CheckedArithmetic(op, target, overflow, left, found))
+        self._add(language.CheckedArithmetic(op, target, overflow, left, found))
         return target, overflow
 
     def call(self, callee: Signature | Function, *args: Operand, hint: str = "t") -> Local:
@@ -95,43 +74,43 @@ class Body:
         signature, values = _called(callee, args)
         assert signature.result is not None
         target = self.local(signature.result, hint)
-        self._add(Call(target, signature, values))
+        self._add(language.Call(target, signature, values))
         return target
 
     def run(self, callee: Signature | Function, *args: Operand) -> None:
         """Call a function for its effects."""
         signature, values = _called(callee, args)
-        self._add(Call(None, signature, values))
+        self._add(language.Call(None, signature, values))
 
     def call_at(self, address: Expr, signature: Signature, *args: Operand, hint: str = "t") -> Local:
         """Call the function at an address; return its result."""
         assert signature.result is not None
         _, values = _called(signature, args)
         target = self.local(signature.result, hint)
-        self._add(Call(target, signature, values, address))
+        self._add(language.Call(target, signature, values, address))
         return target
 
     def prefetch(self, address: Expr) -> None:
         """Say that memory will be read soon."""
-        self._add(Prefetch(address))
+        self._add(language.Prefetch(address))
 
     def leave(self, value: Operand | None = None) -> None:
         """Return from the function."""
         result = self.function.signature.result
         if value is None or isinstance(value, Expr):
-            self._add(Return(value))
+            self._add(language.Return(value))
         else:
             assert result is not None
-            self._add(Return(Immediate(result, value)))
+            self._add(language.Return(language.Immediate(result, value)))
 
     def stop(self) -> None:
         """Leave the innermost loop."""
-        self._add(Break())
+        self._add(language.Break())
 
     @contextmanager
     def when(self, condition: Expr, likely: bool | None = None) -> Iterator[None]:
         """Write what happens only where the condition holds."""
-        statement = If(condition, likely=likely)
+        statement = language.If(condition, likely=likely)
         self._add(statement)
         with self.inside(statement.then):
             yield
@@ -150,7 +129,7 @@ class Body:
     def otherwise(self) -> Iterator[None]:
         """Write what happens where the condition of the `when` just written does not hold."""
         before = self._blocks[-1][-1]
-        assert isinstance(before, If)
+        assert isinstance(before, language.If)
         assert not before.other, "one otherwise for a when"
         with self.inside(before.other):
             yield
@@ -158,7 +137,7 @@ class Body:
     @contextmanager
     def loop(self) -> Iterator[None]:
         """Write what is done again and again; `stop` leaves."""
-        statement = Loop()
+        statement = language.Loop()
         self._add(statement)
         with self.inside(statement.body):
             yield
@@ -173,29 +152,29 @@ class Body:
     @contextmanager
     def counting(self, start: Operand, end: Expr, hint: str = "i") -> Iterator[Local]:
         """Write what is done for each number from `start` to before `end`."""
-        at = self.let(start if isinstance(start, Expr) else Immediate(I64, start), hint)
+        at = self.let(start if isinstance(start, Expr) else language.Immediate(I64, start), hint)
         with self.loop_while(at < end):
             yield at
             self.set(at, at + 1)
 
     @contextmanager
-    def branch(self, condition: Expr) -> Iterator[list[Statement]]:
+    def branch(self, condition: Expr) -> Iterator[list[language.Statement]]:
         """Write a `when`, and say what its block is, so that more can be written at its end later (`inside`)."""
         with self.when(condition):
             yield self._blocks[-1]
 
     @contextmanager
-    def inside(self, block: list[Statement]) -> Iterator[None]:
+    def inside(self, block: list[language.Statement]) -> Iterator[None]:
         """Write at the end of a block that was written before."""
         self._blocks.append(block)
         yield
         self._blocks.pop()
 
-    def splice(self, block: Sequence[Statement]) -> None:
+    def splice(self, block: Sequence[language.Statement]) -> None:
         """Write what was written in a block that stands nowhere yet."""
         self._blocks[-1] += block
 
-    def _add(self, statement: Statement) -> None:
+    def _add(self, statement: language.Statement) -> None:
         self._blocks[-1].append(statement)
 
 
@@ -203,7 +182,7 @@ def _called(callee: Signature | Function, args: Sequence[Operand]) -> tuple[Sign
     signature = callee.signature if isinstance(callee, Function) else callee
     assert len(args) == len(signature.parameters), f"{signature.name} takes {len(signature.parameters)} arguments"
     values = tuple(
-        arg if isinstance(arg, Expr) else Immediate(type_, arg)
+        arg if isinstance(arg, Expr) else language.Immediate(type_, arg)
         for arg, type_ in zip(args, signature.parameters, strict=True)
     )
     for value, type_ in zip(values, signature.parameters, strict=True):

@@ -21,17 +21,9 @@ from functools import cache, partial
 from cumulus.engine.native.kernel.body import Body, Writer, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
-from cumulus.engine.native.store.hash_tables import (
-    ROW,
-    clear_table,
-    entrance,
-    free_table,
-    insert_slot,
-    new_table,
-    remove_slot,
-    rename_slot,
-    slot,
-)
+from cumulus.engine.native.store import hash_tables
+from cumulus.engine.native.store import row_layout as layout
+from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
 from cumulus.engine.native.store.ordered_index import (
     order_functions,
     tell_before,
@@ -39,22 +31,7 @@ from cumulus.engine.native.store.ordered_index import (
     tell_created,
     tell_removed,
 )
-from cumulus.engine.native.store.row_layout import (
-    CAPACITY,
-    CREATED,
-    FREE,
-    HELD,
-    IS_PARTIAL,
-    LAST,
-    LIVE,
-    MEMORY,
-    PRIMARY,
-    ROOT,
-    ROWS,
-    Shape,
-    address,
-    tag_of,
-)
+from cumulus.engine.native.store.row_layout import Shape, address, tag_of
 
 MOST_ROWS = (1 << 31) - 1
 _FEWEST = 16
@@ -93,60 +70,66 @@ def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
 
 
 def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
-    body.store(PTR, map_, MEMORY, memory)
+    body.store(PTR, map_, layout.MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
     rows = body.call(grow_block, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
     body.leave_if(rows.eq(NOWHERE), 0, likely=False)
     body.call(MEMSET, rows, 0, capacity * shape.row_size)
-    body.store(PTR, map_, ROWS, rows)
-    body.store(I64, map_, CAPACITY, capacity)
+    body.store(PTR, map_, layout.ROWS, rows)
+    body.store(I64, map_, layout.CAPACITY, capacity)
     if not shape.keys:
-        body.store(I64, map_, LAST, 1)
+        body.store(I64, map_, layout.LAST, 1)
     for table in shape.tables:
-        body.leave_if(body.call(new_table, memory, map_.at(table)).eq(0), 0, likely=False)
+        body.leave_if(body.call(hash_tables.new_table, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
 
 
 def _free(shape: Shape, body: Body, map_: Local) -> None:
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    body.run(release_block, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    body.run(
+        release_block, memory, body.load(PTR, map_, layout.ROWS), body.load(I64, map_, layout.CAPACITY) * shape.row_size
+    )
     for table in shape.tables:
-        body.run(free_table, memory, map_.at(table))
+        body.run(hash_tables.free_table, memory, map_.at(table))
 
 
 def _clear(shape: Shape, body: Body, map_: Local) -> None:
-    body.leave_if(body.load(I64, map_, LIVE).eq(0), 1)
+    body.leave_if(body.load(I64, map_, layout.LIVE).eq(0), 1)
     if not shape.keys:
         place = body.let(address(body, shape, map_, i64(1)), "place")
         for word in range(shape.values):
             body.store(I64, place, shape.value(word), 0)
     else:
-        body.store(I64, map_, LAST, 0)
-        body.store(I64, map_, FREE, 0)
+        body.store(I64, map_, layout.LAST, 0)
+        body.store(I64, map_, layout.FREE, 0)
         for table in shape.tables:
-            body.leave_if(body.call(clear_table, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), 0, likely=False)
+            body.leave_if(
+                body.call(hash_tables.clear_table, body.load(PTR, map_, layout.MEMORY), map_.at(table)).eq(0),
+                0,
+                likely=False,
+            )
         for number, order in enumerate(shape.orders):
             if not order.group:
-                for offset in (ROOT, HELD, IS_PARTIAL):
+                for offset in (layout.ROOT, layout.HELD, layout.IS_PARTIAL):
                     body.store(I64, map_, shape.tree(number) + offset, 0)
-    body.store(I64, map_, LIVE, 0)
+    body.store(I64, map_, layout.LIVE, 0)
     body.leave(1)
 
 
 def _find_single(_: Shape, body: Body, map_: Local) -> None:
     """Write the look-up in a map without keys: its only row has the number 1."""
-    body.leave(body.load(I64, map_, LIVE))
+    body.leave(body.load(I64, map_, layout.LIVE))
 
 
 def _put_single(_: Shape, body: Body, map_: Local) -> None:
-    live = body.load(I64, map_, LIVE, "live")
-    body.store(I64, map_, LIVE, 1)
-    body.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
+    live = body.load(I64, map_, layout.LIVE, "live")
+    body.store(I64, map_, layout.LIVE, 1)
+    body.leave(select(live.eq(0), i64(layout.CREATED + 1), i64(1)))
 
 
 def _remove_single(_: Shape, body: Body, map_: Local, row: Local) -> None:
     del row
-    body.store(I64, map_, LIVE, 0)
+    body.store(I64, map_, layout.LIVE, 0)
 
 
 def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, count: Local) -> None:
@@ -172,7 +155,7 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     map_ = body.function.parameters[0]
     found = body.let(i64(0), "found")
     base, at, mask = entrance(body, map_.at(table), tag)
-    rows = body.load(PTR, map_, ROWS, "rows")
+    rows = body.load(PTR, map_, layout.ROWS, "rows")
     with body.loop():
         word = slot(body, base, at)
         body.stop_if(word.eq(0))
@@ -191,7 +174,7 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
 
 
 def _find(shape: Shape, body: Body, _: Local, *keys: Local) -> None:
-    body.leave(_search(body, shape, PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
+    body.leave(_search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
 
 
 def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None:
@@ -201,20 +184,20 @@ def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None
 
 def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
     tag = tag_of(body, keys)
-    found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
+    found = _search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag)
     body.leave_if(found.ne(0), found)
     body.leave(body.call(_create(shape), map_, tag, *keys))
 
 
 def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -> None:
     """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    row = body.load(I64, map_, FREE, "row")
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    row = body.load(I64, map_, layout.FREE, "row")
     is_new = body.let(row.eq(0), "is_new")
     with body.when(is_new):
-        body.set(row, body.load(I64, map_, LAST) + 1)
+        body.set(row, body.load(I64, map_, layout.LAST) + 1)
         _make_room(body, shape, row)
-    body.leave_if(body.call(insert_slot, memory, map_.at(PRIMARY), tag, row).eq(0), 0, likely=False)
+    body.leave_if(body.call(hash_tables.insert_slot, memory, map_.at(layout.PRIMARY), tag, row).eq(0), 0, likely=False)
     place = body.let(address(body, shape, map_, row), "place")
     free = body.load(I64, place, 0, "free")
     for word, key in enumerate(keys):
@@ -226,7 +209,7 @@ def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -
     def give_up() -> None:
         for earlier, its_tag in reversed(done):
             _unlink(body, shape, map_, place, row, earlier, its_tag)
-        body.run(remove_slot, map_.at(PRIMARY), tag, row)
+        body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag, row)
         body.store(I64, place, 0, free)
         body.leave(0)
 
@@ -239,55 +222,57 @@ def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -
         with body.when(first.ne(0)):
             before = body.let(address(body, shape, map_, first), "before")
             body.store(U32, before, shape.link(index) + 4, row)
-            body.run(rename_slot, map_.at(shape.table(index)), mine, first, row)
+            body.run(hash_tables.rename_slot, map_.at(shape.table(index)), mine, first, row)
         with (
             body.otherwise(),
-            body.when(body.call(insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
+            body.when(
+                body.call(hash_tables.insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False
+            ),
         ):
             give_up()
         done.append((index, mine))
     tell_created(body, shape, map_, row, place)
     with body.when(is_new):
-        body.store(I64, map_, LAST, row)
+        body.store(I64, map_, layout.LAST, row)
     with body.otherwise():
-        body.store(I64, map_, FREE, free)
-    body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
-    body.leave(row + CREATED)
+        body.store(I64, map_, layout.FREE, free)
+    body.store(I64, map_, layout.LIVE, body.load(I64, map_, layout.LIVE) + 1)
+    body.leave(row + layout.CREATED)
 
 
 def _make_room(body: Body, shape: Shape, row: Expr) -> None:
     """Write the making of room for a new row; 0 is returned if there is none."""
     map_ = body.function.parameters[0]
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    capacity = body.load(I64, map_, CAPACITY, "capacity")
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    capacity = body.load(I64, map_, layout.CAPACITY, "capacity")
     with body.when(row >= capacity, likely=False):
         body.leave_if(row > MOST_ROWS, 0, likely=False)
         after = body.let(capacity + (capacity >> 1), "after")
         size = shape.row_size
-        rows = body.load(PTR, map_, ROWS, "rows")
+        rows = body.load(PTR, map_, layout.ROWS, "rows")
         moved = body.call(grow_block, memory, rows, capacity * size, after * size, hint="moved")
         with body.when(moved.eq(NOWHERE), likely=False):
             body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
             body.set(moved, body.call(grow_block, memory, rows, capacity * size, after * size))
         body.leave_if(moved.eq(NOWHERE), 0, likely=False)
-        body.store(PTR, map_, ROWS, moved)
-        body.store(I64, map_, CAPACITY, after)
+        body.store(PTR, map_, layout.ROWS, moved)
+        body.store(I64, map_, layout.CAPACITY, after)
 
 
 def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:
     """Write the taking of a row out of its chain."""
     link, table = shape.link(index), map_.at(shape.table(index))
     after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
-    rows = body.load(PTR, map_, ROWS, "rows")
+    rows = body.load(PTR, map_, layout.ROWS, "rows")
     with body.when(after.ne(0)):
         body.store(U32, rows.at(after * shape.row_size), link + 4, before)
     with body.when(before.ne(0)):
         body.store(U32, rows.at(before * shape.row_size), link, after)
     with body.otherwise():
         with body.when(after.ne(0)):
-            body.run(rename_slot, table, tag, row, after)
+            body.run(hash_tables.rename_slot, table, tag, row, after)
         with body.otherwise():
-            body.run(remove_slot, table, tag, row)
+            body.run(hash_tables.remove_slot, table, tag, row)
 
 
 def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
@@ -296,10 +281,10 @@ def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
     tell_removed(body, shape, map_, row, place)
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
-    body.run(remove_slot, map_.at(PRIMARY), tag_of(body, keys), row)
+    body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag_of(body, keys), row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)
-    live = body.let(body.load(I64, map_, LIVE) - 1, "live")
-    body.store(I64, map_, LIVE, live)
-    body.store(I64, place, 0, body.load(I64, map_, FREE))
-    body.store(I64, map_, FREE, row)
+    live = body.let(body.load(I64, map_, layout.LIVE) - 1, "live")
+    body.store(I64, map_, layout.LIVE, live)
+    body.store(I64, place, 0, body.load(I64, map_, layout.FREE))
+    body.store(I64, map_, layout.FREE, row)

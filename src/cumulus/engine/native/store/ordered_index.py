@@ -21,21 +21,9 @@ from functools import partial
 
 from cumulus.engine.native.kernel.body import Body, implement
 from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.store import row_layout as layout
 from cumulus.engine.native.store.avl import TreeNodes, Trees, in_order
-from cumulus.engine.native.store.row_layout import (
-    COMING,
-    GROUP,
-    HELD,
-    IS_PARTIAL,
-    LAST,
-    LEFT,
-    MARKS,
-    MOST_CHAINED,
-    RIGHT,
-    ROOT,
-    Shape,
-    address,
-)
+from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, Shape, address
 
 
 def order_functions(shape: Shape) -> Iterator[Function]:
@@ -101,11 +89,11 @@ def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Lo
     """
     few = shape.orders[order].few
     node = body.let(address(body, shape, map_, first).at(shape.node(order)), "node")
-    root = body.load(U32, node, GROUP, "root")
+    root = body.load(U32, node, layout.GROUP, "root")
     with body.when(body.load(U32, node, MARKS).eq(0)):
         with body.when(root > few, likely=False):
             body.run(shape.plant(order), map_, first, few)
-        body.set(root, select(body.load(U32, node, MARKS).eq(0), i64(0), body.load(U32, node, GROUP)))
+        body.set(root, select(body.load(U32, node, MARKS).eq(0), i64(0), body.load(U32, node, layout.GROUP)))
     return root
 
 
@@ -147,8 +135,10 @@ class _OrderedIndex:
     def _root(self, body: Body, place: Expr) -> Local:
         """Write the finding of the root of the tree that a row is in."""
         if self._order.group:
-            return body.load(U32, self._nodes.place(body, self._first(body, place)), self._offset + GROUP, "root")
-        return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), ROOT, "root")
+            return body.load(
+                U32, self._nodes.place(body, self._first(body, place)), self._offset + layout.GROUP, "root"
+            )
+        return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), layout.ROOT, "root")
 
     def _link_row(self, body: Body, map_: Local, row: Local) -> None:
         place = self._nodes.place(body, row)
@@ -157,19 +147,19 @@ class _OrderedIndex:
             return
         body.store(U32, place, self._offset + MARKS, 0)
         second = self._nodes.place(body, body.load(U32, place, self._link, "second"))
-        group = body.load(U32, second, self._offset + GROUP, "group")  # 0 of row 0
+        group = body.load(U32, second, self._offset + layout.GROUP, "group")  # 0 of row 0
         with body.when(self._nodes.marks(body, second).ne(0)):
-            body.store(U32, place, self._offset + GROUP, group)
+            body.store(U32, place, self._offset + layout.GROUP, group)
             self._come_into(body, place, row)
         with body.otherwise():
-            body.store(U32, place, self._offset + GROUP, group + 1)
-            with body.when(group >= MOST_CHAINED, likely=False):
-                body.run(self._shape.plant(self._number), map_, row, MOST_CHAINED // 2)
+            body.store(U32, place, self._offset + layout.GROUP, group + 1)
+            with body.when(group >= layout.MOST_CHAINED, likely=False):
+                body.run(self._shape.plant(self._number), map_, row, layout.MOST_CHAINED // 2)
 
     def _come_into(self, body: Body, place: Expr, row: Expr) -> None:
         """Write the putting of a new row, the first of its chain, into a tree; where sums are kept that waits."""
         if self._order.sums:
-            body.store(U32, place, self._offset + MARKS, COMING)
+            body.store(U32, place, self._offset + MARKS, layout.COMING)
         else:
             self._enter(body, place, row)
 
@@ -177,11 +167,11 @@ class _OrderedIndex:
         """Write the putting of a row, the first of its chain, into the tree of its group."""
         map_ = body.function.parameters[0]
         if self._order.group:
-            root = body.load(U32, place, self._offset + GROUP, "root")
-            body.store(U32, place, self._offset + GROUP, body.call(self._trees.join, map_, root, row))
+            root = body.load(U32, place, self._offset + layout.GROUP, "root")
+            body.store(U32, place, self._offset + layout.GROUP, body.call(self._trees.join, map_, root, row))
         else:
             to = map_.at(self._shape.tree(self._number))
-            body.store(I64, to, ROOT, body.call(self._trees.join, map_, self._root(body, place), row))
+            body.store(I64, to, layout.ROOT, body.call(self._trees.join, map_, self._root(body, place), row))
 
     def _plant(self, body: Body, map_: Local, first: Local, most: Local) -> None:
         """Count the rows of a chain, and make them a tree if they are more than a number."""
@@ -190,30 +180,30 @@ class _OrderedIndex:
             body.set(count, count + 1)
             body.set(at, self._next(body, self._nodes.place(body, at)))
         with body.when(count <= most):
-            body.store(U32, self._nodes.place(body, first), self._offset + GROUP, count)
+            body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, count)
             body.leave()
         root = body.let(i64(0), "root")
         body.set(at, first)
         with body.loop_while(at.ne(0)):
             body.set(root, body.call(self._trees.join, map_, root, at))
             body.set(at, self._next(body, self._nodes.place(body, at)))
-        body.store(U32, self._nodes.place(body, first), self._offset + GROUP, root)
+        body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, root)
 
     def _unlink_row(self, body: Body, map_: Local, row: Local) -> None:
         place = self._nodes.place(body, row)
         marks = self._nodes.marks(body, place)
-        is_in = body.let(marks.ne(0) & marks.ne(COMING), "is_in")
+        is_in = body.let(marks.ne(0) & marks.ne(layout.COMING), "is_in")
         if not self._order.group:
             with body.when(is_in):
                 to = map_.at(self._shape.tree(self._number))
-                body.store(I64, to, ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
+                body.store(I64, to, layout.ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
             return
         following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
         body.leave_if(~is_in & before.ne(0))
         first = body.let(row, "first")
         with body.when(before.ne(0)):
             body.set(first, self._first(body, place))
-        group = body.load(U32, self._nodes.place(body, first), self._offset + GROUP, "group")
+        group = body.load(U32, self._nodes.place(body, first), self._offset + layout.GROUP, "group")
         with body.when(is_in):
             body.set(group, body.call(self._trees.part, map_, group, row))
         with body.when(marks.eq(0)):
@@ -221,13 +211,13 @@ class _OrderedIndex:
         with body.when(before.eq(0)):
             body.set(first, following)
         with body.when(first.ne(0)):
-            body.store(U32, self._nodes.place(body, first), self._offset + GROUP, group)
+            body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, group)
 
     def _take(self, body: Body, map_: Local, row: Local) -> None:
         """Take the values of a row, which are others now, into the sums of its tree, if it is in one."""
         place = self._nodes.place(body, row)
         marks = self._nodes.marks(body, place)
-        with body.when(marks.eq(COMING)):
+        with body.when(marks.eq(layout.COMING)):
             self._enter(body, place, row)
         with body.otherwise(), body.when(marks.ne(0)):
             body.run(self._trees.renew, map_, self._root(body, place), row)
@@ -310,15 +300,15 @@ class _TopRows:
         at = self._shape.tree(self._number)
         body.run(self._shape.unlink_row(self._number), map_, row)
         body.store(U32, self._nodes.place(body, row), self._nodes.offset + MARKS, 0)
-        body.store(I64, map_, at + HELD, body.load(I64, map_, at + HELD) - 1)
+        body.store(I64, map_, at + layout.HELD, body.load(I64, map_, at + layout.HELD) - 1)
 
     def _coming(self, body: Body, map_: Local, row: Local) -> None:
         """Put a row into an order that holds only the best, if it is good enough."""
         at = self._shape.tree(self._number)
         place = self._nodes.place(body, row)
         body.store(U32, place, self._nodes.offset + MARKS, 0)
-        with body.when(body.load(I64, map_, at + IS_PARTIAL).ne(0), likely=True):
-            root = body.load(I64, map_, at + ROOT, "root")
+        with body.when(body.load(I64, map_, at + layout.IS_PARTIAL).ne(0), likely=True):
+            root = body.load(I64, map_, at + layout.ROOT, "root")
             body.leave_if(root.eq(0))
             mine, worst = (
                 self._nodes.keys(body, each) for each in (place, self._nodes.place(body, self._worst(body, root)))
@@ -327,20 +317,20 @@ class _TopRows:
                 mine, worst = worst, mine
             body.leave_if(in_order(mine, worst, self._order.words), likely=True)
         body.run(self._shape.link_row(self._number), map_, row)
-        held = body.let(body.load(I64, map_, at + HELD) + 1, "held")
-        body.store(I64, map_, at + HELD, held)
+        held = body.let(body.load(I64, map_, at + layout.HELD) + 1, "held")
+        body.store(I64, map_, at + layout.HELD, held)
         with body.when(held > self._order.most):
-            body.store(I64, map_, at + IS_PARTIAL, 1)
-            body.run(_go(self._shape, self._number), map_, self._worst(body, body.load(I64, map_, at + ROOT)))
+            body.store(I64, map_, at + layout.IS_PARTIAL, 1)
+            body.run(_go(self._shape, self._number), map_, self._worst(body, body.load(I64, map_, at + layout.ROOT)))
 
     def _worst(self, body: Body, root: Expr) -> Local:
         edge = self._shape.edge(self._number)
         return body.call(edge, body.function.parameters[0], root, RIGHT - self._order.best, hint="worst")
 
     def _refill(self, body: Body, map_: Local) -> None:
-        for offset in (ROOT, HELD, IS_PARTIAL):
+        for offset in (layout.ROOT, layout.HELD, layout.IS_PARTIAL):
             body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
-        with body.counting(1, body.load(I64, map_, LAST, "last") + 1, "row") as row:
+        with body.counting(1, body.load(I64, map_, layout.LAST, "last") + 1, "row") as row:
             place = self._nodes.place(body, row)
             some: Expr = i64(0)
             for word in range(self._shape.values):
