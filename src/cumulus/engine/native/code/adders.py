@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, i64, select
+from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, absolute, i64, select
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
@@ -158,18 +160,14 @@ def _add_to_cell(host: ProgramHost, body: Body, store: MapLayout, column: int, p
     offset = store.shape.value(lane.word)
     total = body.load(F64, place, offset, "sum")
     moved = body.let(total + delta, "moved")
-    larger = _size(total) >= _size(delta)
+    larger = absolute(total) >= absolute(delta)
     rest = select(larger, (total - moved) + delta, (delta - moved) + total)
     body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
-    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + _size(delta))
+    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + absolute(delta))
     body.store(F64, place, offset, moved)
     with body.when((moved - moved).ne(0.0), likely=False):
         name = host.program.map(store.name).values[column].name
         host.report(body, host.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
-
-
-def _size(number: Expr) -> Expr:
-    return select(number < 0.0, -number, number)
 
 
 def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
@@ -190,11 +188,8 @@ def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
 def _is_sum(body: Body, store: MapLayout, lane: ValueLane, place: Expr) -> Expr:
     offset = store.shape.value(lane.word)
     value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
-    return _size(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
+    return absolute(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
 
 
 def _any_word(body: Body, words: Sequence[Expr]) -> Expr:
-    found = words[0]
-    for word in words[1:]:
-        found = found | word
-    return body.let(found.ne(0), "some")
+    return body.let(reduce(or_, words).ne(0), "some")

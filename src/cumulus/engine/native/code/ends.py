@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
@@ -37,10 +39,8 @@ def _exists(body: Body, store: MapLayout, place: Expr) -> Number:
     if store.count is not None:
         lane = store.values[store.count]
         first, words = lane.word, lane.held.words
-    found: Expr = body.load(I64, place, shape.value(first))
-    for word in range(first + 1, first + words):
-        found = found | body.load(I64, place, shape.value(word))
-    return Number(body.let(found.ne(0).to(I64), "exists"))
+    some: Expr = reduce(or_, [body.load(I64, place, shape.value(word)) for word in range(first, first + words)])
+    return Number(body.let(some.ne(0).to(I64), "exists"))
 
 
 def write_end(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 from cumulus.algebra.terms import Range, Term, Var
@@ -260,13 +261,12 @@ class Scanner:
 
     def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarEmitter) -> Expr:
         inside = self.evaluator.scalars(env, coder)
-        found: Expr | None = None
-        for end, op in ((pattern.low, ">"), (pattern.high, "<")):
-            if end is not None:
-                test = inside.comparisons.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
-                found = test if found is None else found & test
-        assert found is not None, "a range has an end"
-        return found
+        tests = [
+            inside.comparisons.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
+            for end, op in ((pattern.low, ">"), (pattern.high, "<"))
+            if end is not None
+        ]
+        return reduce(and_, tests)
 
     @contextmanager
     def fitting(self, store: MapLayout, keys: Sequence[Scalar]) -> Iterator[list[Expr]]:

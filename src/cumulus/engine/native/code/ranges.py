@@ -37,6 +37,7 @@ from cumulus.engine.native.kernel.language import (
     Immediate,
     Local,
     Type,
+    absolute,
     i64,
     select,
 )
@@ -348,12 +349,12 @@ class Intervals:
                     return
                 total.add(after)
                 total.add(-before)
-                with body.when(_size(before) > most):
-                    body.set(most, _size(before))
+                with body.when(absolute(before) > most):
+                    body.set(most, absolute(before))
 
         scanner.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
         if isinstance(total, Pair):
-            self._fails(total.is_lossy & ~(most <= _size(total.value()) * _MOST_CANCELLED))
+            self._fails(total.is_lossy & ~(most <= absolute(total.value()) * _MOST_CANCELLED))
 
     def _number(self, kept: Kept, total: Total) -> Number:
         lane = kept.lane
@@ -363,10 +364,6 @@ class Intervals:
             self._fails(total.ne(total.to(I64).to(I128)))
             return Number(self._body.let(total.to(I64), "sum"), lane.scale, 63)
         return Number(total, lane.scale, 127)
-
-
-def _size(number: Expr) -> Expr:
-    return select(number < 0.0, -number, number)
 
 
 def _own(kept: Kept, body: Body, place: Expr) -> Expr:

@@ -8,6 +8,8 @@ themselves before, and take that over at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from cumulus.algebra.scope import ahead_of
 from cumulus.catalog.types import SqlType
@@ -197,12 +199,7 @@ class StatementEmitter:
 
     def _some(self, numbers: Iterable[Number]) -> Expr:
         """Write whether a number is not 0."""
-        found: Expr | None = None
-        for number in numbers:
-            test = number.value.ne(0.0 if number.is_float else 0)
-            found = test if found is None else found | test
-        assert found is not None
-        return found
+        return reduce(or_, (number.value.ne(0.0 if number.is_float else 0) for number in numbers))
 
     def _add_step(self, step: Step[Number, MapLayout], env: Env) -> None:
         for (target, keys), columns in step.points.items():

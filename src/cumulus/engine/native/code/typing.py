@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cumulus.algebra import terms
-from cumulus.algebra.terms import Range, Term, Var
+from cumulus.algebra.terms import Range, Term, Var, children
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, BOOLEAN, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.native.kernel.lanes import NotNativeError, bits_of
 from cumulus.m3.program import MapDef
 from cumulus.scalars.registry import FUNCTIONS, result_type
-from cumulus.scalars.typing import Typed
+from cumulus.scalars.typing import Typed, is_nullable
 from cumulus.scalars.user import UserFunction
 
 Types = Mapping[str, Typed]
@@ -56,32 +56,17 @@ class Typing:
         match term:
             case terms.MapRead(name, _, keys):
                 self._columns(self._maps[name].keys, keys, found)
-            case terms.MapEnd(_, name, ends):
-                for key in ends:
-                    if key is not None:
-                        self._bind(key, found)
             case terms.Atom(name, variables) | terms.Batch(name, variables):
                 self._columns(self._relations[name], tuple(map(Var, variables)), found)
             case terms.Lift(variable, inner):
                 self._bind(inner, found)
                 if variable not in found:
-                    found[variable] = Typed(self.scalar(inner, found), self._may_be_null(inner, found))
-            case terms.AggSum(_, inner) | terms.Exists(inner) | terms.Cast(inner, _) | terms.End(_, _, inner):
-                self._bind(inner, found)
+                    found[variable] = Typed(self.scalar(inner, found), is_nullable(inner, found))
             case terms.Sum(parts):
                 self._bind_either(parts, found)
-            case terms.Product(parts) | terms.Apply(_, parts):
-                for part in parts:
-                    self._bind(part, found)
-            case terms.Compare(_, left, right):
-                self._bind(left, found)
-                self._bind(right, found)
-            case Range(low, high):
-                for end in (low, high):
-                    if end is not None:
-                        self._bind(end[0], found)
-            case terms.Const() | Var():
-                return
+            case _:
+                for child in children(term):
+                    self._bind(child, found)
 
     def _bind_either(self, parts: tuple[Term, ...], found: dict[str, Typed]) -> None:
         """Bind what the parts of a sum bind: a variable may be whatever one of them makes it."""
@@ -102,11 +87,6 @@ class Typing:
                     found[key.name] = Typed(column.type, not column.not_null)
             else:
                 self._bind(key, found)
-
-    def _may_be_null(self, term: Term, variables: Types) -> bool:
-        from cumulus.scalars.typing import is_nullable
-
-        return is_nullable(term, variables)
 
     def scalar(self, term: Term, variables: Types) -> SqlType:
         """Return the type of a scalar, or of a number where a scalar is wanted."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
 from typing import TypeAlias
 
 from cumulus.catalog.schema import Relation
@@ -173,12 +175,9 @@ class Checks:
         """Write that a row needs a parent, if nothing of what it names is NULL."""
         parent = self._host.store(self._host.kept[reference.parent.name])
         ranges = words_of(table.columns)
-        is_null: Expr = FALSE
-        for place in reference.child_places:
-            lane = table.columns[place].lane
-            if lane.nullable:
-                is_null = is_null | _is_null(lane, [words[word] for word in ranges[place]])
-        with body.when(~is_null, likely=True):
+        nullable = [place for place in reference.child_places if table.columns[place].lane.nullable]
+        nulls = [_is_null(table.columns[place].lane, [words[word] for word in ranges[place]]) for place in nullable]
+        with body.when(~reduce(or_, nulls, FALSE), likely=True):
             lookup = self._lookup(reference.parent, reference.parent_places, reference.child_places)
             row = self._find(body, lookup, table.columns, words)
             body.leave_if(row.eq(0), 0, likely=False)
@@ -300,8 +299,4 @@ def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> Key
 
 
 def _is_null(lane: Lane, words: Sequence[Expr]) -> Expr:
-    nulls = lane.null_words
-    found = words[0].eq(i64(nulls[0]))
-    for word, null in zip(words[1:], nulls[1:], strict=True):
-        found = found & word.eq(i64(null))
-    return found
+    return reduce(and_, [word.eq(i64(null)) for word, null in zip(words, lane.null_words, strict=True)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
 from cumulus.engine.native.intake.key_checks import Checks
@@ -51,9 +53,7 @@ def upsert_function(
             body.leave(done)
         place = body.let(address(body, store.shape, host.record(store), row), "place")
         old = [body.load(I64, place, 8 * word, "old") for word in range(store.shape.keys)]
-        differs: Expr = FALSE
-        for before, after in zip(old, words, strict=True):
-            differs = differs | before.ne(after)
+        differs = reduce(or_, map(Expr.ne, old, words), FALSE)
         body.leave_if(~differs, DONE)
         used = body.load(I64, CONTEXT, JOURNAL_USED, "used")
         body.leave_if(body.call(takes[-1], CONTEXT, *old, hint="gone").ne(DONE), LEFT, likely=False)
@@ -92,11 +92,9 @@ def upserts_function(
 
 
 def _has_nan(columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
-    found: Expr = FALSE
-    for column, mine in zip(columns, words_of(columns), strict=True):
-        if column.lane.type.is_float:
-            found = found | words[mine.start].eq(NAN_BITS)
-    return found
+    pairs = zip(columns, words_of(columns), strict=True)
+    tests = [words[mine.start].eq(NAN_BITS) for column, mine in pairs if column.lane.type.is_float]
+    return reduce(or_, tests, FALSE)
 
 
 def _count(host: ProgramHost, body: Body, relation: str, sign: int, more: Operand) -> None:

@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
@@ -174,11 +176,8 @@ class Scalar:
 
 def any_null(codes: Iterable[Scalar]) -> Expr | None:
     """Return where any of some values is NULL; None if none ever is."""
-    found: Expr | None = None
-    for code in codes:
-        if code.null is not None:
-            found = code.null if found is None else found | code.null
-    return found
+    nulls = [code.null for code in codes if code.null is not None]
+    return reduce(or_, nulls) if nulls else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,11 @@ def select(condition: Expr, then: Expr, other: Expr) -> Expr:
     return Op(then.type, "select", (condition, then, other))
 
 
+def absolute(number: Expr) -> Expr:
+    """Return a float without its sign."""
+    return select(number < 0.0, -number, number)
+
+
 # --- statements -----------------------------------------------------------------------------------------------------
 
 

@@ -154,11 +154,9 @@ class Loaded(Protocol):
 
     def address(self, name: str) -> int:
         """Return where a function is; KeyError if there is none."""
-        ...
 
     def function(self, name: str, result: Any, *parameters: Any) -> Any:
         """Return a function as Python calls it, without the interpreter's lock."""
-        ...
 
 
 Load: TypeAlias = Callable[[Sequence[Module]], Loaded]

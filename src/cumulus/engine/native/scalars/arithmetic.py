@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
@@ -38,23 +40,18 @@ class Host(Protocol):
 
     def user_function(self, name: str) -> UserFunction | None:
         """Return the user's function of a name, if there is one."""
-        ...
 
     def literal(self, body: Body, value: Any, sql_type: SqlType) -> Expr:
         """Write the reading of a text or interval that stands in the program."""
-        ...
 
     def bytes_of(self, body: Body, text: Scalar) -> tuple[Expr, Expr]:
         """Write where a text that is not NULL lies; return its address and its length."""
-        ...
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
         """Write the finding of the number of a text or interval, if it has none yet."""
-        ...
 
     def matcher(self, pieces: tuple[Piece, ...]) -> Function:
         """Return the function that matches a pattern."""
-        ...
 
     def call(
         self,
@@ -67,7 +64,6 @@ class Host(Protocol):
         is_rare: bool = False,
     ) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed; `fixed` says what is literal."""
-        ...
 
 
 class Arithmetic:
@@ -267,10 +263,7 @@ class Arithmetic:
             # A quotient is rounded right if both sides are floats exactly.
             exact.append((value <= 1 << 53) & (value >= -(1 << 53)))
         if exact:
-            inexact = ~exact[0]
-            for test in exact[1:]:
-                inexact = inexact | ~test
-            with self.body.when(inexact, likely=False), self.unless_null([scalar]):
+            with self.body.when(reduce(or_, [~test for test in exact]), likely=False), self.unless_null([scalar]):
                 called, _ = self.host.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
                 self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)

@@ -16,7 +16,8 @@ must see to it that equal keys are equal words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import and_
 
 from cumulus.engine.native.kernel.body import Body, Writer, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
@@ -162,10 +163,7 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
         with body.when((word >> 32).eq(tag)):
             row = body.let(word & ROW, "row")
             place = body.let(rows.at(row * shape.row_size), "place")
-            same = None
-            for one, key in zip(_row_keys(body, place, words), keys, strict=True):
-                same = one.eq(key) if same is None else same & one.eq(key)
-            assert same is not None
+            same = reduce(and_, map(Local.eq, _row_keys(body, place, words), keys))
             with body.when(same, likely=True):
                 body.set(found, row)
                 body.stop()

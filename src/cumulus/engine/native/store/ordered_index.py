@@ -17,7 +17,8 @@ are left, whoever reads asks for a refill, which looks at all rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 from cumulus.engine.native.kernel.body import Body, implement
 from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
@@ -332,9 +333,8 @@ class _TopRows:
             body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
         with body.counting(1, body.load(I64, map_, layout.LAST, "last") + 1, "row") as row:
             place = self._nodes.place(body, row)
-            some: Expr = i64(0)
-            for word in range(self._shape.values):
-                some = some | body.load(I64, place, self._shape.value(word))
+            values = [body.load(I64, place, self._shape.value(word)) for word in range(self._shape.values)]
+            some: Expr = reduce(or_, values, i64(0))
             with body.when(some.ne(0)):
                 body.run(_come(self._shape, self._number), map_, row)
 
