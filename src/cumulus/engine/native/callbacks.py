@@ -25,21 +25,7 @@ TOO_LARGE = EvaluationError(
 
 
 class Callbacks:
-    """What the machine code of an image calls; nothing may be raised in it.
-
-    Parameters
-    ----------
-    words
-        Its context.
-    made
-        What it was written from.
-    functions
-        The user's that it calls.
-    dictionary
-        Numbers of texts and intervals, and boxes.
-    failures
-        Takes what is reported.
-    """
+    """What the machine code of an image calls; nothing may be raised in it."""
 
     def __init__(
         self,

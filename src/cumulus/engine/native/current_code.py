@@ -27,13 +27,7 @@ from cumulus.scalars.user import UserFunction
 
 
 class EntryPoints:
-    """The functions of an image that its engine calls.
-
-    Parameters
-    ----------
-    image
-        Whose code it is.
-    """
+    """The functions of an image that its engine calls."""
 
     def __init__(self, image: Image) -> None:
         made = image.made
@@ -59,14 +53,10 @@ class CurrentCode:
 
     Parameters
     ----------
-    program, functions
-        What is compiled, and the user's functions that it calls.
     indexes
         Map → key columns that it is looked up by.
     level, load
         As for `cumulus.engine.native.engine.NativeEngine`.
-    failures
-        Takes what code reports.
     """
 
     def __init__(

@@ -21,17 +21,7 @@ from cumulus.engine.protocol import Changes, Run
 
 
 class NativeFastPath:
-    """The `cumulus.engine.protocol.FastPath` of machine code.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        What code may allocate.
-    transactions
-        Those of the same engine.
-    """
+    """The `cumulus.engine.protocol.FastPath` of machine code."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
         self._code = code

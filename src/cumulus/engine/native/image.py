@@ -27,17 +27,7 @@ from cumulus.scalars.user import UserFunction
 
 
 class Image:
-    """Machine code, and its context, maps and journal; their memory goes when the image does.
-
-    Parameters
-    ----------
-    made, code
-        The program: see `cumulus.engine.native.build`.
-    dictionary
-        Numbers of texts and intervals.
-    functions, failures
-        As for `cumulus.engine.native.callbacks.Callbacks`.
-    """
+    """Machine code, and its context, maps and journal; their memory goes when the image does."""
 
     def __init__(
         self,

@@ -24,17 +24,7 @@ from cumulus.scalars.python_code import canonical
 
 
 class NativeMaps:
-    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        Asked when memory is refused.
-    transactions
-        Those of the same engine: none may be open where contents are replaced.
-    """
+    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
         self._code = code

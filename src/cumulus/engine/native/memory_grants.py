@@ -12,13 +12,7 @@ from cumulus.errors import MemoryLimitError
 
 
 class MemoryGrants:
-    """What machine code, and the dictionary of texts, may allocate.
-
-    Parameters
-    ----------
-    code
-        In use; its maps and texts are counted.
-    """
+    """What machine code, and the dictionary of texts, may allocate."""
 
     def __init__(self, code: CurrentCode) -> None:
         self._code = code

@@ -28,17 +28,7 @@ _LARGE_JOURNAL = 1 << 26
 
 
 class Transactions:
-    """The `cumulus.engine.protocol.Firing` of machine code, but for its errors.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        Asked when memory is refused.
-    failures
-        What code has reported.
-    """
+    """The `cumulus.engine.protocol.Firing` of machine code, but for its errors."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, failures: Failures) -> None:
         self._code = code

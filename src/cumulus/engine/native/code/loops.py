@@ -47,13 +47,7 @@ class SortedGroup:
 
 
 class Scanner:
-    """Writes look-ups and loops into one function.
-
-    Parameters
-    ----------
-    evaluator
-        Of the same function.
-    """
+    """Writes look-ups and loops into one function."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator

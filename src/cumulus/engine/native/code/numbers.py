@@ -31,8 +31,6 @@ class Evaluator:
 
     Parameters
     ----------
-    host
-        The program.
     types
         What is known of all variables of the statement.
     site

@@ -89,19 +89,7 @@ KeptSums: TypeAlias = tuple[Kept, list[tuple[MapRead, Kept]]]
 
 
 class Intervals:
-    """Writes one sum over an interval.
-
-    Parameters
-    ----------
-    scanner
-        Of the function that it is written into.
-    closed
-        Writes the sum that a term is.
-    interval
-        What is summed.
-    env
-        The variables that have a value.
-    """
+    """Writes one sum over an interval."""
 
     def __init__(self, scanner: Scanner, closed: Closed, interval: KeyInterval, env: Env) -> None:
         self._scanner, self._evaluator = scanner, scanner.evaluator

@@ -35,15 +35,7 @@ from cumulus.scalars.typing import Typed
 
 
 class StatementEmitter:
-    """Writes the `+=` statements of one trigger.
-
-    Parameters
-    ----------
-    host, body
-        The program, and the trigger's function.
-    known
-        What is known of the event's variables.
-    """
+    """Writes the `+=` statements of one trigger."""
 
     def __init__(self, host: ProgramHost, body: Body, known: dict[str, Typed]) -> None:
         self._host = host

@@ -43,13 +43,7 @@ NO_VISITS: Mapping[int, Local] = {}
 
 
 class TermEmitter:
-    """Writes the code of terms into one function.
-
-    Parameters
-    ----------
-    host, body, types, site
-        As for `Evaluator`.
-    """
+    """Writes the code of terms into one function."""
 
     def __init__(self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int) -> None:
         self.host, self.body = host, body

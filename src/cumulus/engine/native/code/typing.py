@@ -18,17 +18,7 @@ Types = Mapping[str, Typed]
 
 
 class Typing:
-    """What is known of the variables of one statement.
-
-    Parameters
-    ----------
-    maps
-        By name.
-    relations
-        Columns by name.
-    functions
-        The user's, by name.
-    """
+    """What is known of the variables of one statement."""
 
     def __init__(
         self,

@@ -59,15 +59,7 @@ class _Method(ctypes.Structure):
 
 
 class Entry:
-    """The builtin for one relation.
-
-    Parameters
-    ----------
-    name
-        What it calls itself.
-    slow
-        Takes what the fast way leaves.
-    """
+    """The builtin for one relation; the function `slow` takes what the fast way leaves."""
 
     def __init__(self, name: str, slow: Callable[..., Any]) -> None:
         self._cell = (ctypes.c_int64 * 4)()

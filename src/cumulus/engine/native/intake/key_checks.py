@@ -84,10 +84,6 @@ class Checks:
 
     Parameters
     ----------
-    host
-        The program.
-    events
-        The columns of the events of all relations.
     indexes
         Map → key columns of the indexes that are wanted. If those of the checks are not, code checks nothing.
     """

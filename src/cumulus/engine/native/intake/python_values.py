@@ -331,15 +331,7 @@ def memo_types(sql_type: SqlType) -> tuple[type[Any], ...]:
 
 
 class Converter:
-    """Values of a lane to one of its words, with memos that code looks into.
-
-    Parameters
-    ----------
-    lane, dictionary
-        As for `encoder`.
-    part
-        Which word.
-    """
+    """Values of a lane to one of its words, the `part`-th, with memos that code looks into."""
 
     def __init__(self, lane: Lane, dictionary: Dictionary, part: int) -> None:
         self.memos: dict[type[Any], dict[Any, int]] = {type_: {} for type_ in memo_types(lane.type)}

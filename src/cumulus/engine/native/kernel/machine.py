@@ -42,15 +42,7 @@ def _target_machine(level: int) -> Any:
 
 
 def compiled(text: str, level: int) -> bytes:
-    """Return LLVM IR as an object file.
-
-    Parameters
-    ----------
-    text
-        A module.
-    level
-        0 or 2: `LEVELS`.
-    """
+    """Return LLVM IR as an object file, optimised as far as a level of `LEVELS` says."""
     machine = _target_machine(level)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -69,13 +61,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 class Cache:
-    """Files in a folder, by what they depend on: object files, and what is needed to use them.
-
-    Parameters
-    ----------
-    folder
-        Made when first needed; None keeps nothing.
-    """
+    """Files in a folder, by what they depend on: object files, and what is needed to use them. No folder keeps none."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -172,11 +158,6 @@ class MachineCode:
 
     JITLink gives each object one piece of memory, and reaches the others from wherever they are. MCJIT would end the
     process where free memory next to the first section has run out and the rest is more than 2 GiB away.
-
-    Parameters
-    ----------
-    objects
-        Of modules; what one calls, another may define.
     """
 
     def __init__(self, objects: Iterable[bytes]) -> None:

@@ -67,13 +67,7 @@ class Host(Protocol):
 
 
 class Arithmetic:
-    """Writes arithmetic, casts and calls of Python into one function.
-
-    Parameters
-    ----------
-    host
-        The program.
-    """
+    """Writes arithmetic, casts and calls of Python into one function."""
 
     def __init__(self, body: Body, host: Host) -> None:
         self.body = body

@@ -20,13 +20,7 @@ _FEW = 4
 
 
 class Comparisons:
-    """Writes comparisons into one function.
-
-    Parameters
-    ----------
-    arithmetic, texts
-        What writes into the same function.
-    """
+    """Writes comparisons into one function."""
 
     def __init__(self, arithmetic: Arithmetic, texts: TextFunctions) -> None:
         self._arithmetic, self._texts = arithmetic, texts

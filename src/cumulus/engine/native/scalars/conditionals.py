@@ -14,15 +14,7 @@ from cumulus.scalars.registry import result_type
 
 
 class Conditionals:
-    """Writes what evaluates some of its arguments only.
-
-    Parameters
-    ----------
-    arithmetic
-        What writes into the same function.
-    code
-        Writes an argument.
-    """
+    """Writes what evaluates some of its arguments only."""
 
     def __init__(self, arithmetic: Arithmetic, code: Callable[[Term], Scalar]) -> None:
         self._arithmetic, self._code = arithmetic, code

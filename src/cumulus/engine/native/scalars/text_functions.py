@@ -29,13 +29,7 @@ _LONGEST = 1 << 40
 
 
 class TextFunctions:
-    """Writes what is done with texts into one function.
-
-    Parameters
-    ----------
-    arithmetic
-        What writes into the same function.
-    """
+    """Writes what is done with texts into one function."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         self._arithmetic = arithmetic

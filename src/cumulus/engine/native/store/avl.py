@@ -51,13 +51,7 @@ def _sortable(word: Expr, kind: str) -> Expr:
 
 
 class TreeNodes:
-    """Reads the nodes that the rows of a map are in the trees of one order.
-
-    Parameters
-    ----------
-    shape, number
-        The layout of the map, and which of its orders.
-    """
+    """Reads the nodes that the rows of a map are in the trees of one order."""
 
     def __init__(self, shape: Shape, number: int) -> None:
         self.shape = shape

@@ -170,13 +170,7 @@ class Dictionary:
 
 
 class Values:
-    """The values of a dictionary by their numbers, and all in the order of these.
-
-    Parameters
-    ----------
-    texts
-        As of the dictionary.
-    """
+    """The values of a dictionary by their numbers, and all in the order of these."""
 
     def __init__(self, texts: int) -> None:
         self._texts = texts

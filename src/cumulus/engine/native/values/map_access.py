@@ -24,17 +24,7 @@ I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
 class StoredMap:
-    """A map in memory.
-
-    Parameters
-    ----------
-    code
-        Has the functions of its shape.
-    store, record
-        Its layout, and the address of its record.
-    dictionary
-        Numbers of texts and intervals.
-    """
+    """A map in memory."""
 
     def __init__(self, code: Loaded, store: MapLayout, record: int, dictionary: Dictionary) -> None:
         self.store = store

@@ -27,15 +27,7 @@ _AT_ONCE = 10_000
 
 
 class RowReader:
-    """The rows of a map.
-
-    Parameters
-    ----------
-    store
-        Its layout.
-    numbered
-        What numbers of texts, intervals and boxes stand for.
-    """
+    """The rows of a map."""
 
     def __init__(self, store: MapLayout, numbered: NumberedValues) -> None:
         self.store = store
@@ -56,13 +48,7 @@ class RowReader:
         return tuple(values)
 
     def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over the keys of rows and what is stored under each.
-
-        Parameters
-        ----------
-        rows
-            Key words and value words, a row each.
-        """
+        """Iterate over the keys of rows, each of key words and value words, and what is stored under each."""
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             yield from zip(self.keys_of(part), self.all_stored(part[:, self.store.shape.keys :]), strict=True)
@@ -118,15 +104,7 @@ _CELL, _WORDS = struct.Struct("<ddd"), struct.Struct("<qqq")
 
 
 class RowCodec(RowReader):
-    """The rows of a map in memory.
-
-    Parameters
-    ----------
-    store
-        Its layout.
-    dictionary
-        Numbers of texts and intervals, and boxes.
-    """
+    """The rows of a map in memory."""
 
     def __init__(self, store: MapLayout, dictionary: Dictionary) -> None:
         super().__init__(store, dictionary)
