@@ -32,7 +32,7 @@ from cumulus.engine.native.store.memory_layout import (
     ColumnStorage,
     EventLane,
     MapLayout,
-    event_words,
+    event_parameters,
     words_of,
 )
 from cumulus.engine.native.store.row_layout import address
@@ -160,8 +160,7 @@ class Checks:
         return self._find(body, table.key, table.columns, words)
 
     def _holds(self, name: str, table: Table, mine: Sequence[Reference], write: _Write) -> Function:
-        parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(table.columns)))]
-        with define(name, parameters, I64) as body:
+        with define(name, event_parameters(table.columns), I64) as body:
             for each in mine:
                 write(body, table, each, body.function.parameters[1:])
             body.leave(1)

@@ -13,9 +13,9 @@ from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.code.program_writer import ProgramHost
 from cumulus.engine.native.intake.key_checks import KeyLookup
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import I64, PTR, Expr, Function
+from cumulus.engine.native.kernel.language import Expr, Function
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
-from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_words, words_of
+from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_parameters, words_of
 from cumulus.engine.native.store.row_layout import PRIMARY, address, tag_of
 from cumulus.m3.program import Statement, Trigger
 
@@ -31,10 +31,9 @@ def fetch_functions(
         What the event fires, and where else it looks.
     """
     places = [*(place for trigger in triggers for place in _places(host, trigger, columns)), *others]
-    named = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
     made = []
     for step, hint in ((_fetch_slot, "slots"), (_fetch_row, "rows")):
-        with define(f"ask_for_{hint}_{name}", named) as body:
+        with define(f"ask_for_{hint}_{name}", event_parameters(columns)) as body:
             for place in dict.fromkeys(places):
                 step(host, body, place, columns)
         made.append(body.function)

@@ -14,7 +14,7 @@ from cumulus.engine.native.intake.key_checks import Checks
 from cumulus.engine.native.intake.python_values import CLEAR, LOOK_UP, WHOLE, ValueReader, is_a
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Function, Signature, i64
-from cumulus.engine.native.store.memory_layout import JOURNAL_USED, STATUS, EventLane, event_words
+from cumulus.engine.native.store.memory_layout import JOURNAL_USED, STATUS, EventLane, event_parameters
 
 # What the context knows of Python, as keys of `Context.word`.
 READY = "ready"
@@ -78,8 +78,7 @@ def take_function(
     """
     sign, relation = event
     is_checked = relation in checks.tables
-    parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
-    with define(name, parameters, I64) as body:
+    with define(name, event_parameters(columns), I64) as body:
         word = host.context.word
         if trigger is None:
             body.leave(LEFT)

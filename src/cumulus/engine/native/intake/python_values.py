@@ -109,17 +109,16 @@ class ValueReader:
         return self._long(given)
 
     def _long(self, given: Expr) -> Local:
-        body = self._body
-        found = body.call(WHOLE, given, hint="whole")
-        with body.when(found.eq(-1), likely=False):
-            self._leave_if_raised()
-        return found
+        return self._converted(WHOLE, given, -1, "whole")
 
-    def _leave_if_raised(self) -> None:
+    def _converted(self, function: Signature, given: Expr, error: Operand, hint: str) -> Local:
+        """Write a conversion by Python, which gives `error` where it raises something: that leaves."""
         body = self._body
-        with body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):
+        found = body.call(function, given, hint=hint)
+        with body.when(found.eq(error), likely=False), body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):
             body.run(CLEAR)
             body.leave(self._left)
+        return found
 
     def words(self, place: int, column: EventLane, relation: str) -> list[Expr]:
         """Read a value of a column; return its words, none if triggers do not use it."""
@@ -218,11 +217,7 @@ class ValueReader:
 
     def _float_of_long(self, given: Expr) -> Local:
         """Read an int as the nearest float; one that is too large leaves."""
-        body = self._body
-        found = body.call(_ROUNDED, given, hint="float")
-        with body.when(found.eq(-1.0), likely=False):
-            self._leave_if_raised()
-        return found
+        return self._converted(_ROUNDED, given, -1.0, "float")
 
     def _units(self, given: Expr, sql_type: SqlType) -> Expr:
         """Read an int as units of a DECIMAL's last digit; one with too many digits leaves."""

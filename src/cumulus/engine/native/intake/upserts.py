@@ -13,7 +13,7 @@ from cumulus.engine.native.intake.streams import FAR, values_at
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import NAN_BITS
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, Operand, Signature
-from cumulus.engine.native.store.memory_layout import JOURNAL_USED, EventLane, event_words, words_of
+from cumulus.engine.native.store.memory_layout import JOURNAL_USED, EventLane, event_parameters, event_words, words_of
 from cumulus.engine.native.store.row_layout import address
 
 UPSERTS, UPSERT_ROWS = "upserts_", "upsert_rows_"
@@ -41,8 +41,7 @@ def upsert_function(
     """
     table = checks.tables[relation]
     store = table.store
-    parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(table.columns)))]
-    with define(name, parameters, I64) as body:
+    with define(name, event_parameters(table.columns), I64) as body:
         words = body.function.parameters[1:]
         with body.when(_has_nan(table.columns, words), likely=False):
             body.leave(LEFT)  # a NaN is another one to Python

@@ -9,6 +9,8 @@ Functions are written with a `cumulus.engine.native.kernel.body.Body`.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -195,6 +197,16 @@ def select(condition: Expr, then: Expr, other: Expr) -> Expr:
     assert condition.type is BOOL
     assert then.type is other.type
     return Op(then.type, "select", (condition, then, other))
+
+
+INTEGER_ORDERS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "=": Expr.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Comparisons of whole numbers by the signs of SQL."""
 
 
 def absolute(number: Expr) -> Expr:

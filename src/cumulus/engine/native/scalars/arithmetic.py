@@ -6,11 +6,11 @@ fails sets the flag of the innermost `attempt`, and its value is nothing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
-from operator import or_
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
@@ -30,6 +30,8 @@ from cumulus.scalars.user import UserFunction
 MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
 
+
+_OPERATORS: dict[str, Callable[[Expr, Expr], Expr]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
 Fixed: TypeAlias = Sequence[str | None]
 """For each argument of a call its value as text if it is a literal, else None."""
@@ -125,11 +127,27 @@ class Arithmetic:
         body.set(value, 0)
         body.set(null, TRUE)
         with self.unless_null(codes):
-            found, failed = self.host.call(body, callee, [sure(code) for code in codes], result, fixed)
-            self.fails(failed)
-            body.set(value, found.value)
+            found = self.set_by_python(value, callee, codes, result, fixed)
             body.set(null, FALSE if found.null is None else found.null)
         return Scalar(result, value, null, bits_of(result))
+
+    def set_by_python(
+        self,
+        target: Local,
+        callee: Callee,
+        codes: Sequence[Scalar],
+        result: SqlType,
+        fixed: Fixed | None = None,
+        *,
+        is_rare: bool = False,
+    ) -> Scalar:
+        """Write a call of Python code with values that are not NULL, which gives a variable its value; return that."""
+        found, failed = self.host.call(
+            self.body, callee, [sure(code) for code in codes], result, fixed, is_rare=is_rare
+        )
+        self.fails(failed)
+        self.body.set(target, found.value)
+        return found
 
     @contextmanager
     def unless_null(self, codes: Sequence[Scalar]) -> Iterator[None]:
@@ -170,10 +188,10 @@ class Arithmetic:
         if bits <= 63:
             if left.type is not right.type:  # a HUGEINT that is a small literal is held in 128 bits all the same
                 left, right = left.to(I64), right.to(I64)
-            return self.body.let(operated(function, left, right), "whole")
+            return self.body.let(_OPERATORS[function](left, right), "whole")
         left, right = left.to(I128), right.to(I128)
         if bits <= MOST_BITS:
-            return self.body.let(operated(function, left, right), "whole")
+            return self.body.let(_OPERATORS[function](left, right), "whole")
         found, overflow = self.body.checked(function, left, right, "whole")
         self.fails(overflow if null is None else overflow & ~null)
         return found
@@ -181,7 +199,7 @@ class Arithmetic:
     def float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
         """Write add, sub or mul of floats."""
         left, right = (self.as_float(code) for code in codes)
-        return Scalar(DOUBLE, self.body.let(operated(function, left.value, right.value), "float"), any_null(codes))
+        return Scalar(DOUBLE, self.body.let(_OPERATORS[function](left.value, right.value), "float"), any_null(codes))
 
     def summed_float(self, function: str, codes: list[Scalar]) -> Scalar | None:
         """Write what a sum of floats adds up (`finite`), counts beside it (`special`), and makes of both (`float_sum`).
@@ -215,9 +233,7 @@ class Arithmetic:
         if total.type.is_float and is_exact(odd.type):
             found = self.body.let(total.value, "total")
             with self.body.when(odd.value.ne(0), likely=False), self.unless_null(codes):
-                called, failed = self.host.call(self.body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE)
-                self.fails(failed)
-                self.body.set(found, called.value)
+                self.set_by_python(found, Callee("float_sum"), codes, DOUBLE)
             return Scalar(DOUBLE, found, any_null(codes))
         return None
 
@@ -257,7 +273,8 @@ class Arithmetic:
             # A quotient is rounded right if both sides are floats exactly.
             exact.append((value <= 1 << 53) & (value >= -(1 << 53)))
         if exact:
-            with self.body.when(reduce(or_, [~test for test in exact]), likely=False), self.unless_null([scalar]):
+            inexact = reduce(operator.or_, [~test for test in exact])
+            with self.body.when(inexact, likely=False), self.unless_null([scalar]):
                 called, _ = self.host.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
                 self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
@@ -307,13 +324,3 @@ def is_exact(sql_type: SqlType) -> bool:
 
 def digit_bits(digits: int) -> int:
     return (10**digits).bit_length() if digits else 0
-
-
-def operated(function: str, left: Expr, right: Expr) -> Expr:
-    match function:
-        case "add":
-            return left + right
-        case "sub":
-            return left - right
-        case _:
-            return left * right

@@ -8,7 +8,7 @@ from typing import Any
 
 from cumulus.catalog.types import BOOLEAN, Kind
 from cumulus.engine.native.kernel.lanes import Scalar, any_null
-from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, Expr, Local
+from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, INTEGER_ORDERS, Expr, Local
 from cumulus.engine.native.scalars.arithmetic import Arithmetic, sure
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
@@ -63,7 +63,7 @@ class Comparisons:
             return self._texts.ordered(op, left, right)
         times = self._arithmetic.times.comparable(left, right)
         if times is not None:
-            return _integer_order(op, *times)
+            return INTEGER_ORDERS[op](*times)
         if kinds & OUTSIDE:
             return self._compared_outside(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
@@ -71,7 +71,7 @@ class Comparisons:
         if F64 in (left.value.type, right.value.type):
             return self._float_order(op, self._arithmetic.as_float(left).value, self._arithmetic.as_float(right).value)
         one, other = self._arithmetic.aligned(left, right)
-        return _integer_order(op, one, other)
+        return INTEGER_ORDERS[op](one, other)
 
     def _float_order(self, op: str, left: Expr, right: Expr) -> Expr:
         """Compare floats; NaN is equal to itself and greater than every other number."""
@@ -136,17 +136,3 @@ class Comparisons:
             self._search(found, wanted, literals[:middle])
         with body.otherwise():
             self._search(found, wanted, literals[middle:])
-
-
-def _integer_order(op: str, left: Expr, right: Expr) -> Expr:
-    match op:
-        case "=":
-            return left.eq(right)
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right

@@ -16,7 +16,7 @@ from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import F64, FALSE, I64
-from cumulus.engine.native.scalars.arithmetic import Arithmetic, Fixed, Host, is_exact, sure
+from cumulus.engine.native.scalars.arithmetic import Arithmetic, Fixed, Host, is_exact
 from cumulus.engine.native.scalars.comparisons import OUTSIDE, Comparisons
 from cumulus.engine.native.scalars.conditionals import Conditionals
 from cumulus.engine.native.scalars.python_functions import Callee
@@ -130,10 +130,7 @@ class ScalarEmitter:
             return found
         value = self._body.let(found.value, "time")
         with self._body.when(beyond, likely=False):
-            args = [sure(code) for code in codes]
-            called, failed = self._host.call(self._body, Callee(function), args, result, is_rare=True)
-            self.arithmetic.fails(failed)
-            self._body.set(value, called.value)
+            self.arithmetic.set_by_python(value, Callee(function), codes, result, is_rare=True)
         return replace(found, value=value)
 
     def _divided(self, function: str, codes: list[Scalar], result: SqlType, fixed: Fixed | None) -> Scalar:
@@ -155,10 +152,7 @@ class ScalarEmitter:
                     value, left / right if left.type is F64 else left % right if function == "mod" else left // right
                 )
             with body.otherwise():
-                args = [sure(code) for code in codes]
-                found, failed = self._host.call(body, Callee(function), args, result, is_rare=True)
-                self.arithmetic.fails(failed)
-                body.set(value, found.value)
+                self.arithmetic.set_by_python(value, Callee(function), codes, result, is_rare=True)
         return Scalar(result, value, unknown, bits_of(result))
 
     def _users(self, user: UserFunction, args: tuple[Term, ...]) -> Scalar:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
 from cumulus.engine.native.kernel.lanes import Scalar, bits_of
-from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Immediate, i64
+from cumulus.engine.native.kernel.language import FALSE, I64, INTEGER_ORDERS, PTR, Expr, Immediate, i64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic
 from cumulus.engine.native.scalars.patterns import Piece, equals, pieces_of
 from cumulus.engine.native.store.text_table import (
@@ -63,8 +63,7 @@ class TextFunctions:
         with self._arithmetic.unless_null([left, right]):
             sides = (part for side in (left, right) for part in self._host.bytes_of(body, side))
             order = body.call(compare_texts, *sides, hint="order")
-            holds = {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
-            body.set(found, holds)
+            body.set(found, INTEGER_ORDERS[op](order, i64(0)))
         return found
 
     # --- functions --------------------------------------------------------------------------------------------------
