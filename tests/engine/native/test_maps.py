@@ -13,7 +13,7 @@ import pytest
 from cumulus.engine.native.kernel import memory
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, compiled, system_functions
+from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_functions, to_object
 from cumulus.engine.native.store import row_layout
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
@@ -52,7 +52,7 @@ def code_for(shapes: list[Shape], level: int) -> MachineCode:
     functions = [*memory.MEMORY_FUNCTIONS, *TABLE_FUNCTIONS]
     for shape in shapes:
         functions += map_functions(shape)
-    return MachineCode([compiled(to_llvm(Module(functions)), level)])
+    return MachineCode([to_object(to_llvm(Module(functions)), level)])
 
 
 @pytest.fixture(scope="module", params=LEVELS)

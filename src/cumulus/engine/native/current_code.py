@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cumulus.engine.failures import Failures
-from cumulus.engine.native.build import built
+from cumulus.engine.native.build import program_code
 from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.key_checks import SETTLED
@@ -74,7 +74,7 @@ class CurrentCode:
         self._users: list[Callable[[Image], None]] = []
         self.fired = 0
         """Events since `go_on`."""
-        made, code = built(program, functions, indexes, level or 0, load)
+        made, code = program_code(program, functions, indexes, level or 0, load)
         self.dictionary = Dictionary(code)
         self._install(Image(made, code, self.dictionary, functions, failures), indexes)
 
@@ -129,7 +129,7 @@ class CurrentCode:
         """
         wanted = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
         with Deferring():
-            made, code = built(self.program, self._functions, wanted, self._level or 0, self._load)
+            made, code = program_code(self.program, self._functions, wanted, self._level or 0, self._load)
             image = Image(made, code, self.dictionary, self._functions, self._failures)
             image.callbacks.called_count = self.image.callbacks.called_count
             for number, store in image.maps.items():

@@ -39,7 +39,7 @@ class MemoryGrants:
     def begin_anew(self) -> None:
         """Forget what was refused, and grant what may be."""
         self._code.image.words.set(MEMORY + REFUSED, 0)
-        self._dictionary.forgive()
+        self._dictionary.reset_refusals()
         self.grant()
 
     def widen(self) -> bool:

@@ -25,7 +25,7 @@ _AXIS = "axis of an end"
 
 def write_map_end(term: MapEnd, env: Env, scanner: Scanner) -> Scalar:
     """Write the search for the least or greatest key of a slice."""
-    store = scanner.host.store(term.map)
+    store = scanner.writer.store(term.map)
     keys = tuple(Var(_AXIS) if key is None else key for key in term.keys)
     return _search(
         term.end, _AXIS, LoopSource(store, lambda body, place: _exists(body, store, place)), keys, env, scanner
@@ -60,7 +60,7 @@ def write_end(
         raise ValidationError(f"{term.variable} is not bound in {term}", hint="The term of an end binds its variable.")
     keys: tuple[Term, ...] = (Var(term.variable),)
     if isinstance(inner, MapRead) and axis_of(inner, term.variable, inside) is not None:
-        return _search(term.end, term.variable, read_source(scanner.host, inner), inner.keys, inside, scanner)
+        return _search(term.end, term.variable, read_source(scanner.writer, inner), inner.keys, inside, scanner)
     source = group(inner, (term.variable,), inside)
     return _search(term.end, term.variable, source, keys, inside, scanner)
 
@@ -119,7 +119,7 @@ def _walk(
     Rows that do not count are rare at the ends: what has a count of 0 and is there is waiting for its insertion.
     """
     body, store = scanner.body, source.store
-    shape, record = store.shape, scanner.host.record(store)
+    shape, record = store.shape, scanner.writer.record(store)
     start = body.let(group.start, "start")
     row = body.let(start, "row")
     with body.when(row.ne(0)):
@@ -133,7 +133,7 @@ def _walk(
             body.set(there, there & ~here.null)
         if source.ahead is not None:
             keys = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
-            changed = body.call(source.ahead.shape.find, scanner.host.record(source.ahead), *keys, hint="changed")
+            changed = body.call(source.ahead.shape.find, scanner.writer.record(source.ahead), *keys, hint="changed")
             body.set(there, there & changed.eq(0))
         with body.when(there):
             take(here)

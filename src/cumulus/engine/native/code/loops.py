@@ -51,7 +51,7 @@ class Scanner:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self.host, self.body = evaluator.host, evaluator.body
+        self.writer, self.body = evaluator.writer, evaluator.body
         self.open_loops = 0
         """How many loops what is written now stands in."""
 
@@ -64,7 +64,7 @@ class Scanner:
 
     def group(self, store: MapLayout, order: int, bound: Mapping[int, Sequence[Expr]]) -> SortedGroup:
         """Write the finding of the group that some keys name, in an order; one that is not small is a tree then."""
-        body, record, shape = self.body, self.host.record(store), store.shape
+        body, record, shape = self.body, self.writer.record(store), store.shape
         chain = shape.chain(order)
         if chain is None:
             return SortedGroup(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
@@ -73,7 +73,7 @@ class Scanner:
 
     def place_of(self, store: MapLayout, row: Expr) -> Expr:
         """Write where a row of a map stands; it moves when any row is put."""
-        return address(self.body, store.shape, self.host.record(store), row)
+        return address(self.body, store.shape, self.writer.record(store), row)
 
     def next_of(self, store: MapLayout, chain: int, place: Expr) -> Local:
         """Write the reading of which row is next in a chain, at the place of one."""
@@ -118,7 +118,7 @@ class Scanner:
     def _look_up(self, source: LoopSource, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
         if source.ahead is None:
-            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.writer.record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 self.evaluator.row = row if source.is_batch else self.evaluator.row
                 number = source.value(body, self.place_of(store, row))
@@ -136,11 +136,11 @@ class Scanner:
         """
         body = self.body
         place = body.let(Literal(PTR, 0), "place")
-        changed = body.call(ahead.shape.find, self.host.record(ahead), *words, hint="changed")
+        changed = body.call(ahead.shape.find, self.writer.record(ahead), *words, hint="changed")
         with body.when(changed.ne(0)):
             body.set(place, self.place_of(ahead, changed))
         with body.otherwise():
-            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.writer.record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 body.set(place, self.place_of(store, row))
         return place
@@ -152,8 +152,8 @@ class Scanner:
         body, store, ahead = self.body, source.store, source.ahead
         assert ahead is not None
         words = _words_in(bound)
-        picked = self.host.scratch(("picked", self.host.next_scratch()), store.key_names, store.keys, (), marks=1)
-        record = self.host.record(picked)
+        picked = self.writer.scratch(("picked", self.writer.next_scratch()), store.key_names, store.keys, (), marks=1)
+        record = self.writer.record(picked)
         body.call(picked.shape.clear, record)
 
         def pick(row: Expr, place: Expr) -> None:
@@ -161,7 +161,7 @@ class Scanner:
             found = [body.load(I64, place, 8 * word) for word in range(store.shape.keys)]
             chosen = body.call(picked.shape.put, record, *found, hint="picked")
             with body.when(chosen.eq(0), likely=False):
-                self.host.no_memory(body, store)
+                self.writer.no_memory(body, store)
             with body.otherwise():
                 body.store(I64, self.place_of(picked, chosen & ROW), picked.shape.value(0), 1)
 
@@ -185,7 +185,7 @@ class Scanner:
         visit: Callable[[Expr, Expr], None],
     ) -> None:
         """Write a loop over the rows of a map that have some key words."""
-        body, record = self.body, self.host.record(store)
+        body, record = self.body, self.writer.record(store)
         if not bound:
             with self.looping():
                 for place, row in self.rows_of(store):
@@ -208,7 +208,7 @@ class Scanner:
 
     def rows_of(self, store: MapLayout) -> Iterator[tuple[Local, Local]]:
         """Write a loop over the rows of a map, there or not, unless marks say so."""
-        body, record = self.body, self.host.record(store)
+        body, record = self.body, self.writer.record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
             place = body.let(self.place_of(store, row), "place")
             if not store.marks:
@@ -282,7 +282,7 @@ class Scanner:
         if scalar.null is not None and not lane.nullable:
             there = ~scalar.null
             possible = there if possible is None else possible & there
-        return self.host.words(self.body, lane, scalar), possible
+        return self.writer.words(self.body, lane, scalar), possible
 
     def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
         """Return a scalar in the kernel type of a key, and the condition under which it fits."""

@@ -37,7 +37,7 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.scalars.arithmetic import Fixed
-from cumulus.engine.native.scalars.memoization import remembered
+from cumulus.engine.native.scalars.memoization import remember_call
 from cumulus.engine.native.scalars.patterns import Piece, match_function
 from cumulus.engine.native.scalars.python_functions import Callee, Outside
 from cumulus.engine.native.store import memory_layout as layout
@@ -59,7 +59,7 @@ _REPORT = Signature("report", (I64, I64, I64), I64)
 _BOX = Signature("box", (I64, I64, I64, I64), I64)
 
 
-class ProgramHost:
+class ProgramWriter:
     """The program while its code is written.
 
     Parameters
@@ -298,7 +298,7 @@ class ProgramHost:
         is_boxed = any(lane.type.kind is Kind.BIGDECIMAL for lane in (*lanes, given))  # a box may be emptied
         if fixed is not None and 0 < len(keys) <= _MOST_REMEMBERED_WORDS and not is_boxed:
             store = self._memo((callee, lanes, tuple(fixed)), [lanes[place] for place in asked], given)
-            outcome, *words = remembered(body, self.record(store), store, keys, call)
+            outcome, *words = remember_call(body, self.record(store), store, keys, call)
         else:
             outcome, *words = call()
         if result.kind is Kind.VARCHAR:  # code may look at what is NULL, or nothing

@@ -27,7 +27,7 @@ from cumulus.engine.native.code.loop_sources import (
 )
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.ranges import Intervals, KeptSums, firsts_of, kept_sums
 from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.kernel.body import Body
@@ -45,14 +45,14 @@ NO_VISITS: Mapping[int, Local] = {}
 class TermEmitter:
     """Writes the code of terms into one function."""
 
-    def __init__(self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int) -> None:
-        self.host, self.body = host, body
-        self.evaluator = Evaluator(host, body, types, site, self._leaf)
+    def __init__(self, writer: ProgramWriter, body: Body, types: Mapping[str, Typed], site: int) -> None:
+        self.writer, self.body = writer, body
+        self.evaluator = Evaluator(writer, body, types, site, self._leaf)
         self.scanner = Scanner(self.evaluator)
 
     def at_site(self, site: int) -> TermEmitter:
         """Return one that writes at the same place, but whose failures come from another site."""
-        found = TermEmitter(self.host, self.body, self.evaluator.types, site)
+        found = TermEmitter(self.writer, self.body, self.evaluator.types, site)
         found.evaluator.row = self.evaluator.row
         return found
 
@@ -82,7 +82,7 @@ class TermEmitter:
     def _kept_interval(self, term: Term, env: Env) -> tuple[KeyInterval, KeptSums] | None:
         """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
         interval = interval_of(term, env)
-        sums = None if interval is None else kept_sums(self.host, interval)
+        sums = None if interval is None else kept_sums(self.writer, interval)
         return None if interval is None or sums is None else (interval, sums)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
@@ -105,7 +105,7 @@ class TermEmitter:
         if not pending:
             then(env, numbers)
             return
-        chosen = next_factor(pending, env, self.host.batch)
+        chosen = next_factor(pending, env, self.writer.batch)
         if chosen is None:
             missing = sorted(inputs(pending[0][1]) - env.keys())
             raise ValidationError(
@@ -120,7 +120,7 @@ class TermEmitter:
 
         if place in visits:
             assert isinstance(factor, MapRead)
-            self.scanner.scan(visit_source(self.host, factor, visits[place]), factor.keys, env, go_on)
+            self.scanner.scan(visit_source(self.writer, factor, visits[place]), factor.keys, env, go_on)
         else:
             self._factor(factor, env, go_on, not rest)
 
@@ -138,9 +138,9 @@ class TermEmitter:
                 with self.evaluator.evaluated(compute) as holds, self.body.when(holds.value):
                     then(env, [])
             case MapRead(keys=keys):
-                self.scanner.scan(read_source(self.host, term), keys, env, then)
+                self.scanner.scan(read_source(self.writer, term), keys, env, then)
             case terms.Batch(name, variables) | terms.Atom(name, variables):
-                source = relation_source(self.host, name, is_batch=isinstance(term, terms.Batch))
+                source = relation_source(self.writer, name, is_batch=isinstance(term, terms.Batch))
                 self.scanner.scan(source, tuple(map(Var, variables)), env, then)
             case terms.Lift(variable, inner):
                 self._lift(variable, inner, env, then)
@@ -161,7 +161,7 @@ class TermEmitter:
             self.evaluator.unless_zero(number, lambda: then(env, [number]))
         elif free and self._by_group(term, free, env, then):
             pass
-        elif is_shareable(term, env, self.host.batch, self.scanner.open_loops > 0):
+        elif is_shareable(term, env, self.writer.batch, self.scanner.open_loops > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -174,7 +174,7 @@ class TermEmitter:
     def _by_group(self, term: AggSum | Sum, free: tuple[str, ...], env: Env, then: Then) -> bool:
         """Write a sum over an interval for each group of an order, if a term is that; return whether it is."""
         interval = groups_of(term, free, env)
-        sums = None if interval is None else kept_sums(self.host, interval)
+        sums = None if interval is None else kept_sums(self.writer, interval)
         if interval is None or sums is None:
             return False
         for place in firsts_of(self.scanner, sums[0]):
@@ -251,8 +251,8 @@ class TermEmitter:
     def grouped(self, term: Term, free: tuple[str, ...], env: Env) -> LoopSource:
         """Write the sums of `term` by the variables in `free` into a map made for the moment."""
         types = (self.evaluator.number_type(term),)
-        store = self.host.scratch(("groups", self.host.next_scratch()), free, self._free_lanes(free), types)
-        self.body.call(store.shape.clear, self.host.record(store))
+        store = self.writer.scratch(("groups", self.writer.next_scratch()), free, self._free_lanes(free), types)
+        self.body.call(store.shape.clear, self.writer.record(store))
         self.group_into(store, term, free, env)
         return column_source(store)
 
@@ -277,11 +277,11 @@ class TermEmitter:
         free = tuple(outputs(term))
 
         def write(store: MapLayout, body: Body, site: int) -> None:
-            TermEmitter(self.host, body, self.evaluator.types, site).group_into(store, term, free, {})
+            TermEmitter(self.writer, body, self.evaluator.types, site).group_into(store, term, free, {})
 
         kept = self.evaluator.number_type(term)
-        store, function, site = self.host.shared(term, free, self._free_lanes(free), kept, write)
-        self.host.sites.used(site, self.evaluator.site)
+        store, function, site = self.writer.shared(term, free, self._free_lanes(free), kept, write)
+        self.writer.sites.used(site, self.evaluator.site)
         self.body.run(function, CONTEXT)
         self.scanner.scan(column_source(store), tuple(map(Var, free)), env, then)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.kernel.body import Body, define, implement, kernel_function
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, grow_block
@@ -100,7 +100,7 @@ def _write_restore(shape: Shape, body: Body, map_: Local, place: Local) -> None:
     body.leave(1)
 
 
-def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
+def undo_function(writer: ProgramWriter, stores: Sequence[MapLayout]) -> Function:
     """Return the function `(context, to)` → 1, or 0 if there is no memory: take back all notes behind `to` bytes."""
     with define(UNDO, [("context", PTR), ("to", I64)], I64, inline=False) as body:
         context, to = body.function.parameters
@@ -111,13 +111,13 @@ def undo_function(host: ProgramHost, stores: Sequence[MapLayout]) -> Function:
             number = body.let(body.load(I64, journal.at(used), -8) & NUMBER, "number")
             for store in stores:
                 with body.when(number.eq(store.number)):
-                    _take_back(host, body, store, journal, used)
+                    _take_back(writer, body, store, journal, used)
             body.set(used, body.load(I64, context, layout.JOURNAL_USED))
         body.leave(1)
     return body.function
 
 
-def noted(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
+def read_note(body: Body, journal: Expr, end: Expr) -> tuple[Expr, Expr]:
     """Write the reading of the note before an offset: return the number of its map, and its bytes."""
     trailer = body.load(I64, journal.at(end), -8, "trailer")
     return trailer & NUMBER, (trailer >> 32) << 3
@@ -130,7 +130,7 @@ def touched_function(body: Body, context: Local, marks: Local) -> None:
     at = body.let(body.load(I64, context, layout.JOURNAL_USED), "at")
     with body.loop():
         body.leave_if(at.eq(0))
-        number, size = noted(body, journal, at)
+        number, size = read_note(body, journal, at)
         body.store(U8, marks.at(number), 0, 1)
         body.set(at, at - size)
 
@@ -146,7 +146,7 @@ def notes_function(body: Body, context: Local, wanted: Local, to: Local) -> None
     count = body.let(i64(0), "count")
     with body.loop():
         body.leave_if(at.eq(0), count)
-        number, size = noted(body, journal, at)
+        number, size = read_note(body, journal, at)
         body.set(at, at - size)
         with body.when(number.eq(wanted)):
             body.call(MEMCPY, to.at(count << 3), journal.at(at + 8), size - 16)
@@ -157,8 +157,8 @@ def _trailer(shape: Shape) -> int:
     return note_words(shape) << 32
 
 
-def _take_back(host: ProgramHost, body: Body, store: MapLayout, journal: Expr, used: Expr) -> None:
+def _take_back(writer: ProgramWriter, body: Body, store: MapLayout, journal: Expr, used: Expr) -> None:
     before = body.let(used - 8 * note_words(store.shape), "before")
-    done = body.call(_restore(store.shape), host.record(store), journal.at(before), hint="done")
+    done = body.call(_restore(store.shape), writer.record(store), journal.at(before), hint="done")
     body.leave_if(done.eq(0), 0, likely=False)
     body.store(I64, body.parameter("context"), layout.JOURNAL_USED, before)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, Interval, Kind, SqlType, coerce
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane, Words, split
 from cumulus.engine.native.kernel.language import (
@@ -67,9 +67,9 @@ def type_of(body: Body, given: Expr) -> Local:
     return body.load(PTR, given, _TYPE, "type")
 
 
-def is_a(host: ProgramHost, body: Body, given: Expr, type_: str) -> Expr:
+def is_a(writer: ProgramWriter, body: Body, given: Expr, type_: str) -> Expr:
     """Write whether an object is exactly of a type in `OBJECTS`."""
-    known = body.load(PTR, CONTEXT, host.context.word(type_), "known")
+    known = body.load(PTR, CONTEXT, writer.context.word(type_), "known")
     return type_of(body, given).eq(known)
 
 
@@ -84,14 +84,14 @@ class ValueReader:
         What the function returns then.
     """
 
-    def __init__(self, host: ProgramHost, body: Body, values: Expr, left: Operand) -> None:
-        self._host = host
+    def __init__(self, writer: ProgramWriter, body: Body, values: Expr, left: Operand) -> None:
+        self._writer = writer
         self._body = body
         self._values = values
         self._left = left
 
     def _known(self, key: Any) -> Local:
-        return self._body.load(PTR, CONTEXT, self._host.context.word(key), "known")
+        return self._body.load(PTR, CONTEXT, self._writer.context.word(key), "known")
 
     def _object(self, place: int) -> Local:
         return self._body.load(PTR, self._values, 8 * place, "object")
@@ -100,7 +100,7 @@ class ValueReader:
         self._body.leave_if(~condition, self._left, likely=False)
 
     def _is(self, given: Expr, type_: str) -> Expr:
-        return is_a(self._host, self._body, given, type_)
+        return is_a(self._writer, self._body, given, type_)
 
     def whole(self, place: int) -> Local:
         """Read an int of 64 bits."""
@@ -282,7 +282,7 @@ class ValueReader:
         with body.when(~is_null):
             self._leave_unless(self._is(given, "str"))
             if column.is_used:
-                size = self._host.context.word(SIZE)
+                size = self._writer.context.word(SIZE)
                 text = body.call(_UTF8, given, CONTEXT.at(size), hint="utf8")
                 with body.when(text.eq(NOWHERE), likely=False):
                     body.run(CLEAR)

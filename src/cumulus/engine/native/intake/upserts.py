@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.intake.key_checks import Checks
 from cumulus.engine.native.intake.python_rows import DONE, LEFT
 from cumulus.engine.native.intake.streams import FAR, values_at
@@ -26,7 +26,7 @@ def upserted_word(relation: str, sign: int) -> tuple[str, str, int]:
 
 
 def upsert_function(
-    host: ProgramHost, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: Checks
+    writer: ProgramWriter, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: Checks
 ) -> Function:
     """Return the function `(context, words of a row)` → DONE or LEFT.
 
@@ -48,9 +48,9 @@ def upsert_function(
         row = checks.row_with_key(body, relation, words)
         with body.when(row.eq(0)):
             done = body.call(takes[1], CONTEXT, *words, hint="done")
-            _count(host, body, relation, 1, done)
+            _count(writer, body, relation, 1, done)
             body.leave(done)
-        place = body.let(address(body, store.shape, host.record(store), row), "place")
+        place = body.let(address(body, store.shape, writer.record(store), row), "place")
         old = [body.load(I64, place, 8 * word, "old") for word in range(store.shape.keys)]
         differs = reduce(or_, map(Expr.ne, old, words), FALSE)
         body.leave_if(~differs, DONE)
@@ -60,7 +60,7 @@ def upsert_function(
             body.call(undo, CONTEXT, used)
             body.leave(LEFT)
         for sign in (1, -1):
-            _count(host, body, relation, sign, 1)
+            _count(writer, body, relation, sign, 1)
         body.leave(DONE)
     return body.function
 
@@ -96,6 +96,6 @@ def _has_nan(columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
     return reduce(or_, tests, FALSE)
 
 
-def _count(host: ProgramHost, body: Body, relation: str, sign: int, more: Operand) -> None:
-    word = host.context.word(upserted_word(relation, sign))
+def _count(writer: ProgramWriter, body: Body, relation: str, sign: int, more: Operand) -> None:
+    word = writer.context.word(upserted_word(relation, sign))
     body.store(I64, CONTEXT, word, body.load(I64, CONTEXT, word) + more)

@@ -207,29 +207,26 @@ def define(
     yield Body(function)
 
 
-Writer: TypeAlias = Callable[..., None]
+WriteStatements: TypeAlias = Callable[..., None]
 """Writes the statements of a function: it is given the body, and the parameters."""
 
 
 def kernel_function(
-    name: str,
-    parameters: Sequence[tuple[str, Type]],
-    result: Type | None = None,
-    *,
-    inline: bool | None = None,
-    is_public: bool = True,
-) -> Callable[[Writer], Function]:
+    name: str, parameters: Sequence[tuple[str, Type]], result: Type | None = None, *, inline: bool | None = None
+) -> Callable[[WriteStatements], Function]:
     """Make a function of the kernel of a Python function that writes its statements; see `define`."""
 
-    def write(writer: Writer) -> Function:
-        with define(name, parameters, result, inline=inline, is_public=is_public) as body:
-            writer(body, *body.function.parameters)
+    def make(write: WriteStatements) -> Function:
+        with define(name, parameters, result, inline=inline) as body:
+            write(body, *body.function.parameters)
         return body.function
 
-    return write
+    return make
 
 
-def implement(signature: Signature, names: Sequence[str], writer: Writer, *, inline: bool | None = None) -> Function:
+def implement(
+    signature: Signature, names: Sequence[str], write: WriteStatements, *, inline: bool | None = None
+) -> Function:
     """Return the function with a signature, whose parameters have these names."""
     parameters = list(zip(names, signature.parameters, strict=True))
-    return kernel_function(signature.name, parameters, signature.result, inline=inline)(writer)
+    return kernel_function(signature.name, parameters, signature.result, inline=inline)(write)

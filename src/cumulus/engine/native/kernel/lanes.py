@@ -219,7 +219,7 @@ def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
 def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
     """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
 
-    A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramHost.numbered`.
+    A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramWriter.numbered`.
     """
     value = scalar.value
     if value.type is I128:

@@ -41,7 +41,7 @@ def _target_machine(level: int) -> Any:
     return target.create_target_machine(cpu=name, features=features, opt=level, codemodel="small", reloc="pic")
 
 
-def compiled(text: str, level: int) -> bytes:
+def to_object(text: str, level: int) -> bytes:
     """Return LLVM IR as an object file, optimised as far as a level of `LEVELS` says."""
     machine = _target_machine(level)
     module = llvm.parse_assembly(text)
@@ -67,11 +67,11 @@ class Cache:
         self._folder = folder
 
     def object_of(self, text: str, level: int) -> tuple[str, bytes]:
-        """Return `compiled(text, level)`, from the folder if it is there, and the name by which `get` finds it."""
+        """Return `to_object(text, level)`, from the folder if it is there, and the name by which `get` finds it."""
         name = f"{identity(str(level), text)}.o"
         found = self.get(name)
         if found is None:
-            found = compiled(text, level)
+            found = to_object(text, level)
             self.put(name, found)
         return name, found
 

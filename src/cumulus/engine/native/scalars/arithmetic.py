@@ -37,7 +37,7 @@ Fixed: TypeAlias = Sequence[str | None]
 """For each argument of a call its value as text if it is a literal, else None."""
 
 
-class Host(Protocol):
+class CallWriter(Protocol):
     """What scalars need of the program that they stand in."""
 
     def user_function(self, name: str) -> UserFunction | None:
@@ -71,9 +71,9 @@ class Host(Protocol):
 class Arithmetic:
     """Writes arithmetic, casts and calls of Python into one function."""
 
-    def __init__(self, body: Body, host: Host) -> None:
+    def __init__(self, body: Body, writer: CallWriter) -> None:
         self.body = body
-        self.host = host
+        self.writer = writer
         self.times = TimeFunctions(body)
         self.flags: list[Local | None] = [None]
         """For each open attempt the variable that says that it failed; coders may share them."""
@@ -104,7 +104,7 @@ class Arithmetic:
         if value is None:
             return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
         if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
-            number = self.host.literal(self.body, value, sql_type)
+            number = self.writer.literal(self.body, value, sql_type)
             return Scalar(sql_type, number, known=value)
         word = plain_word(value, sql_type)
         if kernel is F64:
@@ -115,12 +115,12 @@ class Arithmetic:
     def outside(
         self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
     ) -> Scalar:
-        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `Host.call`."""
+        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `CallWriter.call`."""
         if result.kind is Kind.NULL:
             raise NotNativeError(f"a value of type {result}")
         body = self.body
         if not strict or all(code.null is None for code in codes):
-            found, failed = self.host.call(body, callee, codes, result, fixed)
+            found, failed = self.writer.call(body, callee, codes, result, fixed)
             self.fails(failed)
             return found
         value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
@@ -142,7 +142,7 @@ class Arithmetic:
         is_rare: bool = False,
     ) -> Scalar:
         """Write a call of Python code with values that are not NULL, which gives a variable its value; return that."""
-        found, failed = self.host.call(
+        found, failed = self.writer.call(
             self.body, callee, [sure(code) for code in codes], result, fixed, is_rare=is_rare
         )
         self.fails(failed)
@@ -275,7 +275,7 @@ class Arithmetic:
         if exact:
             inexact = reduce(operator.or_, [~test for test in exact])
             with self.body.when(inexact, likely=False), self.unless_null([scalar]):
-                called, _ = self.host.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
+                called, _ = self.writer.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
                 self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 

@@ -24,7 +24,7 @@ class Comparisons:
 
     def __init__(self, arithmetic: Arithmetic, texts: TextFunctions) -> None:
         self._arithmetic, self._texts = arithmetic, texts
-        self._body, self._host = arithmetic.body, arithmetic.host
+        self._body, self._writer = arithmetic.body, arithmetic.writer
 
     def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
@@ -94,7 +94,7 @@ class Comparisons:
         present = self._body.local(BOOL, "compared")
         self._body.set(present, FALSE)
         with self._arithmetic.unless_null([left, right]):
-            found, failed = self._host.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
+            found, failed = self._writer.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
             self._body.set(present, found.value & ~failed)
         return present
 

@@ -97,7 +97,7 @@ class Conditionals:
         done: list[tuple[list[Statement], Scalar]] = []
         for block, scalar in ends:
             with body.inside(block):
-                done.append((block, self._arithmetic.host.numbered(body, self._arithmetic.cast(scalar, result))))
+                done.append((block, self._arithmetic.writer.numbered(body, self._arithmetic.cast(scalar, result))))
         bits = max(scalar.bits for _, scalar in done)
         kinds = {scalar.value.type for _, scalar in done}
         kernel = kernel_type(result) if len(kinds) == 1 else I128

@@ -1,8 +1,8 @@
 """SQL scalars in the kernel.
 
 Comparisons and logic are code of their own, as are `cumulus.engine.native.scalars.arithmetic` and what
-`cumulus.engine.native.scalars.text_functions` has for texts. Every other function is Python's, called through the host:
-its arguments and its value travel as words.
+`cumulus.engine.native.scalars.text_functions` has for texts. Every other function is Python's: its arguments and its
+value travel as words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import F64, FALSE, I64
-from cumulus.engine.native.scalars.arithmetic import Arithmetic, Fixed, Host, is_exact
+from cumulus.engine.native.scalars.arithmetic import Arithmetic, CallWriter, Fixed, is_exact
 from cumulus.engine.native.scalars.comparisons import OUTSIDE, Comparisons
 from cumulus.engine.native.scalars.conditionals import Conditionals
 from cumulus.engine.native.scalars.python_functions import Callee
@@ -40,11 +40,13 @@ class ScalarEmitter:
         Gives the value of a node that is no scalar by itself.
     """
 
-    def __init__(self, body: Body, host: Host, lookup: Callable[[str], Scalar], leaf: Callable[[Term], Scalar]) -> None:
-        self.arithmetic = Arithmetic(body, host)
+    def __init__(
+        self, body: Body, writer: CallWriter, lookup: Callable[[str], Scalar], leaf: Callable[[Term], Scalar]
+    ) -> None:
+        self.arithmetic = Arithmetic(body, writer)
         self.comparisons = Comparisons(self.arithmetic, texts := TextFunctions(self.arithmetic))
         self._texts, self._conditionals = texts, Conditionals(self.arithmetic, self.code)
-        self._body, self._host = body, host
+        self._body, self._writer = body, writer
         self._lookup = lookup
         self._leaf = leaf
 
@@ -78,7 +80,7 @@ class ScalarEmitter:
                 return Scalar(BOOLEAN, FALSE if found is None else found)
             case "try":
                 return self._try(args[0])
-        user = self._host.user_function(function)
+        user = self._writer.user_function(function)
         if user is not None:
             return self._users(user, args)
         if function in ("case", "if", "coalesce"):
@@ -94,7 +96,7 @@ class ScalarEmitter:
     def call(
         self, function: str, codes: list[Scalar], literals: Sequence[Any] = (), fixed: Fixed | None = None
     ) -> Scalar:
-        """Write a call of a function of the dialect; for `fixed` see `Host.call`."""
+        """Write a call of a function of the dialect; for `fixed` see `CallWriter.call`."""
         if function not in FUNCTIONS:
             raise NotNativeError(f"the function {function}, of which nothing is known")
         definition = FUNCTIONS[function]

@@ -33,7 +33,7 @@ class TextFunctions:
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         self._arithmetic = arithmetic
-        self._body, self._host = arithmetic.body, arithmetic.host
+        self._body, self._writer = arithmetic.body, arithmetic.writer
 
     # --- comparisons ------------------------------------------------------------------------------------------------
 
@@ -46,9 +46,9 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "equal")
         with self._arithmetic.unless_null([left, right]):
-            address, length = self._host.bytes_of(body, left)
+            address, length = self._writer.bytes_of(body, left)
             if not isinstance(right.known, str):
-                other = self._host.bytes_of(body, right)
+                other = self._writer.bytes_of(body, right)
                 body.set(found, body.call(texts_equal, address, length, *other).ne(0))
             else:
                 known = bytes_of(right.known)
@@ -61,7 +61,7 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "holds")
         with self._arithmetic.unless_null([left, right]):
-            sides = (part for side in (left, right) for part in self._host.bytes_of(body, side))
+            sides = (part for side in (left, right) for part in self._writer.bytes_of(body, side))
             order = body.call(compare_texts, *sides, hint="order")
             body.set(found, INTEGER_ORDERS[op](order, i64(0)))
         return found
@@ -95,7 +95,7 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "matches")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(self._host.matcher(pieces), *self._host.bytes_of(body, text)).ne(0))
+            body.set(found, body.call(self._writer.matcher(pieces), *self._writer.bytes_of(body, text)).ne(0))
         return Scalar(BOOLEAN, found, text.null)
 
     def _among(self, text: Scalar, others: Sequence[Scalar]) -> Scalar:
@@ -110,7 +110,7 @@ class TextFunctions:
         body = self._body
         found = body.let(i64(0), "characters")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(count_characters, *self._host.bytes_of(body, text)))
+            body.set(found, body.call(count_characters, *self._writer.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
@@ -122,7 +122,7 @@ class TextFunctions:
         part, size = body.local(PTR, "part"), body.let(i64(0), "size")
         body.set(part, 0)
         with self._arithmetic.unless_null([text]):
-            address, length = self._host.bytes_of(body, text)
+            address, length = self._writer.bytes_of(body, text)
             before = (
                 body.call(bytes_of_first, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
             )

@@ -35,7 +35,7 @@ from cumulus.engine.native.store.row_layout import FLAGS, HEIGHT, LEFT, LOSSY, M
 _LARGEST = (1 << 63) - 1
 
 
-def in_order(mine: Sequence[Expr], theirs: Sequence[Expr], words: Sequence[tuple[int, str]]) -> Expr:
+def comes_before(mine: Sequence[Expr], theirs: Sequence[Expr], words: Sequence[tuple[int, str]]) -> Expr:
     """Write whether some words come before others."""
     found: Expr | None = None
     for one, other, (_, kind) in reversed(list(zip(mine, theirs, words, strict=True))):
@@ -129,7 +129,7 @@ class Trees:
             body.stop_if(at.eq(row))
             self._push(body, depth, at)
             here = self._nodes.place(body, at)
-            before = body.let(in_order(keys, self._nodes.keys(body, here), self._order.words), "before")
+            before = body.let(comes_before(keys, self._nodes.keys(body, here), self._order.words), "before")
             side = body.let(here.at(select(before, i64(LEFT), i64(RIGHT))), "side")
             body.set(at, body.load(U32, side, self._offset, "following"))
             with body.when(at.eq(0)):

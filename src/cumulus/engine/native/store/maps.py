@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache, partial, reduce
 from operator import and_
 
-from cumulus.engine.native.kernel.body import Body, Writer, implement
+from cumulus.engine.native.kernel.body import Body, WriteStatements, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
 from cumulus.engine.native.store import hash_tables
@@ -42,7 +42,7 @@ _FEWEST = 16
 def map_functions(shape: Shape) -> tuple[Function, ...]:
     """Return the functions of a shape."""
     keys = [f"k{word}" for word in range(shape.keys)]
-    writers: list[tuple[Signature, list[str], Writer]] = [
+    writers: list[tuple[Signature, list[str], WriteStatements]] = [
         (shape.new, ["memory", "map"], _new),
         (shape.free, ["map"], _free),
         (shape.clear, ["map"], _clear),

@@ -367,7 +367,7 @@ class ContextLayout:
         place = self.words.setdefault(key, len(self.words))
         return self._words_at + 8 * place
 
-    def settle(self) -> None:
+    def place_records(self) -> None:
         """Give every record its place; to be called when all stores and indexes are known."""
         self._records = []
         at = self._words_at + 8 * len(self.words)
@@ -377,7 +377,7 @@ class ContextLayout:
         self._records.append(at)
 
     def record(self, store: MapLayout) -> int:
-        """Return the offset of the record of a store; anything before `settle`."""
+        """Return the offset of the record of a store; anything before `place_records`."""
         return self._records[store.number] if store.number < len(self._records) else 0
 
     @property

@@ -23,7 +23,7 @@ from operator import or_
 from cumulus.engine.native.kernel.body import Body, implement
 from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.store import row_layout as layout
-from cumulus.engine.native.store.avl import TreeNodes, Trees, in_order
+from cumulus.engine.native.store.avl import TreeNodes, Trees, comes_before
 from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, Shape, address
 
 
@@ -231,7 +231,7 @@ class _OrderedIndex:
     def _lies(self, side: Expr, mine: Sequence[Expr], theirs: Sequence[Expr]) -> Expr:
         """Write whether some keys lie on a side of others."""
         words = self._order.words
-        return select(side.eq(RIGHT), in_order(mine, theirs, words), in_order(theirs, mine, words))
+        return select(side.eq(RIGHT), comes_before(mine, theirs, words), comes_before(theirs, mine, words))
 
     def _edge(self, body: Body, _: Local, start: Local, side: Local) -> None:
         at = body.let(start, "at")
@@ -316,7 +316,7 @@ class _TopRows:
             )
             if self._order.best == LEFT:
                 mine, worst = worst, mine
-            body.leave_if(in_order(mine, worst, self._order.words), likely=True)
+            body.leave_if(comes_before(mine, worst, self._order.words), likely=True)
         body.run(self._shape.link_row(self._number), map_, row)
         held = body.let(body.load(I64, map_, at + layout.HELD) + 1, "held")
         body.store(I64, map_, at + layout.HELD, held)

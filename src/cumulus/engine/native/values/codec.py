@@ -77,7 +77,7 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
     """
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
-        number = dictionary.__getitem__ if adds else dictionary.known
+        number = dictionary.__getitem__ if adds else dictionary.number_of
         return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)

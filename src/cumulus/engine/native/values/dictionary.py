@@ -99,7 +99,7 @@ class Dictionary:
         """How many bytes texts would have taken when they were refused memory the last time; 0 if never."""
         return int(_I64.from_address(self._memory + REFUSED).value)
 
-    def forgive(self) -> None:
+    def reset_refusals(self) -> None:
         """Forget what was refused."""
         _I64.from_address(self._memory + REFUSED).value = 0
 
@@ -118,7 +118,7 @@ class Dictionary:
         for number, value in enumerate(values):
             assert self[value] == number, "each value is there once"
 
-    def known(self, value: Any) -> int:
+    def number_of(self, value: Any) -> int:
         """Return the number that a value has; KeyError if it has none."""
         found = self._known.get(value)
         if found is None:
