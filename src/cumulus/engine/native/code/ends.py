@@ -15,7 +15,7 @@ from cumulus.engine.native.code.loops import Scanner, SortedGroup
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar, bits_of, kernel_type
-from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, TRUE, Expr, Immediate
+from cumulus.engine.native.kernel.language import BOOL, FALSE, I64, TRUE, Expr, Immediate
 from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
 from cumulus.errors import ValidationError
@@ -127,8 +127,7 @@ def _walk(
     with body.loop_while(row.ne(0)):
         place = body.let(scanner.place_of(store, row), "place")
         here = scanner.key_at(store, axis, place)
-        counts = source.value(body, place).value
-        there = body.let(counts.ne(0.0 if counts.type is F64 else 0), "there")
+        there = body.let(source.value(body, place).differs_from_zero, "there")
         if here.null is not None:
             body.set(there, there & ~here.null)
         if source.ahead is not None:

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
-from typing import Any
 
 from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import BIGINT, HUGEINT, Kind
@@ -57,9 +56,15 @@ class Scanner:
 
     def scan(self, source: LoopSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
-        with self.bound(source.store, keys, env) as bound:
-            row = self.evaluator.row
-            self._scan_bound(source, keys, bound, env, then)
+        store, row = source.store, self.evaluator.row
+        with self.bound(store, keys, env) as bound:
+            if len(bound) == len(store.keys):
+                self._look_up(source, _words_in(bound), env, then)
+            elif source.ahead is not None:
+                # What the firing has written, then what it has not: then the same code would stand twice.
+                self._scan_ahead(source, source.ahead, keys, bound, env, then)
+            else:
+                self._loop(store, bound, lambda row, place: self.entry(source, keys, row, place, env, then))
             self.evaluator.row = row
 
     def group(self, store: MapLayout, order: int, bound: Mapping[int, Sequence[Expr]]) -> SortedGroup:
@@ -96,25 +101,6 @@ class Scanner:
                 bound[place] = words
             yield bound
 
-    def _scan_bound(
-        self,
-        source: LoopSource,
-        keys: tuple[Term | Range, ...],
-        bound: Mapping[int, list[Expr]],
-        env: Env,
-        then: Then,
-    ) -> None:
-        store = source.store
-        words = _words_in(bound)
-        if len(bound) == len(store.keys):
-            self._look_up(source, words, env, then)
-            return
-        if source.ahead is not None:
-            # What the firing has written, then what it has not: then the same code would stand twice.
-            self._scan_ahead(source, keys, bound, env, then)
-            return
-        self._loop(store, bound, words, lambda row, place: self.entry(source, keys, row, place, env, then))
-
     def _look_up(self, source: LoopSource, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
         if source.ahead is None:
@@ -146,12 +132,16 @@ class Scanner:
         return place
 
     def _scan_ahead(
-        self, source: LoopSource, keys: tuple[Term | Range, ...], bound: Mapping[int, list[Expr]], env: Env, then: Then
+        self,
+        source: LoopSource,
+        ahead: MapLayout,
+        keys: tuple[Term | Range, ...],
+        bound: Mapping[int, list[Expr]],
+        env: Env,
+        then: Then,
     ) -> None:
         """Write a loop over a map as it will be, made from a list of rows, so that the inner code stands once."""
-        body, store, ahead = self.body, source.store, source.ahead
-        assert ahead is not None
-        words = _words_in(bound)
+        body, store = self.body, source.store
         picked = self.writer.scratch(("picked", self.writer.next_scratch()), store.key_names, store.keys, (), marks=1)
         record = self.writer.record(picked)
         body.call(picked.shape.clear, record)
@@ -165,8 +155,8 @@ class Scanner:
             with body.otherwise():
                 body.store(I64, self.place_of(picked, chosen & ROW), picked.shape.value(0), 1)
 
-        self._loop(store, bound, words, pick)
-        self._loop(ahead, bound, words, pick)
+        self._loop(store, bound, pick)
+        self._loop(ahead, bound, pick)
 
         def each(row: Expr, place: Expr) -> None:
             del row
@@ -175,15 +165,9 @@ class Scanner:
             with body.when(at.to(I64).ne(0)):
                 self.entry(source, keys, i64(0), at, env, then)
 
-        self._loop(picked, {}, [], each)
+        self._loop(picked, {}, each)
 
-    def _loop(
-        self,
-        store: MapLayout,
-        bound: Mapping[int, Any],
-        words: Sequence[Expr],
-        visit: Callable[[Expr, Expr], None],
-    ) -> None:
+    def _loop(self, store: MapLayout, bound: Mapping[int, Sequence[Expr]], visit: Callable[[Expr, Expr], None]) -> None:
         """Write a loop over the rows of a map that have some key words."""
         body, record = self.body, self.writer.record(store)
         if not bound:
@@ -192,7 +176,7 @@ class Scanner:
                     visit(row, place)
             return
         index = store.index(tuple(sorted(bound)))
-        row = body.call(store.shape.first(index), record, *words, hint="row")
+        row = body.call(store.shape.first(index), record, *_words_in(bound), hint="row")
         with body.loop_while(row.ne(0)), self.looping():
             place = body.let(self.place_of(store, row), "place")
             following = self.next_of(store, index, place)

@@ -221,17 +221,16 @@ class Evaluator:
         with ExitStack() as tests:
             if any(number.is_float for number in numbers):
                 for number in numbers:
-                    tests.enter_context(self.body.when(number.value.ne(0.0 if number.is_float else 0)))
+                    tests.enter_context(self.body.when(number.differs_from_zero))
             yield
 
     def unless_zero(self, number: Number, then: Callable[[], None]) -> None:
         """Write what happens where a number is not 0."""
-        zero: float | int = 0.0 if number.is_float else 0
         if isinstance(number.value, Literal):
             if number.value.value:
                 then()
             return
-        with self.body.when(number.value.ne(zero)):
+        with self.body.when(number.differs_from_zero):
             then()
 
     def report(self, reason: Reason) -> None:

@@ -184,21 +184,17 @@ class StatementEmitter:
         lanes = {self._column(each): store.values[self._column(each)] for each in group.statements}
 
         def add(bound: Env, numbers: dict[int, Number]) -> None:
-            with self._body.when(self._some(numbers.values())):
+            with self._body.when(_any_differs(numbers.values())):
                 self._add(coder, store, [bound[name] for name in group.keys], numbers)
 
         self._run(group, coder, env, lanes, add)
-
-    def _some(self, numbers: Iterable[Number]) -> Expr:
-        """Write whether a number is not 0."""
-        return reduce(or_, (number.value.ne(0.0 if number.is_float else 0) for number in numbers))
 
     def _add_step(self, step: Step[Number, MapLayout], env: Env) -> None:
         for (target, keys), columns in step.points.items():
             store = self._writer.store(target)
             coder = TermEmitter(self._writer, self._body, self._known, 0)
             deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
-            with self._body.when(self._some(deltas.values())):
+            with self._body.when(_any_differs(deltas.values())):
                 self._add(coder, store, [env[name] for name in keys], deltas)
         for statements, groups in step.loops:
             self._add_groups(statements, groups, env)
@@ -228,7 +224,7 @@ class StatementEmitter:
                 self._column(statement): read_value(body, groups, number, place)
                 for number, statement in enumerate(statements)
             }
-            with body.when(self._some(deltas.values())):
+            with body.when(_any_differs(deltas.values())):
                 parts = {
                     name: from_words(
                         body,
@@ -256,3 +252,8 @@ class StatementEmitter:
             values = [body.load(I64, place, ahead.shape.value(word), "value") for word in range(store.value_words)]
             body.run(setter, CONTEXT, *keys, *values)
         body.call(ahead.shape.clear, self._writer.record(ahead))
+
+
+def _any_differs(numbers: Iterable[Number]) -> Expr:
+    """Return whether a number is not 0."""
+    return reduce(or_, (number.differs_from_zero for number in numbers))

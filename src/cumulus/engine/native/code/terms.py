@@ -69,19 +69,18 @@ class TermEmitter:
                 else:
                     pair.add(number.value)
 
-        kept_interval = self._kept_interval(term, env)
+        kept_interval = self._kept(interval_of(term, env))
         if kept_interval is None:
             self.run([term], env, add)
-            return read_number(lane, total if pair is None else pair.value())
-        interval, sums = kept_interval
-        found = Intervals(self.scanner, self.closed, interval, env).write(*sums, lambda number: add(env, [number]))
-        with self.body.when(~found, likely=False):
-            self.run([term.term if isinstance(term, AggSum) else term], env, add)
+        else:
+            interval, sums = kept_interval
+            found = Intervals(self.scanner, self.closed, interval, env).write(*sums, lambda number: add(env, [number]))
+            with self.body.when(~found, likely=False):
+                self.run([term.term if isinstance(term, AggSum) else term], env, add)
         return read_number(lane, total if pair is None else pair.value())
 
-    def _kept_interval(self, term: Term, env: Env) -> tuple[KeyInterval, KeptSums] | None:
-        """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
-        interval = interval_of(term, env)
+    def _kept(self, interval: KeyInterval | None) -> tuple[KeyInterval, KeptSums] | None:
+        """Return a sum over an interval, and where the sums are kept; None if there is none, or it must loop."""
         sums = None if interval is None else kept_sums(self.writer, interval)
         return None if interval is None or sums is None else (interval, sums)
 
@@ -156,7 +155,7 @@ class TermEmitter:
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
         free = tuple(name for name in outputs(term) if name not in env)
-        if not free and self._kept_interval(term, env) is not None:
+        if not free and self._kept(interval_of(term, env)) is not None:
             number = self.closed(term, env)
             self.evaluator.unless_zero(number, lambda: then(env, [number]))
         elif free and self._by_group(term, free, env, then):
@@ -173,10 +172,10 @@ class TermEmitter:
 
     def _by_group(self, term: AggSum | Sum, free: tuple[str, ...], env: Env, then: Then) -> bool:
         """Write a sum over an interval for each group of an order, if a term is that; return whether it is."""
-        interval = groups_of(term, free, env)
-        sums = None if interval is None else kept_sums(self.writer, interval)
-        if interval is None or sums is None:
+        kept = self._kept(groups_of(term, free, env))
+        if kept is None:
             return False
+        interval, sums = kept
         for place in firsts_of(self.scanner, sums[0]):
             inner = dict(env)
             for position, key in enumerate(interval.read.keys):

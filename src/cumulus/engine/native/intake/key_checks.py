@@ -197,11 +197,9 @@ class Checks:
         """Write the look-up; return a row, 0 if there is none."""
         store, ranges = self._writer.store(lookup.map), words_of(columns)
         given = [words[word] for column in lookup.columns for word in ranges[column]]
-        if len(lookup.keys) == len(store.keys):
-            return body.call(store.shape.find, self._writer.record(store), *given, hint="found")
-        return body.call(
-            store.shape.first(store.indexes.index(lookup.keys)), self._writer.record(store), *given, hint="found"
-        )
+        is_whole = len(lookup.keys) == len(store.keys)
+        find = store.shape.find if is_whole else store.shape.first(store.indexes.index(lookup.keys))
+        return body.call(find, self._writer.record(store), *given, hint="found")
 
     def _leave_none(self, body: Body, store: MapLayout, row: Expr, leave: Callable[[], None]) -> None:
         """Write that a row must be there at least once."""

@@ -54,15 +54,11 @@ def _places(writer: ProgramWriter, trigger: Trigger, columns: Sequence[EventLane
                 if isinstance(key, Var) and key.name in numbers
             }
             whole = len(known) == len(store.keys)
-            if not known or not all(_is_same(store, place, columns[column]) for place, column in known.items()):
+            same = (store.keys[place].type == columns[column].lane.type for place, column in known.items())
+            if not known or not all(same):
                 continue
             if whole or tuple(known) in store.indexes:
                 yield KeyLookup(store.name, tuple(known), tuple(known.values()))
-
-
-def _is_same(store: MapLayout, key: int, column: EventLane) -> bool:
-    """Whether the words of an event's column are those of the key."""
-    return store.keys[key].type == column.lane.type
 
 
 def _accesses(writer: ProgramWriter, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:

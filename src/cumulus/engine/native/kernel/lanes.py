@@ -197,6 +197,11 @@ class Number:
         return self.value.type is F64
 
     @property
+    def differs_from_zero(self) -> Expr:
+        """Whether it is not 0."""
+        return self.value.ne(0.0 if self.is_float else 0)
+
+    @property
     def is_unit(self) -> bool:
         """Whether it is -1, 0 or 1, for all that is known."""
         return not (self.is_float or self.is_boxed or self.scale) and self.bits <= 1

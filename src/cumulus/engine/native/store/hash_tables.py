@@ -38,6 +38,9 @@ CAPACITY = 48
 """For how many there is room."""
 TABLE_SIZE = 56
 
+FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
+SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
+"""What hashes are mixed with."""
 ROW = (1 << 32) - 1
 """What of a slot is the number of a row; and of what `put` of a map gives."""
 SEGMENT = 1024
@@ -89,9 +92,25 @@ def entrance(body: Body, table: Expr, tag: Expr) -> tuple[Local, Local, Local]:
     return base, body.let(tag & mask, "at"), mask
 
 
+def _segment_of(body: Body, table: Expr, tag: Expr) -> Local:
+    """Write the look-up of the segment of a tag."""
+    directory = body.load(PTR, table, DIRECTORY)
+    return body.load(U32, directory.at((tag >> body.load(I64, table, SHIFT)) << 2), 0, "segment")
+
+
 def slot(body: Body, base: Expr, at: Expr) -> Local:
     """Write the reading of a slot."""
     return body.load(I64, base.at(at << 3), 0, "slot")
+
+
+def _find_slot(body: Body, table: Expr, tag: Expr, row: Expr) -> tuple[Local, Local, Local]:
+    """Write the search for a slot, which must be there; return its segment's address, its number, and the mask."""
+    base, at, mask = entrance(body, table, tag)
+    word = body.let((tag << 32) | row, "word")
+    with body.loop():
+        body.stop_if(slot(body, base, at).eq(word))
+        body.set(at, (at + 1) & mask)
+    return base, at, mask
 
 
 @contextmanager
@@ -209,9 +228,7 @@ def _make_room(body: Body, memory: Local, table: Local) -> None:
 @kernel_function("cu_table_split", [("memory", PTR), ("table", PTR), ("tag", I64)], I64, inline=False)
 def _split(body: Body, memory: Local, table: Local, tag: Local) -> None:
     """Split the segment of a tag in two; 1, or 0 if there is no memory or no bit left."""
-    segment = body.load(
-        U32, body.load(PTR, table, DIRECTORY).at((tag >> body.load(I64, table, SHIFT)) << 2), 0, "segment"
-    )
+    segment = _segment_of(body, table, tag)
     bits = body.load(U32, body.load(PTR, table, COUNTS).at(segment << 3), 4, "bits")
     body.leave_if(bits >= DEEPEST, 0, likely=False)
     is_last_bit = bits.eq(i64(32) - body.load(I64, table, SHIFT))
@@ -255,9 +272,7 @@ def _split(body: Body, memory: Local, table: Local, tag: Local) -> None:
 def insert_slot(body: Body, memory: Local, table: Local, tag: Local, row: Local) -> None:
     """Add a slot; 1, or 0 if there is no memory."""
     with body.loop():
-        segment = body.load(
-            U32, body.load(PTR, table, DIRECTORY).at((tag >> body.load(I64, table, SHIFT)) << 2), 0, "segment"
-        )
+        segment = _segment_of(body, table, tag)
         count = body.let(body.load(PTR, table, COUNTS).at(segment << 3), "count")
         taken = body.load(U32, count, 0, "taken")
         slots = body.let(body.load(I64, table, MASK) + 1, "slots")
@@ -275,11 +290,7 @@ def insert_slot(body: Body, memory: Local, table: Local, tag: Local, row: Local)
 @kernel_function("cu_table_remove", [("table", PTR), ("tag", I64), ("row", I64)], inline=False)
 def remove_slot(body: Body, table: Local, tag: Local, row: Local) -> None:
     """Take a slot away, which must be there."""
-    base, hole, mask = entrance(body, table, tag)
-    word = body.let((tag << 32) | row, "word")
-    with body.loop():
-        body.stop_if(slot(body, base, hole).eq(word))
-        body.set(hole, (hole + 1) & mask)
+    base, hole, mask = _find_slot(body, table, tag, row)
     at = body.let(hole, "next")
     with body.loop():
         body.set(at, (at + 1) & mask)
@@ -290,9 +301,7 @@ def remove_slot(body: Body, table: Local, tag: Local, row: Local) -> None:
             body.store(I64, base.at(hole << 3), 0, later)
             body.set(hole, at)
     body.store(I64, base.at(hole << 3), 0, 0)
-    segment = body.load(
-        U32, body.load(PTR, table, DIRECTORY).at((tag >> body.load(I64, table, SHIFT)) << 2), 0, "segment"
-    )
+    segment = _segment_of(body, table, tag)
     count = body.let(body.load(PTR, table, COUNTS).at(segment << 3), "count")
     body.store(U32, count, 0, body.load(U32, count) - 1)
 
@@ -300,11 +309,7 @@ def remove_slot(body: Body, table: Local, tag: Local, row: Local) -> None:
 @kernel_function("cu_table_rename", [("table", PTR), ("tag", I64), ("row", I64), ("to", I64)], inline=False)
 def rename_slot(body: Body, table: Local, tag: Local, row: Local, to: Local) -> None:
     """Let a slot, which must be there, lead to another row."""
-    base, at, mask = entrance(body, table, tag)
-    word = body.let((tag << 32) | row, "word")
-    with body.loop():
-        body.stop_if(slot(body, base, at).eq(word))
-        body.set(at, (at + 1) & mask)
+    base, at, _ = _find_slot(body, table, tag, row)
     body.store(I64, base.at(at << 3), 0, (tag << 32) | to)
 
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import I64, PTR, Expr, Local, Signature, Type
-from cumulus.engine.native.store.hash_tables import TABLE_SIZE, MemoryBlock, Record, table_blocks
+from cumulus.engine.native.store.hash_tables import (
+    FIRST_FACTOR,
+    SECOND_FACTOR,
+    TABLE_SIZE,
+    MemoryBlock,
+    Record,
+    table_blocks,
+)
 
 # The record of a map, as offsets in bytes.
 ROWS = 0
@@ -31,8 +38,6 @@ PRIMARY = 48
 
 CREATED = 1 << 32
 """What `put` adds to the number of a row that it has made."""
-_FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
-_SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
 
 LONGEST_PATH = 48
 """More rows than a path from a root can have: AVL trees of 2**31 rows are at most 45 high."""
@@ -328,7 +333,7 @@ def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
 
 def tag_of(body: Body, words: Sequence[Expr]) -> Local:
     """Write the hash of some words: 32 bits."""
-    mixed = body.let(words[0] * _FIRST_FACTOR, "mixed")
+    mixed = body.let(words[0] * FIRST_FACTOR, "mixed")
     for word in words[1:]:
-        body.set(mixed, ((mixed ^ (mixed >> 32)) + word) * _FIRST_FACTOR)
-    return body.let(((mixed ^ (mixed >> 32)) * _SECOND_FACTOR) >> 32, "tag")
+        body.set(mixed, ((mixed ^ (mixed >> 32)) + word) * FIRST_FACTOR)
+    return body.let(((mixed ^ (mixed >> 32)) * SECOND_FACTOR) >> 32, "tag")

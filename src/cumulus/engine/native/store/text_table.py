@@ -24,7 +24,17 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, USED, grow_block, release_block
-from cumulus.engine.native.store.hash_tables import ROW, TABLE_SIZE, entrance, free_table, insert_slot, new_table, slot
+from cumulus.engine.native.store.hash_tables import (
+    FIRST_FACTOR,
+    ROW,
+    SECOND_FACTOR,
+    TABLE_SIZE,
+    entrance,
+    free_table,
+    insert_slot,
+    new_table,
+    slot,
+)
 
 # The record, as offsets in bytes.
 PLACES = 0
@@ -49,8 +59,6 @@ _LENGTH = 4
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 12, 1 << 20
 _LONGEST = 1 << 31
 _FEWEST = 16
-_FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
-_SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
 
 NO_TEXT = 0xFF
 """A byte that no text has."""
@@ -93,11 +101,11 @@ def _pair(body: Body, low: Expr, high: Expr) -> Expr:
 @kernel_function("cu_text_tag", [("text", PTR), ("length", I64), ("seed", I64)], I64)
 def _tag(body: Body, text: Local, length: Local, seed: Local) -> None:
     """Return the hash of a text: 32 bits."""
-    mixed = body.let(seed ^ (length * _SECOND_FACTOR), "mixed")
+    mixed = body.let(seed ^ (length * SECOND_FACTOR), "mixed")
     at, left, last = body.let(text, "at"), body.let(length, "left"), body.let(i64(0), "last")
 
     def mix(word: Expr) -> None:
-        body.set(mixed, (mixed ^ word) * _FIRST_FACTOR)
+        body.set(mixed, (mixed ^ word) * FIRST_FACTOR)
         body.set(mixed, mixed ^ (mixed >> 32))
 
     with body.loop_while(left >= 8):
@@ -110,7 +118,7 @@ def _tag(body: Body, text: Local, length: Local, seed: Local) -> None:
         ends = body.load(U8, at, 0) | (body.load(U8, at.at(left - 1)) << 16)
         body.set(last, ends | (body.load(U8, at.at(left >> 1)) << 8))
     mix(last)
-    body.leave((mixed * _SECOND_FACTOR) >> 32)
+    body.leave((mixed * SECOND_FACTOR) >> 32)
 
 
 @kernel_function("cu_texts_free", [("texts", PTR)], inline=False)

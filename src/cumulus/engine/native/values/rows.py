@@ -34,7 +34,8 @@ class RowReader:
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
         self._kept = [self._value_decoder(lane) for lane in store.values]
-        self._read = self._reader()
+        self.stored_of = self._reader()
+        """What gives value words as they are kept: numbers, and cells of floats."""
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
         slices = [slice(places[0], places[-1] + 1) for places in self._places]
@@ -77,10 +78,6 @@ class RowReader:
         if lane.held is ColumnStorage.WIDE and lane.type is not None and lane.type.kind is Kind.DECIMAL:
             return lambda number: Decimal(number).scaleb(-lane.scale, EXACT)
         return int
-
-    def stored_of(self, words: Sequence[int]) -> Stored:
-        """Return value words as they are kept: numbers, and cells of floats."""
-        return self._read(words)
 
     def _reader(self) -> Callable[[Sequence[int]], Stored]:
         """Return the function from the value words of a row to what is kept, written in one piece."""
@@ -161,7 +158,7 @@ class RowCodec(RowReader):
 
     def shown_of(self, words: Sequence[int]) -> Values | None:
         """Return the values that readers see of value words; None as `shown` does."""
-        stored, count = self._read(words), self.store.count
+        stored, count = self.stored_of(words), self.store.count
         if self._has_cells:
             return self.shown(stored)
         return stored if (any(stored) if count is None else stored[count]) else None
