@@ -83,7 +83,7 @@ def _search(
     def visit(bound: Env, numbers: list[Number]) -> None:
         del numbers
         here = bound[axis]
-        with body.when(TRUE if here.null is None else ~here.null):
+        with body.when(here.is_there):
             sure = Scalar(sql_type, here.value, None, here.bits)
             is_better = body.let(null, "better")
             with body.when(~null):

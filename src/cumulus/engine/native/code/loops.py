@@ -266,7 +266,7 @@ class Scanner:
         if scalar.null is not None and not lane.nullable:
             there = ~scalar.null
             possible = there if possible is None else possible & there
-        return self.writer.words(self.body, lane, scalar), possible
+        return self.writer.words(self.body, scalar), possible
 
     def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
         """Return a scalar in the kernel type of a key, and the condition under which it fits."""

@@ -16,26 +16,13 @@ from cumulus.engine.native.kernel.lanes import (
     Lane,
     NotNativeError,
     Scalar,
-    Span,
     about,
     bits_of,
     from_words,
     lane_of,
     to_words,
 )
-from cumulus.engine.native.kernel.language import (
-    BOOL,
-    I64,
-    I128,
-    PTR,
-    TRUE,
-    Expr,
-    Function,
-    Local,
-    Signature,
-    i64,
-    select,
-)
+from cumulus.engine.native.kernel.language import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.scalars.arithmetic import Fixed
 from cumulus.engine.native.scalars.memoization import remember_call
 from cumulus.engine.native.scalars.patterns import Piece, match_function
@@ -201,13 +188,13 @@ class ProgramWriter:
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
         """Write the finding of a text's or interval's number, if it has none; an event's column will come with one."""
         if scalar.span is not None:
-            return replace(scalar, value=self._span_number(body, scalar, scalar.span), span=None)
+            return replace(scalar, value=self._span_number(body, scalar, scalar.span[:3]), span=None)
         if scalar.length is None:
             return scalar
         if scalar.value in self._event_texts:
             self.context.numbered.add(self._event_texts[scalar.value])
         number = body.let(i64(0), "number")
-        with body.when(TRUE if scalar.null is None else ~scalar.null):
+        with body.when(scalar.is_there):
             texts = body.load(PTR, CONTEXT, layout.TEXTS)
             body.set(number, body.call(number_of_text, texts, scalar.value, scalar.length))
             with body.when(number < 0, likely=False):
@@ -215,17 +202,17 @@ class ProgramWriter:
                 body.set(number, 0)
         return replace(scalar, value=number, length=None)
 
-    def _span_number(self, body: Body, scalar: Scalar, span: Span) -> Expr:
+    def _span_number(self, body: Body, scalar: Scalar, words: Sequence[Expr]) -> Expr:
         number = body.let(i64(0), "number")
-        with body.when(TRUE if scalar.null is None else ~scalar.null):
-            parts = [Scalar(BIGINT, part) for part in (span.months, span.days, span.micros)]
+        with body.when(scalar.is_there):
+            parts = [Scalar(BIGINT, word) for word in words]
             found, failed = self.call(body, Callee("span"), parts, scalar.type, [None] * len(parts))
             body.set(number, select(failed, i64(0), found.value))
         return number
 
-    def words(self, body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+    def words(self, body: Body, scalar: Scalar) -> list[Expr]:
         """Write the words of a value, as `to_words`, of whatever form it is."""
-        return to_words(body, lane, self.numbered(body, scalar))
+        return to_words(body, self.numbered(body, scalar))
 
     # --- ways out ---------------------------------------------------------------------------------------------------
 
@@ -308,7 +295,7 @@ class ProgramWriter:
 
     def _argument_words(self, body: Body, lane: Lane, arg: Scalar) -> list[Expr]:
         if not lane.is_text:
-            return self.words(body, lane, _in_lane(lane, arg))
+            return self.words(body, _in_lane(lane, arg))
         assert arg.length is not None
         length = arg.length if arg.null is None else select(arg.null, i64(-1), arg.length)
         return [arg.value.to(I64), body.let(length, "length")]

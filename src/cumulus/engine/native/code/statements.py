@@ -197,7 +197,7 @@ class StatementEmitter:
             with self._body.when(_any_differs(deltas.values())):
                 self._add(coder, store, [env[name] for name in keys], deltas)
         for statements, groups in step.loops:
-            self._add_groups(statements, groups, env)
+            self._add_groups(statements, groups)
 
     def _summed(self, numbers: list[Number], target: MapLayout) -> Number:
         found = numbers[0]
@@ -215,7 +215,7 @@ class StatementEmitter:
             found = Number(value, found.scale, found.bits)
         return found
 
-    def _add_groups(self, statements: Sequence[Statement], groups: MapLayout, env: Env) -> None:
+    def _add_groups(self, statements: Sequence[Statement], groups: MapLayout) -> None:
         """Write the adding of sums in a map made for the moment."""
         body, store = self._body, self._writer.store(statements[0].map)
         coder = TermEmitter(self._writer, body, self._known, self._site(statements[0]))

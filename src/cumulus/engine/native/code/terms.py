@@ -14,7 +14,6 @@ from typing import assert_never
 from cumulus.algebra import terms
 from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factors_of
-from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
 from cumulus.engine.native.code.ends import write_end, write_map_end
@@ -56,9 +55,9 @@ class TermEmitter:
         found.evaluator.row = self.evaluator.row
         return found
 
-    def closed(self, term: Term, env: Env, *, kept: SqlType | None = None) -> Number:
-        """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is `kept`."""
-        lane = number_lane(kept or self.evaluator.number_type(term))
+    def closed(self, term: Term, env: Env) -> Number:
+        """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is kept."""
+        lane = number_lane(self.evaluator.number_type(term))
         pair = Pair(self.body) if lane.held.kernel is F64 else None
         total = self.body.let(Literal(lane.held.kernel, 0), "total") if pair is None else pair.high
 

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, Expr, Immediate, Type, i64, select
+from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, TRUE, Expr, Immediate, Type, i64, select
 
 Words: TypeAlias = tuple[int, ...]
 _SIGN, _ALL = 1 << 63, 1 << 64
@@ -173,6 +173,15 @@ class Scalar:
         """Digits behind the point."""
         return self.type.scale if self.type.kind is Kind.DECIMAL else 0
 
+    @property
+    def is_there(self) -> Expr:
+        """Whether it is not NULL."""
+        return TRUE if self.null is None else ~self.null
+
+    def there_and(self, condition: Expr) -> Expr:
+        """Return whether a condition holds, and it is not NULL."""
+        return condition if self.null is None else condition & ~self.null
+
 
 def any_null(codes: Iterable[Scalar]) -> Expr | None:
     """Return where any of some values is NULL; None if none ever is."""
@@ -221,7 +230,7 @@ def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
     return Scalar(lane.type, value, body.let(null, "null") if lane.nullable else None, bits_of(lane.type))
 
 
-def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+def to_words(body: Body, scalar: Scalar) -> list[Expr]:
     """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
 
     A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramWriter.numbered`.

@@ -310,7 +310,7 @@ class Arithmetic:
             wide = value.to(I128) if kind is I128 else value
             least = -limit + 1 if target.kind is Kind.DECIMAL else -limit
             beyond = (wide > limit - 1) | (wide < least)
-            self.fails(self.body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
+            self.fails(self.body.let(scalar.there_and(beyond), "beyond"))
         return Scalar(target, self.body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
 
 

@@ -33,8 +33,7 @@ class Comparisons:
             return same if op == "=" else ~same
         found = self.ordered(op, left, right)
         for side in (left, right):
-            if side.null is not None:
-                found = found & ~side.null
+            found = side.there_and(found)
         return self._body.let(found, "holds")
 
     def _same(self, left: Scalar, right: Scalar) -> Expr:
@@ -117,7 +116,7 @@ class Comparisons:
         self._search(found, wanted, [code for code, _ in sorted(fixed, key=lambda each: each[1])])
         for code, _ in loose:
             equal = self.equal(wanted, code)
-            body.set(found, found | (equal if code.null is None else equal & ~code.null))
+            body.set(found, found | code.there_and(equal))
         unknown = any_null([code for code, _ in loose])
         null = wanted.null if unknown is None else unknown & ~found
         if unknown is not None and wanted.null is not None:

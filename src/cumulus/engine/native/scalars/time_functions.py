@@ -59,8 +59,7 @@ class TimeFunctions:
         found = self._function(name, codes, result)
         if found is None or not self._points.beyond:
             return None if found is None else (found, None)
-        beyond, null = reduce(or_, self._points.beyond), found.null
-        return found, self._body.let(beyond if null is None else beyond & ~null, "beyond")
+        return found, self._body.let(found.there_and(reduce(or_, self._points.beyond)), "beyond")
 
     def _function(self, name: str, codes: Sequence[Scalar], result: SqlType) -> Scalar | None:
         if any(code.type.kind is Kind.NULL for code in codes):
