@@ -16,14 +16,9 @@ from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factors_of
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
+from cumulus.engine.native.code import loop_sources
 from cumulus.engine.native.code.ends import write_end, write_map_end
-from cumulus.engine.native.code.loop_sources import (
-    LoopSource,
-    column_source,
-    read_source,
-    relation_source,
-    visit_source,
-)
+from cumulus.engine.native.code.loop_sources import LoopSource
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
@@ -118,7 +113,7 @@ class TermEmitter:
 
         if place in visits:
             assert isinstance(factor, MapRead)
-            self.scanner.scan(visit_source(self.writer, factor, visits[place]), factor.keys, env, go_on)
+            self.scanner.scan(loop_sources.visit_source(self.writer, factor, visits[place]), factor.keys, env, go_on)
         else:
             self._factor(factor, env, go_on, not rest)
 
@@ -136,9 +131,9 @@ class TermEmitter:
                 with self.evaluator.evaluated(compute) as holds, self.body.when(holds.value):
                     then(env, [])
             case MapRead(keys=keys):
-                self.scanner.scan(read_source(self.writer, term), keys, env, then)
+                self.scanner.scan(loop_sources.read_source(self.writer, term), keys, env, then)
             case terms.Batch(name, variables) | terms.Atom(name, variables):
-                source = relation_source(self.writer, name, is_batch=isinstance(term, terms.Batch))
+                source = loop_sources.relation_source(self.writer, name, is_batch=isinstance(term, terms.Batch))
                 self.scanner.scan(source, tuple(map(Var, variables)), env, then)
             case terms.Lift(variable, inner):
                 self._lift(variable, inner, env, then)
@@ -252,7 +247,7 @@ class TermEmitter:
         store = self.writer.scratch(("groups", self.writer.next_scratch()), free, self._free_lanes(free), types)
         self.body.call(store.shape.clear, self.writer.record(store))
         self.group_into(store, term, free, env)
-        return column_source(store)
+        return loop_sources.column_source(store)
 
     def _free_lanes(self, free: Sequence[str]) -> tuple[Lane, ...]:
         types = self.evaluator.types
@@ -281,7 +276,7 @@ class TermEmitter:
         store, function, site = self.writer.shared(term, free, self._free_lanes(free), kept, write)
         self.writer.sites.used(site, self.evaluator.site)
         self.body.run(function, CONTEXT)
-        self.scanner.scan(column_source(store), tuple(map(Var, free)), env, then)
+        self.scanner.scan(loop_sources.column_source(store), tuple(map(Var, free)), env, then)
 
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """A node of value context inside a scalar is its number; an end is one of its values."""

@@ -26,15 +26,8 @@ from cumulus.engine.native.code.undo_log import read_note
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, i64
-from cumulus.engine.native.store.memory_layout import (
-    JOURNAL,
-    JOURNAL_USED,
-    ColumnStorage,
-    EventLane,
-    MapLayout,
-    event_parameters,
-    words_of,
-)
+from cumulus.engine.native.store import memory_layout
+from cumulus.engine.native.store.memory_layout import ColumnStorage, EventLane, MapLayout, event_parameters, words_of
 from cumulus.engine.native.store.row_layout import address
 
 SETTLED = "settled"
@@ -213,8 +206,8 @@ class Checks:
         """Return the function `(context)` → 1, or 0 if Python must look at the references of the transaction."""
         with define(SETTLED, [("context", PTR)], I64, inline=False) as body:
             body.leave_if(body.load(I64, CONTEXT, self._writer.context.word(DOUBTFUL)).eq(0), 1, likely=True)
-            journal = body.load(PTR, CONTEXT, JOURNAL, "journal")
-            at = body.let(body.load(I64, CONTEXT, JOURNAL_USED), "at")
+            journal = body.load(PTR, CONTEXT, memory_layout.JOURNAL, "journal")
+            at = body.let(body.load(I64, CONTEXT, memory_layout.JOURNAL_USED), "at")
             with body.loop():
                 body.leave_if(at.eq(0), 1)
                 number, size = read_note(body, journal, at)

@@ -12,13 +12,8 @@ from cumulus.engine.native.kernel.lanes import Scalar, bits_of
 from cumulus.engine.native.kernel.language import FALSE, I64, INTEGER_ORDERS, PTR, Expr, Immediate, i64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic
 from cumulus.engine.native.scalars.patterns import Piece, equals, pieces_of
-from cumulus.engine.native.store.text_table import (
-    bytes_of,
-    bytes_of_first,
-    compare_texts,
-    count_characters,
-    texts_equal,
-)
+from cumulus.engine.native.store import text_table
+from cumulus.engine.native.store.text_table import bytes_of
 
 _AROUND: dict[str, Callable[[Piece], tuple[Piece, ...]]] = {
     "starts_with": lambda piece: (piece, ()),
@@ -49,7 +44,7 @@ class TextFunctions:
             address, length = self._writer.bytes_of(body, left)
             if not isinstance(right.known, str):
                 other = self._writer.bytes_of(body, right)
-                body.set(found, body.call(texts_equal, address, length, *other).ne(0))
+                body.set(found, body.call(text_table.texts_equal, address, length, *other).ne(0))
             else:
                 known = bytes_of(right.known)
                 with body.when(length.eq(len(known))):
@@ -62,7 +57,7 @@ class TextFunctions:
         found = body.let(FALSE, "holds")
         with self._arithmetic.unless_null([left, right]):
             sides = (part for side in (left, right) for part in self._writer.bytes_of(body, side))
-            order = body.call(compare_texts, *sides, hint="order")
+            order = body.call(text_table.compare_texts, *sides, hint="order")
             body.set(found, INTEGER_ORDERS[op](order, i64(0)))
         return found
 
@@ -110,7 +105,7 @@ class TextFunctions:
         body = self._body
         found = body.let(i64(0), "characters")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(count_characters, *self._writer.bytes_of(body, text)))
+            body.set(found, body.call(text_table.count_characters, *self._writer.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
@@ -123,13 +118,13 @@ class TextFunctions:
         body.set(part, 0)
         with self._arithmetic.unless_null([text]):
             address, length = self._writer.bytes_of(body, text)
-            before = (
-                body.call(bytes_of_first, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
-            )
+            passed, before = int(plain[0]) - 1, i64(0)
+            if passed:
+                before = body.call(text_table.bytes_of_first, address, length, passed, hint="before")
             body.set(part, address.at(before))
             body.set(size, length - before)
             if len(plain) > 1:
-                body.set(size, body.call(bytes_of_first, part, size, int(plain[1])))
+                body.set(size, body.call(text_table.bytes_of_first, part, size, int(plain[1])))
         return Scalar(text.type, part, text.null, length=size)
 
 

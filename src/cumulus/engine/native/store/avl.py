@@ -20,7 +20,6 @@ from cumulus.engine.native.kernel.language import (
     F64,
     I64,
     I128,
-    PTR,
     U32,
     Expr,
     Function,
@@ -94,13 +93,13 @@ class Trees:
     def __init__(self, nodes: TreeNodes) -> None:
         shape, number = nodes.shape, nodes.number
         self._nodes, self._shape, self._order, self._offset = nodes, shape, nodes.order, nodes.offset
-        self._gathering = shape.function(f"gather{number}", PTR, I64, result=None)
-        self._rebalancing = shape.function(f"settle{number}", PTR, I64)
-        self.join = shape.function(f"join{number}", PTR, I64, I64)
+        self._gathering = shape.function(f"gather{number}", I64, result=None)
+        self._rebalancing = shape.function(f"settle{number}", I64)
+        self.join = shape.function(f"join{number}", I64, I64)
         """`(map, root, row)` → the root, after a row was put into a tree."""
-        self.part = shape.function(f"part{number}", PTR, I64, I64)
+        self.part = shape.function(f"part{number}", I64, I64)
         """`(map, root, row)` → the root, after a row was taken out of a tree."""
-        self.renew = shape.function(f"renew{number}", PTR, I64, I64, result=None)
+        self.renew = shape.function(f"renew{number}", I64, I64, result=None)
         """`(map, root, row)`: the values of a row of a tree have changed."""
 
     def functions(self) -> Iterator[Function]:
@@ -174,7 +173,7 @@ class Trees:
         body.store(U32, place, self._offset + MARKS, height | (flags << FLAGS))
 
     def _rotation(self, side: int) -> Signature:
-        return self._shape.function(f"lean{self._nodes.number}_{side}", PTR, I64)
+        return self._shape.function(f"lean{self._nodes.number}_{side}", I64)
 
     def _rotate(self, side: int, body: Body, map_: Local, row: Local) -> None:
         """Rotate a tree that is higher by two on one side; return its new root.

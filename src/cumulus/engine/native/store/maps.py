@@ -22,16 +22,9 @@ from operator import and_
 from cumulus.engine.native.kernel.body import Body, WriteStatements, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
-from cumulus.engine.native.store import hash_tables
+from cumulus.engine.native.store import hash_tables, ordered_index
 from cumulus.engine.native.store import row_layout as layout
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
-from cumulus.engine.native.store.ordered_index import (
-    order_functions,
-    tell_before,
-    tell_changed,
-    tell_created,
-    tell_removed,
-)
 from cumulus.engine.native.store.row_layout import Shape, address, tag_of
 
 MOST_ROWS = (1 << 31) - 1
@@ -58,12 +51,12 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     for index, words in enumerate(shape.indexes):
         writers.append((shape.first(index), ["map", *(keys[word] for word in words)], partial(_first, index)))
     found = [implement(signature, names, partial(write, shape), inline=False) for signature, names, write in writers]
-    return (*found, *order_functions(shape))
+    return (*found, *ordered_index.order_functions(shape))
 
 
 def _create(shape: Shape) -> Signature:
     """Return the function `(map, hash of the key, key words…)` that makes a row, as `put` says."""
-    return shape.function("create", PTR, I64, *[I64] * shape.keys)
+    return shape.function("create", I64, *[I64] * shape.keys)
 
 
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
@@ -144,10 +137,10 @@ def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, coun
             row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
             body.leave_if(row.eq(0), 0, likely=False)
             at = body.let(address(body, shape, map_, row & ROW), "at")
-            tell_before(body, shape, map_, row & ROW)
+            ordered_index.tell_before(body, shape, map_, row & ROW)
             for word, value in enumerate(values):
                 body.store(I64, at, shape.value(word), value)
-            tell_changed(body, shape, map_, row & ROW)
+            ordered_index.tell_changed(body, shape, map_, row & ROW)
     body.leave(1)
 
 
@@ -229,7 +222,7 @@ def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -
         ):
             give_up()
         done.append((index, mine))
-    tell_created(body, shape, map_, row, place)
+    ordered_index.tell_created(body, shape, map_, row, place)
     with body.when(is_new):
         body.store(I64, map_, layout.LAST, row)
     with body.otherwise():
@@ -276,7 +269,7 @@ def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index:
 def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     keys = _row_keys(body, place, range(shape.keys))
-    tell_removed(body, shape, map_, row, place)
+    ordered_index.tell_removed(body, shape, map_, row, place)
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
     body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag_of(body, keys), row)

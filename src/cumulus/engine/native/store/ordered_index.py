@@ -21,7 +21,7 @@ from functools import partial, reduce
 from operator import or_
 
 from cumulus.engine.native.kernel.body import Body, implement
-from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.kernel.language import I64, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.store import row_layout as layout
 from cumulus.engine.native.store.avl import TreeNodes, Trees, comes_before
 from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, Shape, address
@@ -340,12 +340,12 @@ class _TopRows:
 
 
 def _take(shape: Shape, order: int) -> Signature:
-    return shape.function(f"take{order}", PTR, I64, result=None)
+    return shape.function(f"take{order}", I64, result=None)
 
 
 def _come(shape: Shape, order: int) -> Signature:
-    return shape.function(f"come{order}", PTR, I64, result=None)
+    return shape.function(f"come{order}", I64, result=None)
 
 
 def _go(shape: Shape, order: int) -> Signature:
-    return shape.function(f"go{order}", PTR, I64, result=None)
+    return shape.function(f"go{order}", I64, result=None)

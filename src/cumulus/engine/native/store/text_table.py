@@ -13,17 +13,8 @@ from cumulus.engine.native.kernel.body import Body, kernel_function
 from cumulus.engine.native.kernel.lanes import NULL_WORD
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, U32, Expr, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, USED, grow_block, release_block
-from cumulus.engine.native.store.hash_tables import (
-    FIRST_FACTOR,
-    ROW,
-    SECOND_FACTOR,
-    TABLE_SIZE,
-    entrance,
-    free_table,
-    insert_slot,
-    new_table,
-    slot,
-)
+from cumulus.engine.native.store import hash_tables
+from cumulus.engine.native.store.hash_tables import FIRST_FACTOR, ROW, SECOND_FACTOR, entrance, slot
 
 # The record, as offsets in bytes.
 PLACES = 0
@@ -41,7 +32,7 @@ _MEMORY = 48
 SEED = 56
 """What hashes begin with: nobody can know which texts collide."""
 _TABLE = 64
-RECORD_SIZE = _TABLE + TABLE_SIZE
+RECORD_SIZE = _TABLE + hash_tables.TABLE_SIZE
 
 _HEAD = 16
 _LENGTH = 4
@@ -122,7 +113,7 @@ def free_texts(body: Body, texts: Local) -> None:
         body.set(block, before)
         body.set(size, its_size)
     body.run(release_block, memory, body.load(PTR, texts, PLACES), body.load(I64, texts, _CAPACITY) << 3)
-    body.run(free_table, memory, texts.at(_TABLE))
+    body.run(hash_tables.free_table, memory, texts.at(_TABLE))
 
 
 @kernel_function("cu_texts_room", [("texts", PTR), ("needed", I64)], I64, inline=False)
@@ -164,7 +155,9 @@ def _add(body: Body, texts: Local, tag: Local, text: Local, length: Local) -> No
     count = body.load(I64, texts, COUNT, "count")
     body.leave_if((length >= _LONGEST) | (count >= _LONGEST), -1, likely=False)
     body.leave_if(body.call(_make_room, texts, needed).eq(0), -1, likely=False)
-    done = body.call(insert_slot, body.load(PTR, texts, _MEMORY), texts.at(_TABLE), tag, count + 1, hint="done")
+    done = body.call(
+        hash_tables.insert_slot, body.load(PTR, texts, _MEMORY), texts.at(_TABLE), tag, count + 1, hint="done"
+    )
     body.leave_if(done.eq(0), -1, likely=False)
     filled = body.load(I64, texts, _FILLED, "filled")
     place = body.let(body.load(PTR, texts, _BLOCK).at(filled), "place")
@@ -215,7 +208,7 @@ def number_of_text(body: Body, texts: Local, text: Local, length: Local) -> None
 def new_texts(body: Body, memory: Local, texts: Local) -> None:
     """Make a record of zeros, but for its seed, one with only the empty text; 1, or 0 if there is no memory."""
     body.store(PTR, texts, _MEMORY, memory)
-    body.leave_if(body.call(new_table, memory, texts.at(_TABLE)).eq(0), 0, likely=False)
+    body.leave_if(body.call(hash_tables.new_table, memory, texts.at(_TABLE)).eq(0), 0, likely=False)
     body.leave(body.call(number_of_text, texts, texts, 0, hint="empty") + 1)
 
 
