@@ -1,11 +1,11 @@
 """Writing functions of the kernel language, statement after statement.
 
->>> with define("twice_at", [("place", PTR)], I64) as body:
-...     number = body.load(I64, body.parameter("place"), 8)
-...     with body.when(number < 0):
-...         body.leave(number)
+>>> @kernel_function("twice_at", [("place", language.PTR)], I64)
+... def twice_at(body: Body, place: Local) -> None:
+...     number = body.load(I64, place, 8)
+...     body.leave_if(number < 0, number)
 ...     body.leave(number + number)
->>> [type(each).__name__ for each in body.function.statements]
+>>> [type(each).__name__ for each in twice_at.statements]
 ['Load', 'If', 'Return']
 """
 
