@@ -300,8 +300,8 @@ def test_texts_that_are_only_looked_at_are_not_kept() -> None:
         CREATE VIEW v AS SELECT k, COUNT(*) AS n FROM r WHERE s NOT LIKE '%special%requests%' AND s <> 'x' GROUP BY k;
     """)
     native = NativeEngine(program)
-    used = {column.lane.type: column.is_text for column in native.code.image.made.events["r"]}
-    assert [column.is_text for column in native.code.image.made.events["r"]] == [False, True], used
+    used = {column.lane.type: column.is_text for column in native.code.image.plan.events["r"]}
+    assert [column.is_text for column in native.code.image.plan.events["r"]] == [False, True], used
     before = len(native.code.dictionary.values_of)
     for number in range(300):
         native.begin()

@@ -30,7 +30,7 @@ class Callbacks:
     def __init__(
         self,
         words: ContextWords,
-        made: CodePlan,
+        plan: CodePlan,
         functions: Mapping[str, UserFunction],
         dictionary: Dictionary,
         failures: Failures,
@@ -44,7 +44,7 @@ class Callbacks:
                 [(decoder(lane, dictionary), lane.words) for lane in each.args],
                 encoder(each.result, dictionary),
             )
-            for each in made.outside
+            for each in plan.outside
         ]
         """The functions of Python that code calls, how arguments are read and how results are written, by number."""
         self.called_count = 0

@@ -30,21 +30,21 @@ class EntryPoints:
     """The functions of an image that its engine calls."""
 
     def __init__(self, image: Image) -> None:
-        made = image.made
+        plan = image.plan
         self.triggers: dict[tuple[On, str], Callable[..., int]] = {}
-        for (on, relation), name in made.triggers.items():
-            count = 0 if on is On.BATCH else event_words(made.events[relation])
+        for (on, relation), name in plan.triggers.items():
+            count = 0 if on is On.BATCH else event_words(plan.events[relation])
             self.triggers[on, relation] = image.named(name, I64, [PTR, *[I64] * count])
         self.fill: dict[str, Callable[..., None]] = {
             relation: image.named(
-                name, None, [PTR, *[I64] * sum(each.lane.words for each in made.events[relation]), I64]
+                name, None, [PTR, *[I64] * sum(each.lane.words for each in plan.events[relation]), I64]
             )
-            for relation, (name, _) in made.batches.items()
+            for relation, (name, _) in plan.batches.items()
         }
         self.undo: Callable[[int, int], int] = image.named(UNDO, I64, [PTR, I64])
         self.mark_touched = image.named(TOUCHED, None, [PTR, PTR])
         self.settled = image.named(SETTLED, I64, [PTR])
-        self.assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
+        self.assigns = {target: image.named(name, None, [PTR]) for target, name in plan.assigns.items()}
         self.notes = Notes(image)
 
 
@@ -74,21 +74,21 @@ class CurrentCode:
         self._users: list[Callable[[Image], None]] = []
         self.fired = 0
         """Events since `go_on`."""
-        made, code = program_code(program, functions, indexes, level or 0, load)
+        plan, code = program_code(program, functions, indexes, level or 0, load)
         self.dictionary = Dictionary(code)
-        self._install(Image(made, code, self.dictionary, functions, failures), indexes)
+        self._install(Image(plan, code, self.dictionary, functions, failures), indexes)
 
     def _install(self, image: Image, indexes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         """Make an image the one in use."""
         self.image, self._indexes = image, indexes
         is_tiered = self._level is None and self._load is None
         self._tier = Tier(self.program, self._functions, indexes) if is_tiered else None
-        made = image.made
-        self._failures.locate(made.places)
+        plan = image.plan
+        self._failures.locate(plan.places)
         self.maps = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
-        self.python_functions = called_of(made.outside)
+        self.python_functions = called_of(plan.outside)
         self.encoders = {
-            name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in made.events.items()
+            name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in plan.events.items()
         }
         """Relation → what turns the values of a row into words."""
         self._bind()
@@ -115,7 +115,7 @@ class CurrentCode:
         """Go on with better code once there is some; no transaction is open."""
         better = None if self._tier is None or not self.fired else self._tier.after(self.fired)
         self.fired = 0
-        if better is not None and better[0] == self.image.made:
+        if better is not None and better[0] == self.image.plan:
             self.image.use(better[1])
             self._bind()
 
@@ -129,8 +129,8 @@ class CurrentCode:
         """
         wanted = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
         with Deferring():
-            made, code = program_code(self.program, self._functions, wanted, self._level or 0, self._load)
-            image = Image(made, code, self.dictionary, self._functions, self._failures)
+            plan, code = program_code(self.program, self._functions, wanted, self._level or 0, self._load)
+            image = Image(plan, code, self.dictionary, self._functions, self._failures)
             image.callbacks.called_count = self.image.callbacks.called_count
             for number, store in image.maps.items():
                 if not store.store.is_scratch and not store.adopt(self.image.maps[number]):

@@ -31,23 +31,23 @@ class Image:
 
     def __init__(
         self,
-        made: CodePlan,
+        plan: CodePlan,
         code: Loaded,
         dictionary: Dictionary,
         functions: Mapping[str, UserFunction],
         failures: Failures,
     ) -> None:
-        self.made = made
+        self.plan = plan
         self.code = code
         self._codes = [code]
         self._named: dict[str, Callable[..., Any]] = {}
         self._dictionary = dictionary
-        self.words = ContextWords(made.context)
+        self.words = ContextWords(plan.context)
         self.at = self.words.at
         self.words.set(MEMORY + BUDGET, UNLIMITED)
         self.words.set(TEXTS, dictionary.texts)
         self.words.set(MEMORY + SYSTEM, system_functions())
-        self.callbacks = Callbacks(self.words, made, functions, dictionary, failures)
+        self.callbacks = Callbacks(self.words, plan, functions, dictionary, failures)
         self._called = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(self.callbacks.call),
             ctypes.CFUNCTYPE(I64, I64, I64, I64)(self.callbacks.report),
@@ -57,8 +57,8 @@ class Image:
             self.words.set(offset, ctypes.cast(called, PTR).value or 0)
         self._set_literals()
         records = [
-            (store.shape.free, store.shape.new, self.at + made.context.record(store))
-            for store in made.context.stores.values()
+            (store.shape.free, store.shape.new, self.at + plan.context.record(store))
+            for store in plan.context.stores.values()
         ]
         freed = [(free, at) for free, _, at in records]
         self._free = weakref.finalize(self, _free, code, self.words.buffer, self.at, freed)
@@ -67,8 +67,8 @@ class Image:
             if not self.function(new)(self.at + MEMORY, at):
                 raise MemoryError
         self.maps = {
-            store.number: StoredMap(code, store, self.at + made.context.record(store), dictionary)
-            for store in made.context.stores.values()
+            store.number: StoredMap(code, store, self.at + plan.context.record(store), dictionary)
+            for store in plan.context.stores.values()
         }
         self._alive: list[Any] = []
         self._introduce(dictionary)
@@ -77,9 +77,9 @@ class Image:
         """Tell code the Python objects that it looks at; the context holds no reference to them."""
         for name, thing in OBJECTS.items():
             self.words.set_word(name, id(thing))
-        self._alive.append({relation: number for number, relation in enumerate(self.made.events)})
+        self._alive.append({relation: number for number, relation in enumerate(self.plan.events)})
         self.words.set_word(NUMBERS, id(self._alive[-1]))
-        for relation, columns in self.made.events.items():
+        for relation, columns in self.plan.events.items():
             self.words.set_word(open_word(relation), 1)
             for place, column in enumerate(columns):
                 if is_converted(column.lane):
@@ -92,7 +92,7 @@ class Image:
                             self.words.set_word(("memo", relation, place, part, number), id(memo))
 
     def _set_literals(self) -> None:
-        for (_, value), place in self.made.context.literals.items():
+        for (_, value), place in self.plan.context.literals.items():
             self.words.set(LITERALS + 8 * place, self._dictionary[value])
 
     def forget_numbers(self) -> None:
@@ -108,7 +108,7 @@ class Image:
     def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[MemoryBlock, Any]]) -> bool:
         """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
         store = self.maps[number].store
-        memory, at = self.at + MEMORY, self.at + self.made.context.record(store)
+        memory, at = self.at + MEMORY, self.at + self.plan.context.record(store)
         grow = self.code.function(grow_block.name, PTR, PTR, PTR, I64, I64)
         taken: list[tuple[MemoryBlock, int]] = []
         for block, data in blocks:
