@@ -13,7 +13,7 @@ from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.key_checks import SETTLED
 from cumulus.engine.native.kernel.machine import Load
-from cumulus.engine.native.scalars.python_functions import called_of
+from cumulus.engine.native.scalars.python_functions import called_names
 from cumulus.engine.native.store.memory_layout import event_words
 from cumulus.engine.native.tiering import Tier
 from cumulus.engine.native.transaction_notes import Notes
@@ -86,7 +86,7 @@ class CurrentCode:
         plan = image.plan
         self._failures.locate(plan.places)
         self.maps = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
-        self.python_functions = called_of(plan.outside)
+        self.python_functions = called_names(plan.python_functions)
         self.encoders = {
             name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in plan.events.items()
         }

@@ -23,7 +23,7 @@ from cumulus.engine.native.code.statements import StatementEmitter
 from cumulus.engine.native.code.undo_log import journal_functions, notes_function, touched_function, undo_function
 from cumulus.engine.native.intake import python_rows
 from cumulus.engine.native.intake.builtin import builtin_function
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.prefetch import fetch_functions
 from cumulus.engine.native.intake.streams import stream_function
 from cumulus.engine.native.intake.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
@@ -31,7 +31,7 @@ from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, about, from_words
 from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, Type, i64
 from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
-from cumulus.engine.native.scalars.python_functions import Outside
+from cumulus.engine.native.scalars.python_functions import PythonFunction
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of
@@ -64,7 +64,7 @@ class CodePlan:
         Relation → the function that adds a row to its net change, and the number of the store that this is in.
     events
         Relation → the columns of its events.
-    outside
+    python_functions
         The Python functions that it calls, in the order of their numbers.
     places
         What its reports concern, by site.
@@ -79,7 +79,7 @@ class CodePlan:
     assigns: dict[str, str]
     batches: dict[str, tuple[str, int]]
     events: dict[str, tuple[EventLane, ...]]
-    outside: tuple[Outside, ...]
+    python_functions: tuple[PythonFunction, ...]
     places: tuple[frozenset[Place], ...]
     checked: frozenset[str]
     upserted: frozenset[str]
@@ -188,7 +188,7 @@ class _ModuleWriter:
         for name, columns in events.items():
             if event_words(columns) > _MOST_WORDS:
                 raise NotNativeError(f"more columns of {name} than machine code takes")
-        checks = Checks(self._writer, events, self._indexes)
+        checks = KeyChecks(self._writer, events, self._indexes)
         functions += checks.functions()
         functions += self._entrances(events, triggers, {each.name: each for each in functions}, checks)
         context = self._writer.context
@@ -199,7 +199,7 @@ class _ModuleWriter:
             assigns,
             batches,
             events,
-            tuple(self._writer.outside),
+            tuple(self._writer.python_functions),
             tuple(self._writer.sites.places()),
             frozenset(checks.tables),
             frozenset(name for name, table in checks.tables.items() if table.key is not None),
@@ -228,7 +228,7 @@ class _ModuleWriter:
         events: Mapping[str, tuple[EventLane, ...]],
         triggers: Mapping[tuple[On, str], str],
         functions: Mapping[str, Function],
-        checks: Checks,
+        checks: KeyChecks,
     ) -> Iterator[Function]:
         """Yield what takes events from outside: see `cumulus.engine.native.intake.python_rows`."""
         undo = undo_function(self._writer, [self._writer.store(definition.name) for definition in self._program.maps])

@@ -26,7 +26,7 @@ from cumulus.engine.native.kernel.language import BOOL, I64, I128, PTR, Expr, Fu
 from cumulus.engine.native.scalars.arithmetic import Fixed
 from cumulus.engine.native.scalars.memoization import remember_call
 from cumulus.engine.native.scalars.patterns import Piece, match_function
-from cumulus.engine.native.scalars.python_functions import Callee, Outside
+from cumulus.engine.native.scalars.python_functions import Callee, PythonFunction
 from cumulus.engine.native.store import memory_layout as layout
 from cumulus.engine.native.store.memory_layout import ContextLayout, MapLayout, Reason, Status, lanes_of, value_lanes
 from cumulus.engine.native.store.text_table import number_of_text, text_at
@@ -61,7 +61,7 @@ class ProgramWriter:
         self.program = program
         self.context = context
         self.sites = Sites()
-        self.outside: list[Outside] = []
+        self.python_functions: list[PythonFunction] = []
         self.functions: list[Function] = []
         """Functions that the triggers call, in the order in which they were written."""
         self.batch: dict[str, tuple[Column, ...]] = {}
@@ -256,7 +256,7 @@ class ProgramWriter:
         Parameters
         ----------
         is_rare
-            As in `Outside`.
+            As in `PythonFunction`.
         fixed
             For each argument its value as text if it is a literal, else None. If given, what the function gave is
             remembered: it depends on its arguments alone.
@@ -265,8 +265,8 @@ class ProgramWriter:
         if sum(lane.words for lane in lanes) > layout.FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
-        self.outside.append(Outside(callee, lanes, given, is_rare))
-        number = len(self.outside) - 1
+        self.python_functions.append(PythonFunction(callee, lanes, given, is_rare))
+        number = len(self.python_functions) - 1
         arg_words = [self._argument_words(body, lane, arg) for lane, arg in zip(lanes, args, strict=True)]
 
         def call() -> list[Expr]:

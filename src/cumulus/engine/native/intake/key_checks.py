@@ -72,7 +72,7 @@ class Table:
     parents: list[Reference] = field(default_factory=list)
 
 
-class Checks:
+class KeyChecks:
     """What code checks of the events of a program.
 
     Parameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.python_values import CLEAR, LOOK_UP, WHOLE, ValueReader, is_a
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Function, Signature, i64
@@ -61,7 +61,7 @@ def take_function(
     columns: Sequence[EventLane],
     trigger: Function | None,
     undo: Signature,
-    checks: Checks,
+    checks: KeyChecks,
 ) -> Function:
     """Return the function `(context, words of the event)` → DONE or LEFT.
 

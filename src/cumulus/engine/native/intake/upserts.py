@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.python_rows import DONE, LEFT
 from cumulus.engine.native.intake.streams import FAR, values_at
 from cumulus.engine.native.kernel.body import Body, define
@@ -26,7 +26,7 @@ def upserted_word(relation: str, sign: int) -> tuple[str, str, int]:
 
 
 def upsert_function(
-    writer: ProgramWriter, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: Checks
+    writer: ProgramWriter, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: KeyChecks
 ) -> Function:
     """Return the function `(context, words of a row)` → DONE or LEFT.
 

@@ -112,7 +112,7 @@ class Arithmetic:
         bits = int(word).bit_length()
         return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, word), None, bits)
 
-    def outside(
+    def call_python(
         self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
     ) -> Scalar:
         """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `CallWriter.call`."""
@@ -298,7 +298,7 @@ class Arithmetic:
             return point
         if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
             raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
-        return self.outside(Callee("cast", target), [scalar], target, strict=True)
+        return self.call_python(Callee("cast", target), [scalar], target, strict=True)
 
     def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
         """Cast an exact number to a type with at least as many digits behind the point."""

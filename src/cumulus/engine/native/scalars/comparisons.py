@@ -13,7 +13,7 @@ from cumulus.engine.native.scalars.arithmetic import Arithmetic, sure
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
 
-OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
+COMPARED_BY_PYTHON = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
 """What Python compares."""
 _FEW = 4
 """As many literals of a list are compared one after the other."""
@@ -63,8 +63,8 @@ class Comparisons:
         times = self._arithmetic.times.comparable(left, right)
         if times is not None:
             return INTEGER_ORDERS[op](*times)
-        if kinds & OUTSIDE:
-            return self._compared_outside(op, left, right)
+        if kinds & COMPARED_BY_PYTHON:
+            return self._compare_by_python(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
             left, right = (self._arithmetic.as_integer(side) for side in (left, right))
         if F64 in (left.value.type, right.value.type):
@@ -87,7 +87,7 @@ class Comparisons:
             case _:
                 return (left >= right) | not_left
 
-    def _compared_outside(self, op: str, left: Scalar, right: Scalar) -> Expr:
+    def _compare_by_python(self, op: str, left: Scalar, right: Scalar) -> Expr:
         if op in (">", ">="):
             op, left, right = {">": "<", ">=": "<="}[op], right, left
         present = self._body.local(BOOL, "compared")

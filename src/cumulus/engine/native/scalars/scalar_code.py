@@ -17,7 +17,7 @@ from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import F64, FALSE, I64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic, CallWriter, Fixed, is_exact
-from cumulus.engine.native.scalars.comparisons import OUTSIDE, Comparisons
+from cumulus.engine.native.scalars.comparisons import COMPARED_BY_PYTHON, Comparisons
 from cumulus.engine.native.scalars.conditionals import Conditionals
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
@@ -116,11 +116,11 @@ class ScalarEmitter:
         text = self._texts.call(function, codes, result)
         if text is not None:
             return text
-        if function == "in" and all(code.type.kind not in {*OUTSIDE, Kind.NULL} for code in codes):
+        if function == "in" and all(code.type.kind not in {*COMPARED_BY_PYTHON, Kind.NULL} for code in codes):
             return self.comparisons.in_list(codes, literals)
         if function in _DIVISIONS and all(is_exact(code.type) or code.type.is_float for code in codes):
             return self._divided(function, codes, result, fixed)
-        return self.arithmetic.outside(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
+        return self.arithmetic.call_python(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
 
     def _timed(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar | None:
         """Write a function of times, if there is code for it; what is beyond its words is left to Python."""
@@ -145,7 +145,7 @@ class ScalarEmitter:
             left, right = (code.value for code in codes)
             is_plain = right.ne(0) & right.ne(-1)
         else:
-            return self.arithmetic.outside(Callee(function), codes, result, strict=True, fixed=fixed)
+            return self.arithmetic.call_python(Callee(function), codes, result, strict=True, fixed=fixed)
         value, unknown = body.local(left.type, "quotient"), any_null(codes)
         body.set(value, 0)
         with self.arithmetic.unless_null(codes):
@@ -162,7 +162,7 @@ class ScalarEmitter:
         if len(args) != len(signature.parameters):
             raise ValidationError(f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}")
         codes = [self.arithmetic.cast(self.code(arg), to) for arg, to in zip(args, signature.parameters, strict=True)]
-        return self.arithmetic.outside(
+        return self.arithmetic.call_python(
             Callee(user.name, is_user=True), codes, signature.result, strict=not signature.called_with_null
         )
 
