@@ -128,7 +128,7 @@ class Newest:
 
     def dump(self) -> pa.Table:
         """Return all keys with their positions: the key columns, and a last one."""
-        columns = frame(self._map.store, self._map.matrix(), self._dictionary)
+        columns = frame(self._map.store, self._map.view.matrix(), self._dictionary)
         assert columns is not None, "keys of a table have its columns' types"
         return pa.table(columns[:-1], names=[*(each.name for each in self._keys), POSITION])
 
