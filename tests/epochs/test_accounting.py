@@ -23,7 +23,7 @@ from cumulus.epochs.formats import lines
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed, read_manifest
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError
@@ -261,7 +261,7 @@ def test_a_truncation_takes_all_rows_away(tmp_path: Path) -> None:
     [refused] = query(out, "SELECT relation, position, reason, row FROM quarantine").to_pylist()
     assert (refused["relation"], refused["position"], refused["row"]) == ("notes", 1, "truncate notes")
     assert refused["reason"].startswith("truncation: the rows of notes are not kept")
-    for epoch in committed(out):
+    for epoch in committed_epochs(out):
         manifest = read_manifest(out, epoch)
         known = manifest.totals
         fates = ("applied", "repeated", "quarantined", "tombstones", "messages")

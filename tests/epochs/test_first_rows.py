@@ -17,7 +17,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
-from cumulus.epochs.output.publish import merges, write_outputs
+from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -77,7 +77,7 @@ def compare(seed: int, out: Path) -> None:
     single = BucketPlan()
     whole = [Bucket(PROGRAM, single, 0, Interpreter)]
     parts = [Bucket(PROGRAM, SHARED, index, NativeEngine) for index in range(SHARED.buckets)]
-    merge = merges(SHARED, PROGRAM, out)
+    merge = merge_functions(SHARED, PROGRAM, out)
     assert merge.keys() == VIEWS.keys()
     kinds = pa.table({"op": ["i"] * 3, "kind": pa.array(range(3), pa.int32()), "name": ["a", "b", "a"]})
     for epoch in range(1, 7):

@@ -32,7 +32,7 @@ def payload(choose: random.Random, source: str) -> Payload:
 
 
 def by_rows(positions: Positions, payloads: list[Payload]) -> set[tuple]:
-    changes, seen, _ = drop_repeated(changes_of(payloads, 1)["t"], TABLE.key_positions, positions)
+    changes, seen, _ = drop_repeated(changes_of(payloads, 1)["t"], TABLE.key_positions, positions.get)
     positions.update(seen)
     return {(change.source, change.position) for change in changes}
 

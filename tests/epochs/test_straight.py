@@ -13,7 +13,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.bucket import Bucket
-from cumulus.epochs.bucket.fast_path import rounds
+from cumulus.epochs.bucket.fast_path import deal_rounds
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.packing import Payload, pack
 from cumulus.epochs.intake.reading import Reading, read_table
@@ -180,7 +180,7 @@ def rows(*rows: tuple[int, str, int | None]) -> list[Payload]:
 
 
 def dealt(*given: tuple[int, str, int | None]) -> list[list[tuple[int, int]]]:
-    tables = rounds(PROGRAM.relation("sales"), rows(*given))
+    tables = deal_rounds(PROGRAM.relation("sales"), rows(*given))
     return [list(zip(table.column("id").to_pylist(), table.column("_op").to_pylist(), strict=True)) for table in tables]
 
 
@@ -192,7 +192,7 @@ def test_the_rows_of_a_key_go_in_their_order() -> None:
     assert dealt((1, "i", 7), (1, "d", 8), (1, "i", 6)) == [[(1, 1)], [(1, 1)], [(1, -1)]]
     assert dealt(*((1, "i", place) for place in range(9))) == []
     some = rows((1, "i", 1)) + rows((1, "d", None))
-    assert rounds(PROGRAM.relation("sales"), some) == []
+    assert deal_rounds(PROGRAM.relation("sales"), some) == []
 
 
 def test_a_deletion_that_has_only_the_key_finds_its_row() -> None:

@@ -19,7 +19,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.layouts import choose_plan, require_definitions
-from cumulus.epochs.output.publish import merge_of, merges, write_outputs
+from cumulus.epochs.output.publish import merge_functions, merge_of, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -155,6 +155,6 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a view from what the buckets have written."""
     if merge_of(plan, program, program.view(view)) is Merge.ADD:
-        files = [str(out / merges(plan, program, out)[view](epoch, files))]
+        files = [str(out / merge_functions(plan, program, out)[view](epoch, files))]
     table = pa.concat_tables(pq.read_table(file) for file in files)
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed, read_manifest
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.spark.pipeline import maintain
@@ -57,7 +57,7 @@ def test_odd_files_end_alike_in_both_hosts(spark: SparkSession, tmp_path: Path) 
     with EmbeddedRun(program, sources, tmp_path / "embedded", make_engine=engine_of) as running:
         assert len(list(running.steps())) == 2
     spark_out, alone = tmp_path / "spark", tmp_path / "embedded"
-    assert committed(spark_out) == committed(alone) == [1, 2]
+    assert committed_epochs(spark_out) == committed_epochs(alone) == [1, 2]
     for epoch in (1, 2):
         for text in ("FROM named ORDER BY ALL", "FROM marked ORDER BY ALL", "FROM quarantine ORDER BY ALL"):
             assert query(spark_out, text, epoch).to_pylist() == query(alone, text, epoch).to_pylist()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed, read_manifest
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -47,7 +47,7 @@ def test_ctrl_c_ends_after_the_running_epoch_and_the_next_run_resumes(tmp_path: 
     told, problems = run.communicate(timeout=120)
     assert run.returncode == 0, problems
     assert "Traceback" not in problems
-    done = committed(out)
+    done = committed_epochs(out)
     assert done == list(range(1, len(done) + 1))
     assert len(done) < EPOCHS, "all epochs were done before the signal"
     assert [int(line.split()[0]) for line in told.splitlines()] == done[1:]  # each commit was told, none was cut off

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed, read_manifest
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -54,7 +54,7 @@ def run_until_done(stream: OrdersStream, out: Path, crash: str, buckets: int = 1
 
 def check(stream: OrdersStream, out: Path) -> None:
     """Every epoch is committed once; its views, its quarantine and its counts are those of the rows so far."""
-    assert committed(out) == list(stream.expected)
+    assert committed_epochs(out) == list(stream.expected)
     for epoch, expected in stream.expected.items():
         assert sorted_rows(query(out, "FROM revenue", epoch).to_pylist()) == expected, epoch
         refused = query(out, "SELECT COUNT(*) AS n, COUNT(DISTINCT (source, position)) AS d FROM quarantine", epoch)
@@ -130,8 +130,8 @@ def test_twenty_random_kills(tmp_path: Path) -> None:
             process = start(stream, out)
             waited_for_epoch = False
         if not waited_for_epoch:
-            before = len(committed(out)) if out.exists() else 0
-            while process.poll() is None and (len(committed(out)) if out.exists() else 0) == before:
+            before = len(committed_epochs(out)) if out.exists() else 0
+            while process.poll() is None and (len(committed_epochs(out)) if out.exists() else 0) == before:
                 time.sleep(0.05)
             waited_for_epoch = True
         time.sleep(draw.uniform(0.0, 1.0))

@@ -29,7 +29,7 @@ from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
 from cumulus.spark.bucket_client import Served, ServerError
-from cumulus.spark.errors import carried
+from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.messages import Work
 
@@ -121,7 +121,7 @@ def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(ServerError) as caught:
             bucket.call("apply", payload((1, 1)), 1, "n1", str(tmp_path / "file"), ALWAYS, False)
-        assert isinstance(carried(caught.value), StoreError)
+        assert isinstance(carried_error(caught.value), StoreError)
     with Served("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp is None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cumulus import Warehouse
-from cumulus.engine.garbage_collection import uncollected
+from cumulus.garbage_collection import uncollected
 
 MOST = 40
 PLAIN = "CREATE TABLE t (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM t GROUP BY a"

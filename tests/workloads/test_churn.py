@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from cumulus.errors import UsageError
-from cumulus.workloads import changes, orderbook, ssb, tpch
+from cumulus.workloads import changes, checks, orderbook, ssb, tpch
 from cumulus.workloads.churn import churn
 
 
 def test_all_rows_stand_in_the_middle_and_a_share_is_gone_at_the_end() -> None:
     tables = ssb.sample(lines=60)
     events, full = churn(tables, seed=1, deletes=0.3, leaving=0.75)
-    rows = Counter((name, row) for name, table in tables.items() for row in changes.rows(table))
+    rows = Counter((name, row) for name, table in tables.items() for row in checks.rows(table))
     live: Counter[tuple[str, tuple[object, ...]]] = Counter()
     for place, (sign, name, row) in enumerate(events):
         live[name, row] += sign

@@ -28,7 +28,7 @@ def tables(folder: Path) -> dict[str, pa.Table]:
 
 
 def run(query: str, tables: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
-    return list(changes.rows(checks.recompute(checks.views(tpch.sql(query))[query], tables)))
+    return list(checks.rows(checks.recompute(checks.views(tpch.sql(query))[query], tables)))
 
 
 # --- the queries, against loops over rows written from the specification's questions -------------------------------
@@ -286,7 +286,7 @@ def test_tables_after_an_epoch_are_what_the_events_leave(folder: Path, arrival: 
     for epoch in (1, 3):
         left = stream.final_tables(epoch)
         by_hand = live_by_hand(stream, epoch)
-        assert {name: Counter(changes.rows(table)) for name, table in left.items()} == by_hand
+        assert {name: Counter(checks.rows(table)) for name, table in left.items()} == by_hand
     whole = stream.final_tables()
     assert whole["customer"].num_rows == 1500
 
@@ -374,7 +374,7 @@ def test_partsupp_comes_and_goes_where_there_are_no_orders(folder: Path) -> None
     )
     assert ops["i"] == 8_000
     assert abs(ops["d"] / ops.total() - 0.2) < 0.01
-    left = {name: Counter(changes.rows(table)) for name, table in stream.final_tables().items()}
+    left = {name: Counter(checks.rows(table)) for name, table in stream.final_tables().items()}
     assert left == live_by_hand(stream, 100)
     assert left["supplier"].total() == 100
 

@@ -19,26 +19,18 @@ _LIMIT = re.compile(r"\s+LIMIT\s+\d+\s*$", re.IGNORECASE)
 def check(session: Session, view: str, script: str, tables: Mapping[str, pa.Table], what: str) -> None:
     """Compare a view with what DuckDB computes from the rows that are there.
 
-    A view with LIMIT is compared without it: which of several equal rows it takes is open.
-
-    Parameters
-    ----------
-    view, script
-        The view's name, and the script that it stands in.
-    tables
-        The rows that are there now.
-    what
-        Whose view it is, for the error.
+    A view with LIMIT is compared without it: which of several equal rows it takes is open. `what` says in the error
+    whose view it is.
 
     Raises
     ------
     CumulusError
         They differ; it names the first rows that do.
     """
-    compare(expected(session, view, script, tables), shown(session, view), f"{view} by {what}")
+    compare(recomputed_view(session, view, script, tables), view_rows(session, view), f"{view} by {what}")
 
 
-def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def recomputed_view(session: Session, view: str, script: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """Return what DuckDB computes for a view, without its LIMIT; see `check`."""
     select = checks.views(script)[view]
     if session.program.view(view).limit is not None:
@@ -46,7 +38,7 @@ def expected(session: Session, view: str, script: str, tables: Mapping[str, pa.T
     return checks.recompute(select, tables)
 
 
-def shown(session: Session, view: str) -> pa.Table:
+def view_rows(session: Session, view: str) -> pa.Table:
     """Return the rows of a view, without its LIMIT."""
     definition = replace(session.program.view(view), limit=None, offset=0)
     return MapViewReader(Finisher(session.program, definition, {}), session.engine).arrow()

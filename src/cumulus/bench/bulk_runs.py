@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.bench.agreement import check, compare, expected, shown
-from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
+from cumulus.bench.agreement import check, compare, recomputed_view, view_rows
+from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.bench.machine_facts import peak_memory
 from cumulus.catalog.events import Event
 from cumulus.compiler import compile_sql
@@ -58,10 +58,7 @@ def measure(
     of the events, on maps that SQL has filled. Where `interpreter_events` is 0, not even one was done in time, and
     what is said of the interpreter is the least it can be.
 
-    Parameters
-    ----------
-    stream
-        Insertions only.
+    The stream has insertions only.
 
     Raises
     ------
@@ -103,7 +100,7 @@ def run(way: str, query: str, script: str, folder: str) -> dict[str, Any]:
     peak = peak_memory()
     events = done if isinstance(done, int) else len(stream.kinds)
     if before + events == len(stream.kinds):
-        compare(_answer(session, query, script, tables, Path(folder)), shown(session, query), f"{query} by {way}")
+        compare(_answer(session, query, script, tables, Path(folder)), view_rows(session, query), f"{query} by {way}")
     elif events:
         there = stream.part(0, before + events).tables
         check(session, query, script, {**tables, **there}, way)
@@ -116,7 +113,7 @@ def _answer(session: Session, query: str, script: str, tables: Mapping[str, pa.T
     """Return what DuckDB computes from all rows, which may take minutes: once for all ways."""
     path = folder / "answer.arrow"
     if not path.exists():
-        found = expected(session, query, script, tables)
+        found = recomputed_view(session, query, script, tables)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
             writer.write_table(found)
     with pa.OSFile(str(path), "rb") as file:
@@ -132,37 +129,34 @@ def _prepared(
     """
     tables, count = {**static, **stream.tables}, len(stream.kinds)
     program = compile_sql(script, keep="all" if way == "create_view" else "auto")
-    session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised(program))
+    session = Session(program, {}, Interpreter(program) if way == "interpreter" else optimised_engine(program))
 
-    def computed(rows: Mapping[str, pa.Table]) -> None:
-        compute(session, program.maps, rows, {})
-        session.compute_assigned()
-
-    def filled(way: str) -> Filled:
+    def fill(way: str) -> Filled:
         order = [each for each in parents_first(program) if each.name in tables]
         bulks = [rows_of(1, each, tables[each.name], session.checkers[each.name]) for each in order]
         return fill_warehouse(session, bulks, {}, way, set())[0]
 
-    def replayed() -> None:
-        fill(session, static)
-        for part in parts(stream, _BATCH):
+    def replay() -> None:
+        insert_tables(session, static)
+        for part in batches_of(stream, _BATCH):
             for name, table in part.tables.items():  # looked at as `Warehouse.apply` does
                 rows_of(1, program.relation(name), table, session.checkers[name])
             session.commit_bulk(columns_of(program, part))
 
     match way:
         case "fill" | "sql":
-            return session, lambda: filled("auto" if way == "fill" else way), 0
+            return session, lambda: fill("auto" if way == "fill" else way), 0
         case "replay":
-            return session, replayed, 0
+            return session, replay, 0
         case "create_view":
             bare = compile_sql(";\n".join(checks.statements(script)[:-1]), keep="all")
-            live = Session(bare, {}, optimised(bare))
-            fill(live, tables)
+            live = Session(bare, {}, optimised_engine(bare))
+            insert_tables(live, tables)
             return session, lambda: carry_over(live, session, {}), 0
         case _:
             cut = count - max(1, round(count * _SHARE))
-            computed({**static, **stream.part(0, cut).tables})
+            compute(session, program.maps, {**static, **stream.part(0, cut).tables}, {})
+            session.compute_assigned()
             events = [*columns_of(program, stream.part(cut, count))]
             return session, lambda: in_time(session, events), cut
 

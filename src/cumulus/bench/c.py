@@ -15,36 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, assert_never
 
-from cumulus.engine.native.kernel.language import (
-    BOOL,
-    F64,
-    I64,
-    I128,
-    PTR,
-    U8,
-    U32,
-    Assign,
-    Break,
-    Call,
-    CheckedArithmetic,
-    Continue,
-    Expr,
-    Function,
-    If,
-    Immediate,
-    InMemory,
-    Load,
-    Local,
-    Loop,
-    Module,
-    Op,
-    Prefetch,
-    Return,
-    Signature,
-    Statement,
-    StoreWord,
-    Type,
-)
+from cumulus.engine.native.kernel import language
+from cumulus.engine.native.kernel.language import I64, Expr, Function, Local, Module, Signature, Statement, Type
 from cumulus.errors import MissingError
 
 COMPILER = "gcc"
@@ -59,17 +31,17 @@ FLAGS = (
     "-w",
 )
 
-_TYPES: dict[InMemory | None, str] = {
-    BOOL: "_Bool",
-    I64: "i64",
-    I128: "i128",
-    F64: "double",
-    PTR: "ptr",
-    U8: "unsigned char",
-    U32: "unsigned int",
+_TYPES: dict[language.InMemory | None, str] = {
+    language.BOOL: "_Bool",
+    language.I64: "i64",
+    language.I128: "i128",
+    language.F64: "double",
+    language.PTR: "ptr",
+    language.U8: "unsigned char",
+    language.U32: "unsigned int",
     None: "void",
 }
-_STORED: dict[InMemory, str] = {I128: "stored_i128", U32: "stored_u32"}
+_STORED: dict[language.InMemory, str] = {language.I128: "stored_i128", language.U32: "stored_u32"}
 """As they stand in memory, aligned less than C thinks."""
 _HEAD = """typedef long long i64; typedef unsigned long long u64; typedef char *ptr;
 typedef __int128 i128; typedef unsigned __int128 u128; typedef __int128 stored_i128 __attribute__((aligned(8)));
@@ -177,32 +149,30 @@ class _Writer:
 
     def _statement(self, statement: Statement, indent: str) -> Iterator[str]:
         match statement:
-            case Assign(target, value):
+            case language.Assign(target, value):
                 yield f"{self._target(target)} = {self._value(value)};"
-            case Load(target, cell, address, offset):
+            case language.Load(target, cell, address, offset):
                 yield f"{self._target(target)} = {self._cell(cell, address, offset)};"
-            case StoreWord(cell, address, offset, value):
+            case language.StoreWord(cell, address, offset, value):
                 yield f"{self._cell(cell, address, offset)} = {self._value(value)};"
-            case CheckedArithmetic(op, target, overflow, left, right):
+            case language.CheckedArithmetic(op, target, overflow, left, right):
                 operands = f"{self._value(left)}, {self._value(right)}, &{self._target(target)}"
                 yield f"{self._target(overflow)} = __builtin_{op}_overflow({operands});"
-            case Call(target, callee, args, address):
+            case language.Call(target, callee, args, address):
                 yield self._call(target, callee, args, address)
-            case If(condition, then, other, likely):
+            case language.If(condition, then, other, likely):
                 told = self._value(condition)
                 told = told if likely is None else f"__builtin_expect({told}, {int(likely)})"
                 self._nested(f"if ({told})", then, indent)
                 if other:
                     self._nested("else", other, indent)
-            case Loop(body):
+            case language.Loop(body):
                 self._nested("for (;;)", body, indent)
-            case Break():
+            case language.Break():
                 yield "break;"
-            case Continue():
-                yield "continue;"
-            case Return(result):
+            case language.Return(result):
                 yield "return;" if result is None else f"return {self._value(result)};"
-            case Prefetch(address):
+            case language.Prefetch(address):
                 yield f"__builtin_prefetch({self._value(address)}, 1);"
             case _:
                 assert_never(statement)
@@ -217,7 +187,7 @@ class _Writer:
         text = f"{called}({', '.join(map(self._value, args))});"
         return text if target is None else f"{self._target(target)} = {text}"
 
-    def _cell(self, cell: InMemory, address: Expr, offset: int) -> str:
+    def _cell(self, cell: language.InMemory, address: Expr, offset: int) -> str:
         type_ = _STORED.get(cell) or _TYPES[cell]
         return f"*({type_} *)({self._value(address)} + {offset})"
 
@@ -228,11 +198,11 @@ class _Writer:
 
     def _value(self, expr: Expr) -> str:
         match expr:
-            case Immediate(type_, number):
+            case language.Immediate(type_, number):
                 return _literal(type_, number)
             case Local():
                 return self._target(expr)
-            case Op(type_, name, args):
+            case language.Op(type_, name, args):
                 return self._operation(type_, name, args)
             case _:
                 raise AssertionError(f"{expr} is no expression")
@@ -241,8 +211,8 @@ class _Writer:
         values = [self._value(arg) for arg in args]
         if name in _INFIX:
             text = f"({values[0]} {_INFIX[name]} {values[1]})"
-            return f"(_Bool){text}" if type_ is BOOL else text
-        wide = "u128" if args[0].type is I128 else "u64"
+            return f"(_Bool){text}" if type_ is language.BOOL else text
+        wide = "u128" if args[0].type is language.I128 else "u64"
         match name:
             case "lshr":
                 return f"({_TYPES[type_]})(({wide}){values[0]} >> {values[1]})"
@@ -259,16 +229,16 @@ class _Writer:
 
 
 def _literal(type_: Type, number: int | float) -> str:
-    if type_ is F64:
+    if type_ is language.F64:
         if math.isnan(number) or math.isinf(number):
             return f"as_f64({struct.unpack('<q', struct.pack('<d', number))[0]}LL)"
         return float(number).hex()
-    if type_ is PTR:
+    if type_ is language.PTR:
         return "(ptr)0"
     whole = int(number)
-    if type_ is I128:
+    if type_ is language.I128:
         return f"(i128)(((u128){whole >> 64 & _ALL}ULL << 64) | {whole & _ALL}ULL)"
-    return str(whole) if type_ is BOOL else f"(i64){whole & _ALL}ULL" if whole < 0 else f"{whole}LL"
+    return str(whole) if type_ is language.BOOL else f"(i64){whole & _ALL}ULL" if whole < 0 else f"{whole}LL"
 
 
 _ALL = (1 << 64) - 1

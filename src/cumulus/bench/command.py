@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -14,15 +13,10 @@ from cumulus.bench.compiler_bench import compile_bench
 from cumulus.bench.edges_bench import edges_bench
 from cumulus.bench.engine_bench import engine_bench
 from cumulus.bench.machine_facts import facts, load_average
-from cumulus.bench.measurements import tell
+from cumulus.bench.measurements import report
 from cumulus.errors import UsageError
 
 bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
-
-
-@bench.callback()
-def _group() -> None:
-    """Measure the compiler, the engine or a host."""
 
 
 bench.command("compile")(compile_bench)
@@ -89,16 +83,13 @@ def spark(
         **_medians(measured.epochs, batch),
         "seed": seed,
         "repetitions": repetitions,
-        "load_average_before": load,
-        "load_average_after": load_average(),
-        **facts("pyspark", "pyarrow", "pandas"),
+        **facts(load, "pyspark", "pyarrow", "pandas"),
     }
     if as_json:
-        for row in measured.epochs:
-            print(json.dumps(row))
-        print(json.dumps({"summary": summary}))
+        report(measured.epochs, summary, as_json)
     else:
-        _tell(measured.epochs, summary)
+        medians = {"epoch": "median", **summary.pop("medians")}
+        report([*measured.epochs, {name: medians.get(name) for name in measured.epochs[0]}], summary, as_json)
 
 
 def _medians(rows: list[dict[str, Any]], batch: int) -> dict[str, Any]:
@@ -115,9 +106,3 @@ def _medians(rows: list[dict[str, Any]], batch: int) -> dict[str, Any]:
         "medians": medians,
         "recompute_by_trigger": round(medians["recompute_ms"] / medians["trigger_ms"], 3),
     }
-
-
-def _tell(rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
-    medians = {"epoch": "median", **summary["medians"]}
-    last = {name: medians.get(name) for name in rows[0]}
-    tell([*rows, last], {name: value for name, value in summary.items() if name != "medians"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from statistics import median
@@ -12,8 +11,7 @@ from typing import Any
 import typer
 
 from cumulus.bench.machine_facts import facts, load_average
-from cumulus.bench.measurements import tell
-from cumulus.errors import UnknownNameError
+from cumulus.bench.measurements import report
 
 
 def compile_bench(
@@ -32,11 +30,7 @@ def compile_bench(
     from cumulus.workloads import queries
 
     load = load_average()
-    scripts = queries(workload, keys=keys, static=tuple(static))
-    if query:
-        if query not in scripts:
-            raise UnknownNameError(f"there is no query {query!r}", hint=f"There are {', '.join(scripts)}.")
-        scripts = {query: scripts[query]}
+    scripts = queries(workload, query, keys=keys, static=tuple(static))
     rows = measure(scripts, repetitions=repetitions, seed=seed)
     rows.append(total(rows))
     summary = {
@@ -47,29 +41,15 @@ def compile_bench(
         "compiled": sum(row["unsupported"] is None for row in rows[:-1]),
         "seed": seed,
         "repetitions": repetitions,
-        "load_average_before": load,
-        "load_average_after": load_average(),
-        **facts("sqlglot"),
+        **facts(load, "sqlglot"),
     }
-    if as_json:
-        for row in rows:
-            print(json.dumps({"workload": workload, **row}))
-        print(json.dumps({"summary": summary}))
-    else:
-        tell(rows, summary)
+    report([{"workload": workload, **row} for row in rows] if as_json else rows, summary, as_json)
 
 
 def measure(scripts: Mapping[str, str], *, repetitions: int, seed: int) -> list[dict[str, Any]]:
     """Compile every script `repetitions` times; return a row for each, in the order of `scripts`.
 
-    Parameters
-    ----------
-    scripts
-        Query → script.
-    repetitions
-        Rounds over all scripts. Each takes them in another order, so none always follows the same neighbour.
-    seed
-        Of these orders.
+    Each round takes them in another order, so none always follows the same neighbour.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import Any
 import typer
 
 from cumulus.bench.machine_facts import facts, load_average
-from cumulus.bench.measurements import tell
+from cumulus.bench.measurements import report
 from cumulus.errors import UsageError
 
 ROOMS = {
@@ -32,10 +31,6 @@ class Edge:
 
     Parameters
     ----------
-    edge
-        What the pair shows.
-    fast, slow
-        The form that one would take for quick, and the other.
     ratio
         How many times the fast one's cost the slow one may have; None where nothing is wished for.
     limit
@@ -115,16 +110,9 @@ def edges_bench(
         "scale": scale,
         "seed": 0,
         "repetitions": 5,
-        "load_average_before": load,
-        "load_average_after": load_average(),
-        **facts("llvmlite", "duckdb", "pyarrow"),
+        **facts(load, "llvmlite", "duckdb", "pyarrow"),
     }
-    if as_json:
-        for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
-        print(json.dumps({"summary": summary}))
-    else:
-        tell(rows, summary)
+    report(rows, summary, as_json)
 
 
 def _room(name: str, scale: float) -> list[dict[str, Any]]:

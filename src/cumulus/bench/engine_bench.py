@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 import typer
 
 from cumulus.bench.machine_facts import facts, load_average
-from cumulus.bench.measurements import tell
+from cumulus.bench.measurements import report
 from cumulus.errors import UsageError
 
 
@@ -71,18 +70,11 @@ def engine_bench(
         **({"states": states} if states else {"batch": batch}),
         "seed": seed,
         "repetitions": repetitions,
-        "load_average_before": load,
-        "load_average_after": load_average(),
-        **facts("llvmlite", "duckdb", "pyarrow"),
+        **facts(load, "llvmlite", "duckdb", "pyarrow"),
     }
-    if as_json:
-        for row in rows:
-            print(json.dumps({**what, **row}))
-        print(json.dumps({"summary": summary}))
-    else:
-        tell(rows, summary)
-        if picture:
-            print(picture)
+    report([{**what, **row} for row in rows] if as_json else rows, summary, as_json)
+    if picture and not as_json:
+        print(picture)
 
 
 def _check_one(given: Mapping[str, bool]) -> None:
@@ -104,14 +96,14 @@ def _workload_rows(
 ) -> list[dict[str, Any]]:
     """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew."""
     from cumulus.bench import workload_runs as runs
-    from cumulus.bench.engine_runs import recomputed
+    from cumulus.bench.engine_runs import time_recompute
 
     rows = []
-    for name, script in _scripts(workload, query).items():
+    for name, script in runs.scripts_of(workload, query).items():
         cold, loaded = runs.compile_ms(script)
         for deletes in runs.DELETES[workload]:
             static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
-            _, anew = recomputed(name, script, {**static, **stream.final()}, min(repetitions, 3))
+            _, anew = time_recompute(name, script, {**static, **stream.final()}, min(repetitions, 3))
             published = runs.DBTOASTER.get(name) if workload == "tpch" else None
             for size in batches:
                 found = runs.measure(name, script, static, stream, size, seconds, repetitions)
@@ -144,7 +136,7 @@ def _bulk_rows(
         made = orders.stream(scale=scale, deletes=0, seed=seed)
         return [bulk_runs.measure("revenue", orders.SQL, {}, made, repetitions)]
     rows = []
-    for name, script in _scripts(workload, query).items():
+    for name, script in runs.scripts_of(workload, query).items():
         deletes = min(runs.DELETES[workload])
         static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
         if deletes:
@@ -153,19 +145,10 @@ def _bulk_rows(
     return rows
 
 
-def _scripts(workload: str, query: str) -> dict[str, str]:
-    """Return the scripts of a workload's queries; UsageError if there is no such workload."""
-    from cumulus.bench import workload_runs as runs
-
-    if workload not in runs.STATIC:
-        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(runs.STATIC)}.")
-    return runs.scripts_of(workload, query)
-
-
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
-    from cumulus.bench.agreement import compare, shown
+    from cumulus.bench.agreement import compare, view_rows
     from cumulus.bench.c import COMPILER
-    from cumulus.bench.engine_runs import contestants, recomputed
+    from cumulus.bench.engine_runs import contestants, time_recompute
     from cumulus.compiler import compile_sql
     from cumulus.workloads import orders
 
@@ -174,11 +157,11 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
     ways = contestants(batch, with_c=shutil.which(COMPILER) is not None)
     choose = random.Random(seed)
     final = stream.final()
-    found, recompute_ms = recomputed("revenue", orders.SQL, final, repetitions)
+    found, recompute_ms = time_recompute("revenue", orders.SQL, final, repetitions)
     for _ in range(repetitions):
         for way in choose.sample(ways, len(ways)):
             session = way.run(compiled, stream)
-            compare(found, shown(session, "revenue"), f"revenue by {way.name}")
+            compare(found, view_rows(session, "revenue"), f"revenue by {way.name}")
             del session
     rate = median(ways[0].rates)
     rows = [{**way.row(), "of_native_batch": round(median(way.rates) / rate, 3)} for way in ways]

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from cumulus.bench.c import CompiledC
 from cumulus.engine.batches import Changes, Columns, rows_of
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
@@ -36,13 +36,13 @@ def columns_of(program: Program, part: Interleaved) -> Columns:
     return Columns([program.relation(name) for name in part.tables], [*part.tables.values()], part.kinds)
 
 
-def parts(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
+def batches_of(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
     """Yield a stream in pieces of `batch` events."""
     for start in range(0, len(stream.kinds), batch):
         yield stream.part(start, min(start + batch, len(stream.kinds)))
 
 
-def fill(session: Session, tables: Mapping[str, pa.Table]) -> None:
+def insert_tables(session: Session, tables: Mapping[str, pa.Table]) -> None:
     """Insert the rows of tables, one table after the other."""
     for name, table in tables.items():
         relation = session.relation(name)
@@ -54,7 +54,7 @@ def feed_columns(batch: int) -> Feed:
     """Return what feeds Arrow columns, each batch a transaction; their conversion counts."""
 
     def feed(session: Session, stream: Interleaved) -> float:
-        bulks = [columns_of(session.program, part) for part in parts(stream, batch)]
+        bulks = [columns_of(session.program, part) for part in batches_of(stream, batch)]
         start = thread_time()
         for bulk in bulks:
             session.commit_bulk(bulk)
@@ -77,11 +77,8 @@ def feed_tuples(batch: int) -> Feed:
     """Return what feeds lists of events as Python tuples, each list a transaction."""
 
     def feed(session: Session, stream: Interleaved) -> float:
-        def unchecked(event: Any) -> Any:
-            return event
-
-        events = (columns_of(session.program, part) for part in parts(stream, batch))
-        return _timed((Changes([*map(tuple, each)], unchecked) for each in events), session.commit_bulk)
+        events = (columns_of(session.program, part) for part in batches_of(stream, batch))
+        return _timed((Changes([*map(tuple, each)], lambda event: event) for each in events), session.commit_bulk)
 
     return feed
 
@@ -92,7 +89,7 @@ def feed_single(session: Session, stream: Interleaved) -> float:
     The values are made anew every few events, as in an application, which has just got them from somewhere.
     """
     entrances = {name: session.builtin(name, _never) for name in stream.tables}
-    events = (columns_of(session.program, part) for part in parts(stream, _FRESH))
+    events = (columns_of(session.program, part) for part in batches_of(stream, _FRESH))
 
     def call(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
         for entrance, event in calls:
@@ -111,7 +108,7 @@ def feed_events(batch: int) -> Feed:
 
     def feed(session: Session, stream: Interleaved) -> float:
         with uncollected():
-            return _timed(([*columns_of(session.program, part)] for part in parts(stream, batch)), session.commit)
+            return _timed(([*columns_of(session.program, part)] for part in batches_of(stream, batch)), session.commit)
 
     return feed
 
@@ -122,17 +119,7 @@ def _never(*event: Any) -> None:
 
 @dataclass
 class Contestant:
-    """One way.
-
-    Parameters
-    ----------
-    name
-        The row's.
-    make
-        Returns an engine with empty maps.
-    feed
-        How events go in.
-    """
+    """One way: with an engine of empty maps that `make` returns, into which `feed` puts the events."""
 
     name: str
     make: Callable[[Program], Engine]
@@ -165,7 +152,7 @@ class Contestant:
         }
 
 
-def optimised(program: Program) -> NativeEngine:
+def optimised_engine(program: Program) -> NativeEngine:
     """Return the native engine with code as good as it gets."""
     return NativeEngine(program, level=2)
 
@@ -178,9 +165,9 @@ def compiled_by_c(program: Program) -> NativeEngine:
 def contestants(batch: int, *, with_c: bool) -> list[Contestant]:
     """Return the ways that are compared."""
     found = [
-        Contestant("native-batch", optimised, feed_columns(batch)),
-        Contestant("native-single", optimised, feed_single),
-        Contestant("native-tuples", optimised, feed_tuples(batch)),
+        Contestant("native-batch", optimised_engine, feed_columns(batch)),
+        Contestant("native-single", optimised_engine, feed_single),
+        Contestant("native-tuples", optimised_engine, feed_tuples(batch)),
         Contestant("interpreter", Interpreter, feed_events(batch)),
     ]
     return [*found, Contestant("c", compiled_by_c, feed_columns(batch))] if with_c else found
@@ -188,7 +175,7 @@ def contestants(batch: int, *, with_c: bool) -> list[Contestant]:
 
 def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, float]:
     """Return how long single events take when the maps are full, in microseconds of the thread's CPU time."""
-    session = Session(program, {}, optimised(program))
+    session = Session(program, {}, optimised_engine(program))
     count = len(stream.kinds)
     feed_columns(_BULK)(session, stream.part(0, count - singles))
     entrances = {name: session.builtin(name, _never) for name in stream.tables}
@@ -216,7 +203,7 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
     }
 
 
-def recomputed(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> tuple[pa.Table, float]:
+def time_recompute(query: str, script: str, tables: Mapping[str, pa.Table], repetitions: int) -> tuple[pa.Table, float]:
     """Return what DuckDB computes for a query anew, and the median of how long that takes, in milliseconds."""
     select = checks.views(script)[query]
     took = []

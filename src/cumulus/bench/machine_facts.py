@@ -13,11 +13,10 @@ from cumulus.version import VERSION
 
 def memory() -> tuple[int, int]:
     """Return total and available memory in bytes, zeros where the system does not say."""
+    told = _system_facts("/proc/meminfo")
     try:
-        with open("/proc/meminfo") as file:
-            told = dict(line.split(":", 1) for line in file)
-        return tuple(int(told[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]
-    except (OSError, KeyError, ValueError):
+        return _bytes(told["MemTotal"]), _bytes(told["MemAvailable"])
+    except (KeyError, ValueError):
         return 0, 0
 
 
@@ -27,27 +26,36 @@ def peak_memory() -> int:
     What Linux counts for a process begins anew when it runs a program; what `getrusage` counts, with the parent's.
     """
     try:
-        with open("/proc/self/status") as file:
-            told = dict(line.split(":", 1) for line in file)
-        return int(told["VmHWM"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
+        return _bytes(_system_facts("/proc/self/status")["VmHWM"])
+    except (KeyError, ValueError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if platform.system() == "Darwin" else most * 1024
 
 
 def processor() -> str:
     """Return the model of the processor, or its architecture where the system does not say."""
+    return _system_facts("/proc/cpuinfo").get("model name") or platform.processor() or platform.machine()
+
+
+def _system_facts(path: str) -> dict[str, str]:
+    """Return what a file of the system says by name; nothing where there is no such file."""
     try:
-        with open("/proc/cpuinfo") as file:
-            told = dict(line.split(":", 1) for line in file if ":" in line)
-        return {name.strip(): value.strip() for name, value in told.items()}["model name"]
-    except (OSError, KeyError):
-        return platform.processor() or platform.machine()
+        with open(path) as file:
+            pairs = [line.split(":", 1) for line in file if ":" in line]
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, value in pairs}
 
 
-def facts(*packages: str) -> dict[str, Any]:
-    """Return `machine` (cores, processor, memory in GB, system) and `versions` (Python, Cumulus, `packages`)."""
+def _bytes(text: str) -> int:
+    return int(text.split()[0]) * 1024
+
+
+def facts(load_before: list[float], *packages: str) -> dict[str, Any]:
+    """Return how busy the machine was and is, what it is, and the versions of Python, Cumulus and `packages`."""
     return {
+        "load_average_before": load_before,
+        "load_average_after": load_average(),
         "machine": {
             "cores": os.cpu_count(),
             "processor": processor(),

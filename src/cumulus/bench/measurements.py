@@ -1,7 +1,8 @@
-"""How `cumulus bench` prints what it measured: a table of rows, and what belongs beside every number."""
+"""How `cumulus bench` prints what it measured: rows, and what belongs beside every number."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from cumulus.terminal.tables import print_whole
+
+
+def report(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], as_json: bool) -> None:
+    """Print `rows`, then `summary`: as JSON, one object a line, or as a table with lines below."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+        print(json.dumps({"summary": summary}))
+    else:
+        tell(rows, summary)
 
 
 def tell(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:

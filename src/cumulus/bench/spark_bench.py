@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `measure` found.
-
-    Parameters
-    ----------
-    layout
-        The layout, in words.
-    epochs
-        One row per epoch, see `measure`.
-    """
+    """What `measure` found: the layout, in words, and a row per epoch."""
 
     layout: str
     epochs: list[dict[str, Any]]
@@ -43,7 +35,7 @@ def measure(
     folder: Path,
     out: Path,
     *,
-    beside: Callable[[int], float] | None = None,
+    beside: Callable[[int], float],
     **options: Any,
 ) -> Measured:
     """Maintain `program` over `folder`, time each epoch, and between epochs time something else.
@@ -52,32 +44,25 @@ def measure(
     ----------
     beside
         Called after each epoch with its number, while nothing of the query runs; returns milliseconds.
-    **options
-        As for `maintain`.
 
     Returns
     -------
     Measured
         Rows with `epoch`, `events`, `trigger_ms` (from commit to commit, without `beside`), `recompute_ms` (what
-        `beside` returned, if given), `events_per_s`, `events_per_s_without_engine` (the engine's share taken out), and
+        `beside` returned), `events_per_s`, `events_per_s_without_engine` (the engine's share taken out), and
         the parts in milliseconds: `source` and `pack` (of all files together), `engine`, `state`, `sink` (of the
         slowest bucket, with the commit) and `shuffle` (the rest: scheduling, planning, Spark's own logs).
     """
     rows: list[dict[str, Any]] = []
 
-    def tell(epoch: Epoch) -> None:
-        row = _row(epoch)
-        if beside is not None:
-            place = list(row).index("trigger_ms") + 1
-            pairs = list(row.items())
-            row = dict([*pairs[:place], ("recompute_ms", beside(epoch.number)), *pairs[place:]])
-        rows.append(row)
+    def take(epoch: Epoch) -> None:
+        rows.append(_row(epoch, beside(epoch.number)))
 
-    run = maintain(spark, program, str(folder), out, on_epoch=tell, **options)
+    run = maintain(spark, program, str(folder), out, on_epoch=take, **options)
     return Measured(run.identity.plan.why, rows)
 
 
-def _row(epoch: Epoch) -> dict[str, Any]:
+def _row(epoch: Epoch, recompute_ms: float) -> dict[str, Any]:
     parts = epoch.parts
     events = epoch.counts["events"]
     told = {
@@ -93,6 +78,7 @@ def _row(epoch: Epoch) -> dict[str, Any]:
         "epoch": epoch.number,
         "events": events,
         "trigger_ms": round(epoch.seconds * 1000, 1),
+        "recompute_ms": recompute_ms,
         "events_per_s": round(epoch.events_per_s),
         "events_per_s_without_engine": round(events / without) if without > 0 else 0,
         "bucket": "+".join(epoch.how),

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.bench.agreement import check, compare, shown
-from cumulus.bench.engine_runs import optimised
+from cumulus.bench.agreement import check, compare, view_rows
+from cumulus.bench.engine_runs import optimised_engine
 from cumulus.catalog.types import arrow_type
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
+from cumulus.garbage_collection import uncollected
 from cumulus.terminal.charts import bars
 from cumulus.warehouse.initial_load import fill
 from cumulus.workloads import benchmark, orders
@@ -42,8 +42,6 @@ class Growing:
 
     Parameters
     ----------
-    script, view
-        SQL with that view.
     fill
         Returns as many rows as given, over all tables, for the state.
     more
@@ -124,13 +122,6 @@ def measure(states: Sequence[int], samples: int, seed: int) -> Iterator[dict[str
     are single transactions, fired from Arrow columns: a row comes, and goes again. So the state stays as large
     as it is.
 
-    Parameters
-    ----------
-    states
-        Rows that are there.
-    samples
-        The median of so many counts.
-
     Raises
     ------
     CumulusError
@@ -166,14 +157,14 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
 def _measured(each: Growing, rows: int, samples: int, choose: np.random.Generator) -> tuple[list[float], str, int]:
     """Return nanoseconds per event of each sample, the table that has the events, and the bytes of the maps."""
     program = compile_sql(each.script)
-    session = Session(program, {}, optimised(program))
+    session = Session(program, {}, optimised_engine(program))
     bulks = [_events(session, name, columns) for name, columns in each.fill(rows, choose).items()]
     fill(session, bulks, {}, "auto", set())
-    before, size = shown(session, each.view), session.engine.memory()
+    before, size = view_rows(session, each.view), session.engine.memory()
     count = _warmed(session, lambda pairs: each.more(rows, pairs, choose))
     found = [_sample(session, each.more(rows, count, choose)) for _ in range(samples)]
     what = f"the native engine after {rows:,} rows"
-    compare(before, shown(session, each.view), f"{each.view} by {what}")
+    compare(before, view_rows(session, each.view), f"{each.view} by {what}")
     if rows <= _COMPARED:
         standing = {name: table for bulk in bulks for name, table in bulk.tables.items()}
         check(session, each.view, each.script, standing, what)

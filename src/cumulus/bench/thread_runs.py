@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from cumulus.bench.agreement import check
-from cumulus.bench.engine_runs import columns_of, optimised, parts
+from cumulus.bench.engine_runs import batches_of, columns_of, optimised_engine
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns
 from cumulus.engine.session import Session
@@ -44,8 +44,8 @@ class _Work:
 
     def prepare(self) -> None:
         """Make an engine with empty maps, and the batches."""
-        self.session = Session(self.program, {}, optimised(self.program))
-        self.bulks: list[Columns] = [columns_of(self.program, part) for part in parts(self.stream, self.batch)]
+        self.session = Session(self.program, {}, optimised_engine(self.program))
+        self.bulks: list[Columns] = [columns_of(self.program, part) for part in batches_of(self.stream, self.batch)]
 
     def feed(self, start: Barrier) -> None:
         """Feed the stream when all are ready."""

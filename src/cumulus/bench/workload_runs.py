@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from time import perf_counter, thread_time
@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.bench.agreement import check
-from cumulus.bench.engine_runs import columns_of, fill, optimised, parts
+from cumulus.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
 from cumulus.compiler import compile_sql
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session
-from cumulus.m3.program import Program
+from cumulus.errors import UsageError
+from cumulus.garbage_collection import uncollected
+from cumulus.workloads import queries
 from cumulus.workloads.orders import Interleaved
 from cumulus.workloads.ssb import streams as ssb
 
@@ -61,26 +62,15 @@ time, one thread, on their machine."""
 
 def scripts_of(workload: str, query: str) -> dict[str, str]:
     """Return query → script, for one query or all; keys are trusted, nation and region static."""
-    from cumulus.errors import UnknownNameError
-    from cumulus.workloads.listing import benchmark
-
-    found = benchmark(workload)
-    wanted = (query,) if query else found.queries
-    if query and query not in found.queries:
-        raise UnknownNameError(f"there is no query {query!r}", hint=f"There are {', '.join(found.queries)}.")
-    return {name: found.sql(name, columns="used", keys="rely", static=STATIC[workload]) for name in wanted}
+    if workload not in STATIC:
+        raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(STATIC)}.")
+    return queries(workload, query, columns="used", keys="rely", static=STATIC[workload])
 
 
 def stream_of(
     workload: str, query: str, *, sf: float, deletes: float, seed: int, cache: Path | None
 ) -> tuple[dict[str, pa.Table], Interleaved]:
-    """Return the static tables of a query's stream, and its events.
-
-    Parameters
-    ----------
-    sf
-        Of TPC-H and the star; for the order book, millions of events.
-    """
+    """Return the static tables of a query's stream, and its events; for the order book, `sf` is millions of events."""
     if workload == "orderbook":
         return {}, _of_events(query, round(sf * 1e6), seed)
     if workload == "ssb":
@@ -161,7 +151,8 @@ def measure(
     program = compile_sql(script)
     rates, events, took = [], 0, 0.0
     for _ in range(repetitions):
-        session = _opened(program, static)
+        session = Session(program, {}, optimised_engine(program))
+        insert_tables(session, static)
         events, took = _feed(session, stream, batch, seconds)
         rates.append(events / took)
     check(session, query, script, {**static, **stream.part(0, events).final()}, f"the native engine, batch {batch:,}")
@@ -176,17 +167,11 @@ def measure(
     }
 
 
-def _opened(program: Program, static: Mapping[str, pa.Table]) -> Session:
-    session = Session(program, {}, optimised(program))
-    fill(session, static)
-    return session
-
-
 def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
     events, took = 0, 0.0
     gc.collect()
     with uncollected():
-        for part in _pieces(stream, batch):
+        for part in batches_of(stream, batch if batch > 1 else 10_000):
             bulk = columns_of(session.program, part)
             start = thread_time()
             if batch == 1:
@@ -199,11 +184,6 @@ def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> 
             if took > seconds:
                 break
     return events, took
-
-
-def _pieces(stream: Interleaved, batch: int) -> Iterator[Interleaved]:
-    """Yield the stream in transactions; in pieces that each hold many, where a transaction is an event."""
-    yield from parts(stream, batch if batch > 1 else 10_000)
 
 
 def compile_ms(script: str) -> tuple[float, float]:

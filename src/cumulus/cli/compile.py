@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,10 +32,6 @@ class Form(StrEnum):
 
 
 File = Annotated[Path, typer.Argument(help="A SQL script, or an M3 program (*.m3).", show_default=False)]
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def compile_command(
@@ -66,7 +63,7 @@ def compile_command(
         functions=functions_in(functions),
         order=order,
         size=size,
-        trace=_tell if trace else None,
+        trace=partial(print, file=sys.stderr) if trace else None,
     )
     match format:
         case OutputFormat.M3:

@@ -112,9 +112,9 @@ def _write_input(out: Path, epochs: int, console: Console) -> None:
 
 
 def _last_epoch(out: Path) -> int:
-    from cumulus.epochs.output.sink import committed
+    from cumulus.epochs.output.sink import committed_epochs
 
-    return max(committed(out / "views"), default=0)
+    return max(committed_epochs(out / "views"), default=0)
 
 
 def _play(out: Path, epochs: int, host: str, console: Console) -> list[Epoch]:

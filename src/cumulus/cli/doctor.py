@@ -101,15 +101,11 @@ def _machine() -> list[Finding]:
     total, available = memory()
     if total:
         found = f"{available / 2**30:.1f} of {total / 2**30:.1f} GB free, {os.cpu_count()} cores"
-        findings.append(
-            Finding("memory", found, available > 1 << 30, advice="Spark wants at least 1 GB; close something.")
-        )
+        advice = "Spark wants at least 1 GB; close something."
+        findings.append(Finding("memory", found, available > 1 << 30, advice=advice))
     free = shutil.disk_usage(os.getcwd()).free
-    findings.append(
-        Finding(
-            "disk", f"{free / 2**30:.1f} GB free here", free > 1 << 30, advice="Keep 1 GB free for state and views."
-        )
-    )
+    advice = "Keep 1 GB free for state and views."
+    findings.append(Finding("disk", f"{free / 2**30:.1f} GB free here", free > 1 << 30, advice=advice))
     if os.path.isdir("/dev/shm"):
         shared = shutil.disk_usage("/dev/shm").free
         findings.append(Finding("/dev/shm", f"{shared / 2**30:.1f} GB free", True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,25 +121,17 @@ def _show(console: Console, found: Explanation) -> None:
     """Print an explanation as tables: the content of its text."""
     from rich.table import Table
 
-    from cumulus.explain.explanation import (
-        KINDS,
-        cost_rows,
-        shown_events,
-        size_text,
-        statement_text,
-        title_of,
-    )
+    from cumulus.explain.explanation import KINDS, cost_rows, shown_events, size_text, statement_text, title_of
 
     console.print(title_of(found), style="bold")
-    costs = Table(show_edge=False, header_style="bold")
-    for title in ("event", *KINDS.values()):
-        costs.add_column(title)
+    plain = partial(Table, title_justify="left", show_edge=False, header_style="bold")
+    costs = plain("event", *KINDS.values())
     for row in cost_rows(found):
         costs.add_row(*row)
     console.print(costs)
-    maps = Table(title="maps", title_justify="left", show_edge=False, header_style="bold", show_lines=True)
-    for title in ("map", "definition", "entries at most", "memory", "shared with", "read by"):
-        maps.add_column(title)
+    maps = plain(
+        *("map", "definition", "entries at most", "memory", "shared with", "read by"), title="maps", show_lines=True
+    )
     for use in found.maps:
         size = use.size
         entries = size.formula if size.entries is None else f"{size.entries:,}\n= {size.formula}"
@@ -150,9 +143,7 @@ def _show(console: Console, found: Explanation) -> None:
         console.print(f"not cheaper: {reason}")
     if found.python:
         console.print(f"calls Python: {', '.join(found.python)}")
-    statements = Table(title="statements", title_justify="left", show_edge=False, header_style="bold")
-    for title in ("on", "statement", "cost", "loops over"):
-        statements.add_column(title)
+    statements = plain("on", "statement", "cost", "loops over", title="statements")
     for event in shown_events(found.events):
         for place, cost in enumerate(event.statements):
             loops = ", ".join(str(read) for read in cost.loops)

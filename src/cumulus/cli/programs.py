@@ -27,14 +27,7 @@ def program_in(
 ) -> Program:
     """Return the program of a `.sql` or `.m3` file.
 
-    Parameters
-    ----------
-    file
-        A SQL script, unless its name ends in `.m3`.
-    rely, keep, form, order, size, trace
-        As of `cumulus.compile`; an M3 program is taken as it is.
-    functions
-        Those that the SQL may call; an M3 program declares its own.
+    The options are those of `cumulus.compile`; an M3 program is taken as it is, and declares its own functions.
 
     Raises
     ------

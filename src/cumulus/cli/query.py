@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +32,23 @@ def query(
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.output.query import query as ask
-    from cumulus.epochs.output.sink import committed
+    from cumulus.epochs.output.sink import committed_epochs
     from cumulus.terminal.tables import print_rows
 
     result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
     manifest = manifest_of(out, epoch)
+    warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
     if manifest.snapshot != manifest.epoch:
-        with_rows = sorted({manifest_of(out, each).snapshot for each in committed(out)})
-        Console(stderr=True, highlight=False, markup=False).print(
+        with_rows = sorted({manifest_of(out, each).snapshot for each in committed_epochs(out)})
+        warn(
             f"epoch {manifest.epoch} wrote no views: these are of epoch {manifest.snapshot}; "
-            f"there are views of epochs {', '.join(map(str, with_rows))}",
-            soft_wrap=True,
+            f"there are views of epochs {', '.join(map(str, with_rows))}"
         )
     for view, reason in manifest.errors.items():
         state = "shows older rows" if manifest.files(view) else "could not be computed yet"
-        Console(stderr=True, highlight=False, markup=False).print(f"view {view} {state}: {reason}", soft_wrap=True)
+        warn(f"view {view} {state}: {reason}")
     for view, count in manifest.view_error_totals.items():
-        Console(stderr=True, highlight=False, markup=False).print(
-            f"view {view} lacks what {count:,} rows of the input should have added: see the table {VIEW_ERRORS}",
-            soft_wrap=True,
-        )
+        warn(f"view {view} lacks what {count:,} rows of the input should have added: see the table {VIEW_ERRORS}")
     if as_json:
         for row in result.to_pylist():
             print(json.dumps(row, default=str, ensure_ascii=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +71,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     found = replay(out, program, sources, origin, manifest, partial(make_engine, "auto"))
     script = None if origin.name.endswith(".m3") else origin.script
     stale = [each for each in wanted if each.name in manifest.errors]
-    stored = {each.name: _reader(out, manifest, each) for each in wanted if each not in stale}
+    stored = {each.name: partial(_published_rows, out, manifest, each) for each in wanted if each not in stale}
     with Oracle(program.relations, found.rows, script) as oracle:
         checked = check_views(program, stored, oracle, limit=witnesses)
     notes = [*found.notes, *(f"view {each.name} shows older rows: {manifest.errors[each.name]}" for each in stale)]
@@ -114,19 +113,15 @@ def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
     return wanted
 
 
-def _reader(out: Path, manifest: Manifest, view: ViewDef) -> Callable[[], list[Row]]:
-    """Return a function that reads the published rows of a view."""
+def _published_rows(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from cumulus.errors import StoreError
     from cumulus.recheck.oracle import rows_of
 
-    def read() -> list[Row]:
-        try:
-            tables = [pq.read_table(out / path, partitioning=None) for path in manifest.files(view.name)]
-        except (OSError, pa.ArrowException) as problem:
-            raise StoreError(f"a file of epoch {manifest.epoch} cannot be read: {problem}") from None
-        return [row for table in tables for row in rows_of(table, view.columns)]
-
-    return read
+    try:
+        tables = [pq.read_table(out / path, partitioning=None) for path in manifest.files(view.name)]
+    except (OSError, pa.ArrowException) as problem:
+        raise StoreError(f"a file of epoch {manifest.epoch} cannot be read: {problem}") from None
+    return [row for table in tables for row in rows_of(table, view.columns)]

@@ -58,6 +58,7 @@ def run(
     given = functions_in(functions)
     program = program_in(file, rely=False, functions=given)
     settings: dict[str, Any] = {
+        "checkpoint": checkpoint or "",
         "trigger": trigger,
         "epochs": epochs,
         "layout": layout,
@@ -72,19 +73,16 @@ def run(
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
-        if host == "spark":
-            _on_spark(program, source, out, checkpoint, settings, teller, note)
-        else:
-            _embedded(program, source, out, checkpoint, settings, teller, note)
+        (_on_spark if host == "spark" else _embedded)(program, source, out, settings, teller, note)
         teller.finish(str(out), time.perf_counter() - started)
 
 
 def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: BucketPlan) -> None:
     """Note in OUT where its views come from, for `cumulus recheck`."""
-    from cumulus.epochs.output.origin import Origin, absolute, write_origin
+    from cumulus.epochs.output.origin import Origin, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
-    sources = tuple(absolute(text) for text in source)
+    sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))
@@ -94,7 +92,6 @@ def _on_spark(
     program: Program,
     source: list[str],
     out: Path,
-    checkpoint: Path | None,
     settings: dict[str, Any],
     teller: Teller,
     note: Callable[[BucketPlan], None],
@@ -103,14 +100,14 @@ def _on_spark(
     from cumulus.spark.java import find_java
 
     folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
-    check_apart(folders.values(), out, checkpoint or "")
+    check_apart(folders.values(), out, settings["checkpoint"])
     teller.say(f"using {find_java()}")
     from cumulus.spark.session import local_session
 
     spark = local_session()
     from cumulus.spark.pipeline import maintain
 
-    running = maintain(spark, program, folders, out, checkpoint or "", on_epoch=teller.epoch, wait=False, **settings)
+    running = maintain(spark, program, folders, out, on_epoch=teller.epoch, wait=False, **settings)
     note(running.identity.plan)
     teller.say(f"layout: {running.identity.plan.why}")
     running.wait()
@@ -120,7 +117,6 @@ def _embedded(
     program: Program,
     source: list[str],
     out: Path,
-    checkpoint: Path | None,
     settings: dict[str, Any],
     teller: Teller,
     note: Callable[[BucketPlan], None],
@@ -143,7 +139,7 @@ def _embedded(
         settings["layout"] = "one-bucket"  # one process has no use for more
     with (
         Interrupt() as stop,
-        EmbeddedRun(program, sources_from(source, program), out, checkpoint or "", **settings) as running,
+        EmbeddedRun(program, sources_from(source, program), out, **settings) as running,
     ):
         note(running.identity.plan)
         if layout != "auto":

@@ -19,11 +19,6 @@ READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 def count_sources(program: Program, texts: list[str]) -> Statistics:
     """Return the counts of all files of every table: upper bounds, since deleted and refused rows are counted too.
 
-    Parameters
-    ----------
-    texts
-        As of `cumulus run --from`.
-
     Raises
     ------
     InputError, UsageError

@@ -27,6 +27,7 @@ from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import InputError, LowerOrderWarning, SqlError, UnsupportedError
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -176,6 +177,7 @@ def extend_sql(
         raise too_deep(text=text) from None
 
 
+@uncollected()
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)

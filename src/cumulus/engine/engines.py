@@ -63,14 +63,14 @@ def python_functions(program: Program, functions: Functions | None = None) -> fr
     """
     try:
         from cumulus.engine.native.kernel.lanes import NotNativeError
-        from cumulus.engine.native.program import written
-        from cumulus.engine.native.scalars.python_functions import called_of
+        from cumulus.engine.native.program import write_program
+        from cumulus.engine.native.scalars.python_functions import called_names
     except ImportError:
         return frozenset()
     try:
         given = runnable(program.functions, given_functions(functions))
         known = {name: each for name, each in given.items() if isinstance(each, UserFunction)}
-        return called_of(written(program, known, {})[0].outside)
+        return called_names(write_program(program, known, {})[0].python_functions)
     except (NotNativeError, MissingFunctionError):
         return frozenset()
 

@@ -18,14 +18,14 @@ from cumulus.durable.folders import check_output
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import read_file
+from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
-from cumulus.epochs.output.publish import merges, write_outputs
+from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, Progress, check_apart, file_path, files_left, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_apart, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
@@ -42,8 +42,6 @@ class EmbeddedRun:
         As in `cumulus.spark.maintain`; the sources are folders.
     make_engine
         Gives an empty engine for a program and the functions that it calls.
-    functions
-        The user's that the program calls.
     layout, buckets, files_per_epoch, late_epochs, keep, snapshot_every
         As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
         comparison.
@@ -83,25 +81,23 @@ class EmbeddedRun:
             self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
             self._state = self._checkpoint.path / "embedded"
             self._state.mkdir(exist_ok=True)
-            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=self._began())
-            self._merge = merges(self.identity.plan, program, self.out, functions)
+            self._sink = Sink(
+                self.out, self.identity.checkpoint, self.identity.program, resuming=any(self._state.iterdir())
+            )
+            self._merge = merge_functions(self.identity.plan, program, self.out, functions)
             plan = self.identity.plan
             self._buckets = [
                 Bucket(program, plan, at, make_engine, late_epochs, functions) for at in range(plan.buckets)
             ]
             newest = self._sink.newest()
             self.epoch = newest.epoch if newest else 0
-            behind = newest is not None and newest.snapshot != newest.epoch
-            self._snapshots = Snapshots(snapshot_every, behind=behind, first=self.epoch + 1)
+            self._snapshots = Snapshots.after(newest, snapshot_every)
             self._done: Progress = newest.offsets if newest else {}
             self._base = self._log_bytes = self._base_bytes = 0
             self._restore()
         except BaseException:
             self.close()
             raise
-
-    def _began(self) -> bool:
-        return any(self._state.iterdir())
 
     def close(self) -> None:
         """Give the folders free."""
@@ -153,28 +149,21 @@ class EmbeddedRun:
         if not files:
             return None
         epoch = self.epoch + 1
-        packed: list[list[bytes]] = [[] for _ in self._buckets]
-        for source in self._sources:
-            for name in files.get(source.relation, ()):
-                relation = self._program.relation(source.relation)
-                reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
-                faults.crash_point("after-read")
-                for index, payload in enumerate(pack([reading], self.identity.plan)):
-                    packed[index].append(payload)
+        packed = pack(read_files(self._program, self._sources, files), self.identity.plan)
         read = time.perf_counter()
         left = files_left(self._sources, done)
         final = left == 0 if last is None else last
         attempt = os.urandom(4).hex()
         written = []
         engine = 0.0
-        for bucket, payloads in zip(self._buckets, packed, strict=True):
+        for bucket, payload in zip(self._buckets, packed, strict=True):
             faults.crash_point("in-handler")
-            write_durably(self._state / f"{epoch}-{bucket.index}.log", b"".join(payloads))
+            write_durably(self._state / f"{epoch}-{bucket.index}.log", payload)
             before = time.perf_counter()
-            outcome = bucket.apply(epoch, payloads)
+            outcome = bucket.apply(epoch, [payload])
             engine += time.perf_counter() - before
             written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, self._snapshots, final=final))
-            self._log_bytes += sum(map(len, payloads))
+            self._log_bytes += len(payload)
         faults.crash_point("after-state-write")
         assert self._sink is not None
         manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
@@ -183,20 +172,7 @@ class EmbeddedRun:
         self._compact()
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
-        return Epoch(
-            epoch,
-            manifest.counts,
-            manifest.totals,
-            ended - started,
-            parts,
-            left,
-            False,
-            ("kept",),
-            manifest.errors,
-            str(self.out),
-            manifest.view_error_counts,
-            manifest.view_error_totals,
-        )
+        return Epoch.of(manifest, ended - started, parts, left, ("kept",), self.out)
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cumulus.catalog.types import Kind
-from cumulus.epochs.bucket.references import sees
+from cumulus.epochs.bucket.references import sees_both_sides
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
@@ -93,8 +93,6 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     ----------
     layout
         One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as `orders=oid+lineitem=oid`.
-    buckets
-        Wanted, from 1.
 
     Raises
     ------
@@ -119,7 +117,7 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
         if layout == "one-round":
             raise LayoutError(f"no table can be partitioned: {reasons}", hint="Use --layout one-bucket.")
         return BucketPlan(why=f"one bucket, since no table can be partitioned ({reasons})")
-    lost = unchecked(program, found.partitioned)
+    lost = unchecked_keys(program, found.partitioned)
     split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
     if lost and layout == "auto":
         return BucketPlan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
@@ -139,7 +137,7 @@ def _hint(program: Program, text: str) -> dict[str, str]:
     return found
 
 
-def unchecked(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:
     """Return the keys and references that are checked in one bucket but cannot be with `partitioned`, in words."""
     kept = dict(program.kept)
     lost = []
@@ -148,6 +146,6 @@ def unchecked(program: Program, partitioned: Mapping[str, str]) -> list[str]:
         if relation.name in kept and relation.key and column is not None and column not in relation.key:
             lost.append(f"the primary key of {relation.name}")
         for key in relation.foreign_keys:
-            if relation.name in kept and key.parent in kept and not sees(partitioned, relation.name, key):
+            if relation.name in kept and key.parent in kept and not sees_both_sides(partitioned, relation.name, key):
                 lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
     return lost

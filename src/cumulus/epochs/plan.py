@@ -16,8 +16,6 @@ class BucketPlan:
 
     Parameters
     ----------
-    buckets
-        How many, from 1.
     partitioned
         Relation → the column whose value chooses the bucket; all others go to every bucket.
     why

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
 from cumulus.epochs.output.query import changed_rows
+from cumulus.epochs.output.sink import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,34 @@ class Epoch:
     out: str = ""
     view_errors: Mapping[str, int] = field(default_factory=dict)
     view_error_totals: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Manifest,
+        seconds: float,
+        parts: Mapping[str, float],
+        files_left: int,
+        how: Sequence[str],
+        out: Path,
+        *,
+        replayed: bool = False,
+    ) -> Epoch:
+        """Return the epoch that a manifest has committed."""
+        return cls(
+            manifest.epoch,
+            manifest.counts,
+            manifest.totals,
+            seconds,
+            parts,
+            files_left,
+            replayed,
+            how,
+            manifest.errors,
+            str(out),
+            manifest.view_error_counts,
+            manifest.view_error_totals,
+        )
 
     @property
     def events_per_s(self) -> float:

@@ -16,20 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.algebra.terms import Atom as Atom
-from cumulus.algebra.terms import number
+from cumulus.algebra.terms import Atom, number
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import read_file
+from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.origin import Origin
-from cumulus.epochs.output.sink import Manifest, committed, read_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, file_path, next_files
+from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -53,7 +51,7 @@ def checked_manifest(out: str | Path) -> Manifest:
     InputError
         If there is none: nothing is committed, or the epochs with whole views are gone.
     """
-    for epoch in reversed(committed(out)):
+    for epoch in reversed(committed_epochs(out)):
         manifest = read_manifest(out, epoch)
         if manifest.snapshot == epoch:
             return manifest
@@ -70,16 +68,7 @@ def replay(
     manifest: Manifest,
     make_engine: Callable[..., Engine],
 ) -> Replayed:
-    """Return the rows of all tables after the epoch of `manifest`.
-
-    Parameters
-    ----------
-    program, sources
-        As `fitted` returned them.
-    origin
-        The settings of the run.
-    make_engine
-        Gives an empty engine for a program.
+    """Return the rows of all tables after the epoch of `manifest`; `program` and `sources` as they go together.
 
     Raises
     ------
@@ -94,15 +83,8 @@ def replay(
     ]
     notes: list[str] = []
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
-        packed: list[list[bytes]] = [[] for _ in buckets]
-        for source in sources:
-            relation = program.relation(source.relation)
-            for name in files.get(source.relation, ()):
-                reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
-                for payloads, payload in zip(packed, pack([reading], plan), strict=True):
-                    payloads.append(payload)
-        for bucket, payloads in zip(buckets, packed, strict=True):
-            bucket.apply(epoch, payloads)
+        for bucket, payload in zip(buckets, pack(read_files(program, sources, files), plan), strict=True):
+            bucket.apply(epoch, [payload])
     return Replayed(_rows(program, plan, buckets, names, notes), tuple(notes))
 
 
@@ -110,7 +92,7 @@ def _epochs(
     out: str | Path, sources: Sequence[FolderSource], origin: Origin, manifest: Manifest, notes: list[str]
 ) -> Iterable[tuple[int, dict[str, list[str]]]]:
     """Yield the epochs with their files: as the manifests tell them, the ones before the first manifest as guessed."""
-    known = [read_manifest(out, epoch) for epoch in committed(out) if epoch <= manifest.epoch]
+    known = [read_manifest(out, epoch) for epoch in committed_epochs(out) if epoch <= manifest.epoch]
     done: Progress = {}
     first = known[0]
     if first.epoch > 1:
@@ -188,21 +170,15 @@ def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:
         columns = relation.column_names
         definition = Atom(relation.name, columns)
         count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
-        maps.append(
-            MapDef(
-                names[relation.name], _keys(relation), (Column(count, BIGINT),), count=count, definitions=(definition,)
-            )
-        )
+        keys = tuple(Column(column.name, column.type) for column in relation.columns)
+        value = (Column(count, BIGINT),)
+        maps.append(MapDef(names[relation.name], keys, value, count=count, definitions=(definition,)))
         for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
             variables = () if on is On.BATCH else columns
             statement = Statement(names[relation.name], count, columns, "+=", term)
             triggers.append(Trigger(on, relation.name, variables, (statement,)))
     kept = tuple((name, names[name]) for name, _ in program.kept)
     return Program(program.relations, tuple(maps), (), tuple(triggers), kept), names
-
-
-def _keys(relation: Table) -> tuple[Column, ...]:
-    return tuple(Column(column.name, column.type) for column in relation.columns)
 
 
 def _rows(

@@ -52,14 +52,10 @@ def suffix_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """One table's files.
+    """One table's files, in a folder or a single one.
 
     Parameters
     ----------
-    relation
-        The table that the rows belong to.
-    path
-        A folder, or a single file.
     format
         "auto" goes by each file's ending; "debezium" means JSON lines or Parquet with `before`, `after` and `op`.
     op
@@ -74,8 +70,6 @@ class FolderSource:
         What stands between the cells of CSV; if not given, a tab in ``.tsv`` and a comma elsewhere.
     header
         Whether the first line of CSV names the columns; without, they are the table's in its order.
-    encoding
-        Of files of text.
     times
         What numbers for times mean: seconds, millis, micros or nanos since 1970; empty if they are none.
     decimals
@@ -129,13 +123,8 @@ class FolderSource:
 def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, ...]:
     """Return one source per table from `--from` texts.
 
-    Parameters
-    ----------
-    texts
-        `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of
-        `FolderSource`); a later one wins.
-    program
-        Says which tables there are.
+    A text is `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of `FolderSource`); a
+    later one wins.
 
     Raises
     ------
@@ -354,14 +343,10 @@ def next_files(
 
     Parameters
     ----------
-    sources
-        One per table.
-    done
-        The progress so far; empty at the start.
     limit
         Files of one table an epoch, at most; 0 means all there are.
     target
-        A progress not to go beyond, or None.
+        A progress not to go beyond.
     sizes
         Whether to note the size of the last file, for those who keep the progress only if the file could be read: Spark
         writes it down before, and a file that was broken may be put right.

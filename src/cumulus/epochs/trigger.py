@@ -11,15 +11,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When epochs begin.
-
-    Parameters
-    ----------
-    once
-        One epoch with all there is, then the end.
-    every_s
-        Go on for ever and look for new rows this often; None ends when all is read.
-    """
+    """When epochs begin: `once`, with all there is; for ever, every so many seconds; or till all is read."""
 
     once: bool = False
     every_s: float | None = None

@@ -2,7 +2,7 @@
 
 Integers and decimals are exact and unbounded here: `add`, `sub`, `mul`, `neg`, `abs` and `round` never overflow, a cast
 checks the range. Floats follow IEEE 754 and are computed in double precision, REAL too. Division by zero is an
-error for every type. `+` and `-` of dates belong to `scalar_time`, which is asked where an operand is no number.
+error for every type. `+` and `-` of dates belong to `time_arithmetic`, which is asked where an operand is no number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from cumulus.catalog.types import (
     BIGDECIMAL,
-    BIGINT,
     DOUBLE,
     EXACT,
     HUGEINT,
@@ -26,19 +25,21 @@ from cumulus.catalog.types import (
     decimal,
 )
 from cumulus.scalars import time_arithmetic
-from cumulus.scalars.casts import rounded
+from cumulus.scalars.casts import round_decimal
 from cumulus.scalars.function import (
     EXACTS,
     INTEGERS,
     NUMBERS,
+    ResultType,
     ScalarFunction,
     Types,
     all_as,
     as_decimal,
-    common_type,
+    define,
+    define_float,
     failure,
     no_match,
-    takes,
+    number_type_of,
 )
 
 _add_exactly = EXACT.add
@@ -80,7 +81,7 @@ def multiply(left: Any, right: Any) -> Any:
     if kind is other and (kind is float or kind is int):
         return left * right
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _plain(_multiply_exactly(left, right))
+        return _without_negative_zero(_multiply_exactly(left, right))
     if kind in _NUMBER_CLASSES and other in _NUMBER_CLASSES:
         return float(left) * float(right)
     return time_arithmetic.multiply(left, right)
@@ -119,7 +120,7 @@ def remainder(left: Any, right: Any) -> Any:
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest
     if kind in _EXACT_CLASSES and other in _EXACT_CLASSES:
-        return _plain(_remainder_exactly(left, right))
+        return _without_negative_zero(_remainder_exactly(left, right))
     if math.isinf(left):
         return math.nan
     return math.fmod(left, right)
@@ -156,12 +157,12 @@ def round_number(value: Any, digits: int = 0) -> Any:
     if digits >= -value.as_tuple().exponent:
         return value
     if digits >= 0:
-        return rounded(value, digits)
+        return round_decimal(value, digits)
     unit = -min(-digits, MAX_PRECISION + 2)
-    return rounded(rounded(value.scaleb(unit, EXACT), 0).scaleb(-unit, EXACT), 0)
+    return round_decimal(round_decimal(value.scaleb(unit, EXACT), 0).scaleb(-unit, EXACT), 0)
 
 
-def _plain(value: Decimal) -> Decimal:
+def _without_negative_zero(value: Decimal) -> Decimal:
     """Return `value`, without the sign that Python gives some zeros: a DECIMAL has no negative zero."""
     return value if value else value.copy_abs()
 
@@ -188,20 +189,20 @@ def _nearest(value: float) -> float:
     return math.copysign(below + 1.0 if size - below >= 0.5 else float(below), value)
 
 
-def floor(value: Any) -> Any:
-    """Return the greatest whole number not above `value`: decimal of a decimal, else a float."""
-    if type(value) is Decimal:
-        return _plain(value.to_integral_value(ROUND_FLOOR, EXACT))
-    value = float(value)
-    return float(math.floor(value)) if math.isfinite(value) else value
+def _whole_number_by(rounding: str, cut: Callable[[float], int]) -> Callable[[Any], Any]:
+    """Return what rounds a number to a whole one: to a decimal of a decimal, else to a float."""
+
+    def whole(value: Any) -> Any:
+        if type(value) is Decimal:
+            return _without_negative_zero(value.to_integral_value(rounding, EXACT))
+        value = float(value)
+        return float(cut(value)) if math.isfinite(value) else value
+
+    return whole
 
 
-def ceil(value: Any) -> Any:
-    """Return the least whole number not below `value`: decimal of a decimal, else a float."""
-    if type(value) is Decimal:
-        return _plain(value.to_integral_value(ROUND_CEILING, EXACT))
-    value = float(value)
-    return float(math.ceil(value)) if math.isfinite(value) else value
+floor = _whole_number_by(ROUND_FLOOR, math.floor)
+ceil = _whole_number_by(ROUND_CEILING, math.ceil)
 
 
 def sign(value: Any) -> int:
@@ -229,7 +230,9 @@ def power(base: Any, exponent: Any) -> float:
         return math.nan
 
 
-def _logarithm(log: Callable[[float], float]) -> Callable[[Any], float]:
+def logarithm(log: Callable[[float], float]) -> Callable[[Any], float]:
+    """Return a logarithm that is -inf of 0 and NaN below."""
+
     def logarithm(value: Any) -> float:
         value = float(value)
         if value > 0:
@@ -237,6 +240,9 @@ def _logarithm(log: Callable[[float], float]) -> Callable[[Any], float]:
         return -math.inf if value == 0 else math.nan
 
     return logarithm
+
+
+log10 = logarithm(math.log10)
 
 
 def exponential(value: Any) -> float:
@@ -306,18 +312,17 @@ def _numbers(name: str, types: Types) -> SqlType:
     """Return the common type of two numbers; an untyped NULL counts as the other's type."""
     if len(types) != 2 or any(given.kind not in NUMBERS and given.kind is not Kind.NULL for given in types):
         raise no_match(name, types, "(a number, a number)")
-    meeting = common_type(types)
-    assert meeting is not None, "numbers have a common type"
-    return BIGINT if meeting.kind is Kind.NULL else meeting
+    return number_type_of(types)
 
 
-def _pair(types: Types) -> tuple[SqlType, SqlType]:
-    """Return two types that are not NULL, each standing in for the other."""
-    left, right = types
-    return (right if left.kind is Kind.NULL else left), (left if right.kind is Kind.NULL else right)
+def _as_decimals(types: Types) -> tuple[SqlType, SqlType, int, int]:
+    """Return two exact types as decimals, one standing in for a NULL; their most digits before the point and after."""
+    left, right = (as_decimal(types[1 - place] if own.kind is Kind.NULL else own) for place, own in enumerate(types))
+    digits = max(left.precision - left.scale, right.precision - right.scale)
+    return left, right, digits, max(left.scale, right.scale)
 
 
-def _sum_type(name: str) -> Callable[[Types], SqlType]:
+def _sum_type(name: str) -> ResultType:
     def result(types: Types) -> SqlType:
         in_time = time_arithmetic.sum_type(name, types)
         if in_time is not None:
@@ -325,9 +330,8 @@ def _sum_type(name: str) -> Callable[[Types], SqlType]:
         meeting = _numbers(name, types)
         if meeting.kind is not Kind.DECIMAL:
             return meeting
-        left, right = map(as_decimal, _pair(types))
-        scale = max(left.scale, right.scale)
-        return decimal(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
+        *_, digits, scale = _as_decimals(types)
+        return decimal(digits + scale + 1, scale)
 
     return result
 
@@ -339,7 +343,7 @@ def _product_type(types: Types) -> SqlType:
     meeting = _numbers("mul", types)
     if meeting.kind is not Kind.DECIMAL:
         return meeting
-    left, right = map(as_decimal, _pair(types))
+    left, right, *_ = _as_decimals(types)
     precision, scale = left.precision + right.precision, left.scale + right.scale
     if scale > MAX_PRECISION:
         raise no_match("mul", types, f"decimals with at most {MAX_PRECISION} digits after the point together")
@@ -365,13 +369,11 @@ def _remainder_type(types: Types) -> SqlType:
     meeting = _numbers("mod", types)
     if meeting.kind is not Kind.DECIMAL:
         return meeting
-    left, right = map(as_decimal, _pair(types))
-    scale = max(left.scale, right.scale)
-    digits = max(left.precision - left.scale, right.precision - right.scale)
+    *_, digits, scale = _as_decimals(types)
     return decimal(digits + scale, scale) if digits + scale <= MAX_PRECISION else DOUBLE
 
 
-def _cast_floats(result: Callable[[Types], SqlType]) -> Callable[[Types], Types]:
+def _cast_floats(result: ResultType) -> Callable[[Types], Types]:
     """Return a `ScalarFunction.arguments`: a float result wants float arguments, everything else is taken as it is."""
 
     def arguments(types: Types) -> Types:
@@ -381,42 +383,17 @@ def _cast_floats(result: Callable[[Types], SqlType]) -> Callable[[Types], Types]
     return arguments
 
 
-def _same_type(name: str, allowed: frozenset[Kind]) -> Callable[[Types], SqlType]:
-    check = takes(name, BIGINT, allowed)
-
-    def result(types: Types) -> SqlType:
-        check(types)
-        return BIGINT if types[0].kind is Kind.NULL else types[0]
-
-    return result
+def rounded_type(types: Types) -> SqlType:
+    """Return the type of a number that is rounded to whole ones, or to some digits: then it keeps its own."""
+    first = types[0]
+    return decimal(first.precision, 0) if first.kind is Kind.DECIMAL and len(types) == 1 else number_type_of(types[:1])
 
 
-def _round_type(types: Types) -> SqlType:
-    takes("round", BIGINT, NUMBERS, frozenset(INTEGERS), optional=1)(types)
-    given = types[0]
-    if given.kind is Kind.DECIMAL and len(types) == 1:
-        return decimal(given.precision, 0)
-    return BIGINT if given.kind is Kind.NULL else given
+def _whole_type(types: Types) -> SqlType:
+    return rounded_type(types) if types[0].kind is Kind.DECIMAL or types[0].is_float else DOUBLE
 
 
-def _whole_type(name: str) -> Callable[[Types], SqlType]:
-    check = takes(name, DOUBLE, NUMBERS)
-
-    def result(types: Types) -> SqlType:
-        check(types)
-        given = types[0]
-        if given.kind is Kind.DECIMAL:
-            return decimal(given.precision, 0)
-        return given if given.is_float else DOUBLE
-
-    return result
-
-
-def _double(name: str, implement: Callable[..., float], count: int = 1) -> ScalarFunction:
-    return ScalarFunction(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
-
-
-def _arithmetic(name: str, implement: Callable[..., Any], result: Callable[[Types], SqlType]) -> ScalarFunction:
+def _arithmetic(name: str, implement: Callable[..., Any], result: ResultType) -> ScalarFunction:
     return ScalarFunction(name, implement, result, arguments=_cast_floats(result))
 
 
@@ -427,19 +404,19 @@ NUMBER_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _arithmetic("div", divide, _quotient_type),
     _arithmetic("intdiv", divide_whole, _whole_quotient_type),
     _arithmetic("mod", remainder, _remainder_type),
-    ScalarFunction("neg", negate, _same_type("neg", NUMBERS | {Kind.INTERVAL})),
-    ScalarFunction("abs", absolute, _same_type("abs", NUMBERS)),
-    ScalarFunction("round", round_number, _round_type),
-    ScalarFunction("floor", floor, _whole_type("floor")),
-    ScalarFunction("ceil", ceil, _whole_type("ceil")),
-    ScalarFunction("sign", sign, takes("sign", TINYINT, NUMBERS)),
-    _double("sqrt", square_root),
-    _double("power", power, 2),
-    _double("ln", _logarithm(math.log)),
-    _double("log10", _logarithm(math.log10)),
-    _double("exp", exponential),
-    _double("finite", finite),
-    ScalarFunction("exactly", exact_decimal, takes("exactly", BIGDECIMAL, NUMBERS)),
-    ScalarFunction("special", special, takes("special", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_sum", float_sum, takes("float_sum", DOUBLE, NUMBERS, frozenset(EXACTS))),
+    define("neg", negate, number_type_of, NUMBERS | {Kind.INTERVAL}),
+    define("abs", absolute, number_type_of, NUMBERS),
+    define("round", round_number, rounded_type, NUMBERS, INTEGERS, optional=1),
+    define("floor", floor, _whole_type, NUMBERS),
+    define("ceil", ceil, _whole_type, NUMBERS),
+    define("sign", sign, TINYINT, NUMBERS),
+    define_float("sqrt", square_root),
+    define_float("power", power, 2),
+    define_float("ln", logarithm(math.log)),
+    define_float("log10", log10),
+    define_float("exp", exponential),
+    define_float("finite", finite),
+    define("exactly", exact_decimal, BIGDECIMAL, NUMBERS),
+    define("special", special, HUGEINT, NUMBERS, arguments=all_as(DOUBLE)),
+    define("float_sum", float_sum, DOUBLE, NUMBERS, EXACTS),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -11,23 +12,17 @@ from typing import Any
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
 from cumulus.scalars.function import (
-    INTEGERS,
+    INTEGERS_TO_64,
     POINTS,
     TEXT,
     TIMES,
     ScalarFunction,
     Types,
+    define,
     failure,
     no_match,
-    takes,
 )
-from cumulus.scalars.time_arithmetic import (
-    EPOCH,
-    MICROS_PER_SECOND,
-    MICROSECOND,
-    moment,
-    whole_quotient,
-)
+from cumulus.scalars.time_arithmetic import EPOCH, MICROS_PER_SECOND, MICROSECOND, moment, whole_quotient
 
 
 def part_named(function: str, name: str, arguments: tuple[Any, ...]) -> str:
@@ -150,7 +145,8 @@ def micros_since_epoch(point: dt.date) -> int:
 
 # --- truncation -----------------------------------------------------------------------------------------------------
 
-_MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "quarter": 3, "month": 1}
+MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "isoyear": 12, "quarter": 3, "month": 1}
+"""Months of the parts that are made of them."""
 CLOCK_UNITS = {
     "hour": 3600 * MICROS_PER_SECOND,
     "minute": 60 * MICROS_PER_SECOND,
@@ -160,7 +156,8 @@ CLOCK_UNITS = {
     "microsecond": 1,
 }
 """Microseconds of the parts of a day."""
-_DAYS = ("day", "dayofweek", "isodow", "dayofyear", "julian")
+DAYS = ("day", "dayofweek", "isodow", "dayofyear", "julian")
+"""Parts that are as long as a day."""
 _YEARS = {"millennium": 1000, "century": 100, "decade": 10, "year": 1}
 
 
@@ -174,7 +171,7 @@ def date_trunc(part: str, value: Any) -> Any:
         time = point - dt.datetime(point.year, point.month, point.day)
         return point - dt.timedelta(microseconds=time // MICROSECOND % CLOCK_UNITS[name])
     day = dt.datetime(point.year, point.month, point.day)
-    if name in _DAYS:
+    if name in DAYS:
         return day
     if name == "month":
         return day.replace(day=1)
@@ -194,11 +191,11 @@ def date_trunc(part: str, value: Any) -> Any:
 
 def _trunc_span(name: str, part: str, span: Interval) -> Interval:
     months, days, micros = span
-    if name in _MONTHS or name == "isoyear":
-        return Interval(months - _remainder(months, _MONTHS.get(name, 12)), 0, 0)
+    if name in MONTHS:
+        return Interval(months - _remainder(months, MONTHS[name]), 0, 0)
     if name in ("week", "yearweek"):
         return Interval(months, days - _remainder(days, 7), 0)
-    if name in _DAYS:
+    if name in DAYS:
         return Interval(months, days, 0)
     if name in CLOCK_UNITS:
         return Interval(months, days, micros - _remainder(micros, CLOCK_UNITS[name]))
@@ -211,12 +208,12 @@ def _trunc_span(name: str, part: str, span: Interval) -> Interval:
 def date_diff(part: str, start: Any, end: Any) -> int:
     """Return how many boundaries of the part lie between two points; negative if `end` is earlier."""
     name = part_named("date_diff", part, (part, start, end))
-    if name in _DAYS:
+    if name in DAYS:
         return int(end.toordinal() - start.toordinal())
     if name in _YEARS:
         return int(end.year // _YEARS[name] - start.year // _YEARS[name])
     if name in ("month", "quarter"):
-        size = _MONTHS[name]
+        size = MONTHS[name]
         return int((end.year * 12 + end.month - 1) // size - (start.year * 12 + start.month - 1) // size)
     if name in ("week", "yearweek"):
         return whole_quotient(end.toordinal() - start.toordinal(), 7)
@@ -302,25 +299,10 @@ _FORMATS: dict[str, Callable[[dt.datetime], str]] = {
 @lru_cache(maxsize=256)
 def _format_pieces(pattern: str) -> tuple[str | Callable[[dt.datetime], str], ...]:
     pieces: list[str | Callable[[dt.datetime], str]] = []
-    position = 0
-    while position < len(pattern):
-        start = pattern.find("%", position)
-        if start < 0:
-            start = len(pattern)
-        if start > position:
-            pieces.append(pattern[position:start])
-        if start == len(pattern):
-            break
-        position = start + (3 if pattern[start + 1 : start + 2] == "-" else 2)
-        directive = _FORMATS.get(pattern[start:position])
-        if directive is None:
-            raise failure(
-                "strftime",
-                (pattern,),
-                f"does not know {pattern[start:position]!r}",
-                f"It knows {' '.join(_FORMATS)}.",
-            )
-        pieces.append(directive)
+    for piece in re.findall(r"%-?.?|[^%]+", pattern, re.DOTALL):
+        if piece.startswith("%") and piece not in _FORMATS:
+            raise failure("strftime", (pattern,), f"does not know {piece!r}", f"It knows {' '.join(_FORMATS)}.")
+        pieces.append(_FORMATS.get(piece, piece))
     return tuple(pieces)
 
 
@@ -336,7 +318,6 @@ def strftime(point: Any, pattern: Any) -> str:
 
 
 def _trunc_type(types: Types) -> SqlType:
-    takes("date_trunc", TIMESTAMP, TEXT, TIMES)(types)
     return INTERVAL if types[1].kind is Kind.INTERVAL else TIMESTAMP
 
 
@@ -347,19 +328,13 @@ def _strftime_type(types: Types) -> SqlType:
     return VARCHAR
 
 
-def _part(name: str) -> ScalarFunction:
-    return ScalarFunction(name, _EXTRACTORS[name], takes(name, BIGINT, TIMES))
-
-
 CALENDAR_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    *map(_part, ("year", "quarter", "month", "week", "day", "hour", "minute", "second")),
-    *map(_part, ("dayofweek", "isodow", "dayofyear", "millennium", "century", "decade", "isoyear", "yearweek", "era")),
-    *map(_part, ("millisecond", "microsecond")),
-    ScalarFunction("epoch", epoch, takes("epoch", DOUBLE, TIMES)),
-    ScalarFunction("date_part", date_part, takes("date_part", BIGINT, TEXT, TIMES)),
-    ScalarFunction("date_trunc", date_trunc, _trunc_type),
-    ScalarFunction("date_diff", date_diff, takes("date_diff", BIGINT, TEXT, POINTS, POINTS)),
-    ScalarFunction("make_date", make_date, takes("make_date", DATE, *[INTEGERS - {Kind.HUGEINT}] * 3)),
-    ScalarFunction("last_day", last_day, takes("last_day", DATE, POINTS)),
+    *(define(name, extract, BIGINT, TIMES) for name, extract in _EXTRACTORS.items()),
+    define("epoch", epoch, DOUBLE, TIMES),
+    define("date_part", date_part, BIGINT, TEXT, TIMES),
+    define("date_trunc", date_trunc, _trunc_type, TEXT, TIMES),
+    define("date_diff", date_diff, BIGINT, TEXT, POINTS, POINTS),
+    define("make_date", make_date, DATE, *[INTEGERS_TO_64] * 3),
+    define("last_day", last_day, DATE, POINTS),
     ScalarFunction("strftime", strftime, _strftime_type),
 )

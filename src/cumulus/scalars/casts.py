@@ -64,7 +64,7 @@ def _fail(value: Any, target: SqlType, reason: str = "") -> NoReturn:
     )
 
 
-_OUT = "is out of range"
+_OUT_OF_RANGE = "is out of range"
 
 
 # --- text out -------------------------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ _OTHER_BASE = re.compile(r"0([xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[bB][01]+(?:_[01
 _LARGEST_EXPONENT = 60
 
 
-def _number(text: str, target: SqlType) -> Decimal:
+def _parse_number(text: str, target: SqlType) -> Decimal:
     text = text.strip(_SPACE)
     if not _NUMBER.fullmatch(text):
         _fail(text, target)
     number = Decimal(text.replace("_", ""))
     if number and number.adjusted() > _LARGEST_EXPONENT:
-        _fail(text, target, _OUT)
+        _fail(text, target, _OUT_OF_RANGE)
     return number
 
 
@@ -120,52 +120,51 @@ _ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
 _UNITS = {digits: Decimal((0, (1,), -digits)) for digits in range(MAX_PRECISION + 1)}
 
 
-def rounded(number: Decimal, digits: int) -> Decimal:
+def round_decimal(number: Decimal, digits: int) -> Decimal:
     """Return `number` rounded half away from zero to `digits` (0 to 38) after the point; there is no negative zero."""
     found = number.quantize(_UNITS[digits], context=_ROUNDING)
     return found if found else found.copy_abs()
 
 
 def _to_integer(value: Any, target: SqlType) -> int:
-    whole = value if type(value) is int else _whole(value, target)
+    whole = value if type(value) is int else _to_whole(value, target)
     if not -(1 << (INTEGER_BITS[target.kind] - 1)) <= whole < 1 << (INTEGER_BITS[target.kind] - 1):
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     return whole
 
 
-def _whole(value: Any, target: SqlType) -> int:
+def _to_whole(value: Any, target: SqlType) -> int:
     match value:
         case bool():
             return int(value)
         case float():
             if not math.isfinite(value):
-                _fail(value, target, _OUT)
+                _fail(value, target, _OUT_OF_RANGE)
             return round(value)  # half to even: DuckDB rounds floats and decimals differently
         case Decimal():
-            return int(rounded(value, 0))
+            return int(round_decimal(value, 0))
         case str():
             other = _OTHER_BASE.fullmatch(value.strip(_SPACE))
             if other:
                 return int("0" + other[1], 0)
-            return int(rounded(_number(value, target), 0))
-        case _:
-            _fail(value, target)
+            return int(round_decimal(_parse_number(value, target), 0))
+    _fail(value, target)
 
 
 def _to_decimal(value: Any, target: SqlType) -> Decimal:
     match value:
         case bool() | int():
-            exact = rounded(Decimal(int(value)), target.scale)
+            exact = round_decimal(Decimal(int(value)), target.scale)
         case Decimal():
-            exact = rounded(value, target.scale)
+            exact = round_decimal(value, target.scale)
         case float():
             exact = _float_to_decimal(value, target)
         case str():
-            exact = rounded(_number(value, target), target.scale)
+            exact = round_decimal(_parse_number(value, target), target.scale)
         case _:
             _fail(value, target)
     if exact and exact.adjusted() >= target.precision - target.scale:
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     return exact
 
 
@@ -174,7 +173,7 @@ def _float_to_decimal(value: float, target: SqlType) -> Decimal:
     scaled = value * float(f"1e{target.scale}")
     size = abs(scaled)
     if not size < float(f"1e{target.precision}"):
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
     below = math.floor(size)
     nearest = below + (size - below >= 0.5)
     return Decimal(-nearest if scaled < 0 else nearest).scaleb(-target.scale, EXACT)
@@ -192,16 +191,14 @@ def _to_double(value: Any, target: SqlType) -> float:
                 return float(text.replace("_", ""))
             if text.lstrip("+-").lower() in ("nan", "inf", "infinity") and len(text.lstrip("+-")) >= len(text) - 1:
                 return float(text)
-            _fail(value, target)
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_real(value: Any, target: SqlType) -> float:
     try:
         return as_real(_to_double(value, target))
     except ValueError:
-        _fail(value, target, _OUT)
+        _fail(value, target, _OUT_OF_RANGE)
 
 
 _BOOLEANS = {
@@ -211,16 +208,11 @@ _BOOLEANS = {
 
 
 def _to_boolean(value: Any, target: SqlType) -> bool:
-    match value:
-        case bool() | int() | float() | Decimal():
-            return bool(value)
-        case str():
-            found = _BOOLEANS.get(value.lower())
-            if found is None:
-                _fail(value, target)
-            return found
-        case _:
-            _fail(value, target)
+    if isinstance(value, (bool, int, float, Decimal)):
+        return bool(value)
+    if not isinstance(value, str) or value.lower() not in _BOOLEANS:
+        _fail(value, target)
+    return _BOOLEANS[value.lower()]
 
 
 # --- time -----------------------------------------------------------------------------------------------------------
@@ -269,8 +261,7 @@ def _to_date(value: Any, target: SqlType) -> dt.date:
             return value
         case str():
             return _parse_point(value, target)[0].date()
-        case _:
-            _fail(value, target)
+    _fail(value, target)
 
 
 def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
@@ -285,9 +276,8 @@ def _to_timestamp(value: Any, target: SqlType) -> dt.datetime:
                 point += dt.timedelta(days=next_midnight)
                 return point if target.kind is Kind.TIMESTAMP else point - offset
             except OverflowError:
-                _fail(value, target, _OUT)
-        case _:
-            _fail(value, target)
+                _fail(value, target, _OUT_OF_RANGE)
+    _fail(value, target)
 
 
 def _to_timestamptz(value: Any, target: SqlType) -> dt.datetime:
@@ -305,10 +295,6 @@ def _to_interval(value: Any, target: SqlType) -> Interval:
     _fail(value, target)
 
 
-def _to_null(value: Any, target: SqlType) -> NoReturn:
-    _fail(value, target)
-
-
 _CASTS: dict[Kind, Callable[[Any, SqlType], Any]] = {
     **dict.fromkeys(INTEGER_BITS, _to_integer),
     Kind.DECIMAL: _to_decimal,
@@ -319,5 +305,5 @@ _CASTS: dict[Kind, Callable[[Any, SqlType], Any]] = {
     Kind.TIMESTAMP: _to_timestamp,
     Kind.TIMESTAMPTZ: _to_timestamptz,
     Kind.INTERVAL: _to_interval,
-    Kind.NULL: _to_null,
+    Kind.NULL: _fail,
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.catalog.types import BIGDECIMAL, BOOLEAN, DOUBLE, HUGEINT, Kind
 from cumulus.scalars.arithmetic import float_sum, special
-from cumulus.scalars.function import EXACTS, INTEGERS, NUMBERS, ScalarFunction, all_as, takes
+from cumulus.scalars.function import EXACTS, INTEGERS, NUMBERS, all_as, define
 
 PLACES = 80
 """How many binary digits are after the point, and before it: a float with others has a rest."""
@@ -22,12 +22,12 @@ _SPECIAL = 1 << 1200
 """More than twice what the finite rests of 2**170 rows can add up to."""
 
 
-def whole(value: Any) -> int:
+def float_whole(value: Any) -> int:
     """Return the whole number in a float, cut towards zero; 0 if it has more than 80 digits.
 
     Examples
     --------
-    >>> whole(-2.75), fraction(-2.75) / 2**80, float_rest(-2.75), whole(1e300)
+    >>> float_whole(-2.75), float_fraction(-2.75) / 2**80, float_rest(-2.75), float_whole(1e300)
     (-2, -0.75, Decimal('0'), 0)
     >>> float_rest(1e24) == 0, float_rest(1e-24) == 0
     (True, False)
@@ -36,32 +36,32 @@ def whole(value: Any) -> int:
     return int(value) if -LIMIT < value < LIMIT else 0
 
 
-def fraction(value: Any) -> int:
-    """Return how many times 2⁻⁸⁰ is in what `whole` leaves, cut towards zero."""
+def float_fraction(value: Any) -> int:
+    """Return how many times 2⁻⁸⁰ is in what `float_whole` leaves, cut towards zero."""
     value = float(value)
     return int(math.fmod(value, 1.0) * LIMIT) if -LIMIT < value < LIMIT else 0
 
 
 def float_rest(value: Any) -> Decimal:
-    """Return what `whole` and `fraction` leave of a float; if it is not finite, what `special` counts, times 2¹²⁰⁰."""
+    """Return what `float_whole` and `float_fraction` leave of a float, or 2¹²⁰⁰ times what `special` counts."""
     value = float(value)
     if -LIMIT < value < LIMIT:
         return Decimal(math.fmod(value * LIMIT, 1.0) / LIMIT if abs(value) < 1.0 else 0)
     return Decimal(value) if math.isfinite(value) else Decimal(special(value) * _SPECIAL)
 
 
-def fits(value: Any) -> bool:
+def has_no_rest(value: Any) -> bool:
     """Whether a float has no rest."""
     value = float(value)
     return -LIMIT < value < LIMIT and math.fmod(value, 1.0) * LIMIT % 1.0 == 0.0
 
 
-def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
+def float_total(wholes: int, fractions: int, rests: int | Decimal) -> float:
     """Return the float that is nearest to a sum, from the sums of the three numbers; infinite beyond DOUBLE.
 
     Examples
     --------
-    >>> total(0, fraction(0.1), float_rest(0.1)), total(0, 0, float_rest(1.0) + float_rest(math.inf))
+    >>> float_total(0, float_fraction(0.1), float_rest(0.1)), float_total(0, 0, float_rest(1.0) + float_rest(math.inf))
     (0.1, inf)
     """
     scaled = (wholes << PLACES) + fractions
@@ -77,11 +77,11 @@ def total(wholes: int, fractions: int, rests: int | Decimal) -> float:
         return math.inf if left > 0 else -math.inf
 
 
-APART_FUNCTIONS = (
-    ScalarFunction("float_whole", whole, takes("float_whole", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_fraction", fraction, takes("float_fraction", HUGEINT, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_rest", float_rest, takes("float_rest", BIGDECIMAL, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_fits", fits, takes("float_fits", BOOLEAN, NUMBERS), arguments=all_as(DOUBLE)),
-    ScalarFunction("float_total", total, takes("float_total", DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL})),
+FLOAT_PART_FUNCTIONS = (
+    define("float_whole", float_whole, HUGEINT, NUMBERS, arguments=all_as(DOUBLE)),
+    define("float_fraction", float_fraction, HUGEINT, NUMBERS, arguments=all_as(DOUBLE)),
+    define("float_rest", float_rest, BIGDECIMAL, NUMBERS, arguments=all_as(DOUBLE)),
+    define("float_fits", has_no_rest, BOOLEAN, NUMBERS, arguments=all_as(DOUBLE)),
+    define("float_total", float_total, DOUBLE, INTEGERS, INTEGERS, EXACTS | {Kind.BIGDECIMAL}),
 )
 """Internal functions: what a sum of DOUBLE over two tables adds up, and what makes the sum of it."""

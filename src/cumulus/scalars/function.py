@@ -9,12 +9,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from cumulus.catalog.types import INTEGER_BITS, INTEGER_DIGITS, MAX_PRECISION, NULL, Kind, SqlType, decimal
+from cumulus.catalog.types import (
+    BIGINT,
+    DOUBLE,
+    INTEGER_BITS,
+    INTEGER_DIGITS,
+    MAX_PRECISION,
+    NULL,
+    Kind,
+    SqlType,
+    decimal,
+)
 from cumulus.errors import EvaluationError
 
 Types: TypeAlias = tuple[SqlType, ...]
+ResultType: TypeAlias = Callable[[Types], SqlType]
+"""From the types of the arguments to the type of the value; `TypeError` if they do not fit."""
 
 INTEGERS = frozenset(INTEGER_BITS)
+INTEGERS_TO_64 = INTEGERS - {Kind.HUGEINT}
+INTEGERS_TO_32 = INTEGERS_TO_64 - {Kind.BIGINT}
 EXACTS = INTEGERS | {Kind.DECIMAL}
 NUMBERS = EXACTS | {Kind.REAL, Kind.DOUBLE}
 CONDITIONS = NUMBERS | {Kind.BOOLEAN}
@@ -39,8 +53,6 @@ class ScalarFunction:
         As in `Apply` and in M3 text.
     implement
         From plain Python values to one; raises `EvaluationError`. It does not depend on the decimal context.
-    result
-        From the types of the arguments to the type of the value; `TypeError` if they do not fit.
     strict
         NULL if any argument is NULL; `implement` of a strict function is never called with None.
     arguments
@@ -50,9 +62,29 @@ class ScalarFunction:
 
     name: str
     implement: Callable[..., Any]
-    result: Callable[[Types], SqlType]
+    result: ResultType
     strict: bool = True
     arguments: Callable[[Types], Types] = as_given
+
+
+def define(
+    name: str,
+    implement: Callable[..., Any],
+    result: SqlType | ResultType,
+    *parameters: frozenset[Kind],
+    optional: int = 0,
+    many: bool = False,
+    strict: bool = True,
+    arguments: Callable[[Types], Types] = as_given,
+) -> ScalarFunction:
+    """Return a scalar function that takes arguments of some kinds: `result` to `many` are those of `takes`."""
+    check = takes(name, result, *parameters, optional=optional, many=many)
+    return ScalarFunction(name, implement, check, strict, arguments)
+
+
+def define_float(name: str, implement: Callable[..., float], count: int = 1) -> ScalarFunction:
+    """Return a scalar function from `count` numbers, each cast to DOUBLE, to a DOUBLE."""
+    return define(name, implement, DOUBLE, *[NUMBERS] * count, arguments=all_as(DOUBLE))
 
 
 def failure(name: str, arguments: Sequence[Any], reason: str, hint: str = "") -> EvaluationError:
@@ -67,16 +99,14 @@ def no_match(name: str, types: Types, wanted: str) -> TypeError:
 
 
 def takes(
-    name: str, result: SqlType, *parameters: frozenset[Kind], optional: int = 0, many: bool = False
-) -> Callable[[Types], SqlType]:
-    """Return a `ScalarFunction.result` that checks arguments and gives one fixed type.
+    name: str, result: SqlType | ResultType, *parameters: frozenset[Kind], optional: int = 0, many: bool = False
+) -> ResultType:
+    """Return a `ScalarFunction.result` that checks arguments.
 
     Parameters
     ----------
-    name
-        The function's, for the message.
     result
-        The type of the value.
+        The type of the value, or what makes it of types that have been checked.
     *parameters
         The kinds that each argument may have; an untyped NULL always fits.
     optional
@@ -94,7 +124,7 @@ def takes(
             allowed = parameters[min(position, len(parameters) - 1)]
             if given.kind not in allowed and given.kind is not Kind.NULL:
                 raise no_match(name, types, wanted)
-        return result
+        return result if isinstance(result, SqlType) else result(types)
 
     return result_of
 
@@ -130,6 +160,13 @@ def all_as(target: SqlType) -> Callable[[Types], Types]:
 def as_decimal(given: SqlType) -> SqlType:
     """Return the decimal type that holds an exact type."""
     return decimal(INTEGER_DIGITS[given.kind], 0) if given.kind in INTEGER_DIGITS else given
+
+
+def number_type_of(types: Types) -> SqlType:
+    """Return the common type of numbers; BIGINT where all are untyped NULLs."""
+    common = common_type(types)
+    assert common is not None, "numbers have a common type"
+    return BIGINT if common.kind is Kind.NULL else common
 
 
 def common_type(types: Sequence[SqlType]) -> SqlType | None:

@@ -8,8 +8,10 @@ where both are exact.
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
@@ -18,15 +20,13 @@ from cumulus.scalars.function import (
     CONDITIONS,
     ScalarFunction,
     Types,
-    as_given,
+    all_as,
     common_type,
+    define,
     failure,
     no_match,
-    takes,
 )
-
-_MICROS_PER_DAY = 86_400_000_000
-
+from cumulus.scalars.time_arithmetic import MICROS_PER_DAY, moment
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
@@ -35,11 +35,11 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
     """Return two values of different classes, or two spans, as values that Python compares rightly."""
     kind, other = type(left), type(right)
     if kind is Interval and other is Interval:
-        return _length(left), _length(right)
+        return span_length(left), span_length(right)
     if kind in _NUMBERS and other in _NUMBERS:
         return (float(left), float(right)) if float in (kind, other) else (left, right)
     if kind in _POINTS and other in _POINTS:
-        return _moment(left), _moment(right)
+        return moment(left), moment(right)
     raise failure("compare", (left, right), "values of these types do not compare", "Cast one to the other's type.")
 
 
@@ -47,12 +47,9 @@ _NUMBERS = (int, Decimal, float, bool)
 _POINTS = (dt.date, dt.datetime)
 
 
-def _length(span: Interval) -> int:
-    return (span.months * 30 + span.days) * _MICROS_PER_DAY + span.micros
-
-
-def _moment(point: dt.date) -> dt.datetime:
-    return point if isinstance(point, dt.datetime) else dt.datetime(point.year, point.month, point.day)
+def span_length(span: Interval) -> int:
+    """Return how long a span is where it is compared, in microseconds: a month has 30 days."""
+    return (span.months * 30 + span.days) * MICROS_PER_DAY + span.micros
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -98,7 +95,7 @@ def at_least(left: Any, right: Any) -> bool:
     return not less(left, right)
 
 
-def distinct(left: Any, right: Any) -> bool:
+def is_distinct(left: Any, right: Any) -> bool:
     """Whether two values differ, NULL being equal to NULL."""
     if left is None or right is None:
         return left is not right
@@ -110,7 +107,7 @@ def is_null(value: Any) -> bool:
     return value is None
 
 
-def among(value: Any, *candidates: Any) -> bool | None:
+def is_among(value: Any, *candidates: Any) -> bool | None:
     """Return whether `value` equals a candidate; NULL if it may equal one that is NULL."""
     if value is None:
         return None
@@ -166,11 +163,6 @@ def either(*conditions: Any) -> bool | None:
     return result
 
 
-def opposite(condition: Any) -> bool:
-    """Return NOT."""
-    return not condition
-
-
 # --- conditionals ---------------------------------------------------------------------------------------------------
 
 
@@ -207,15 +199,13 @@ def _meeting(name: str, types: Types) -> SqlType:
     return meeting
 
 
-def _comparison(name: str, implement: Callable[..., Any], strict: bool = True, least_count: int = 2) -> ScalarFunction:
-    check = takes(name, BOOLEAN, *[ANYTHING] * least_count, many=name == "in")
-
+def _comparison(name: str, implement: Callable[..., Any], strict: bool = True) -> ScalarFunction:
     def result(types: Types) -> SqlType:
-        check(types)
         _meeting(name, types)
         return BOOLEAN
 
-    return ScalarFunction(name, implement, result, strict, _all_as_common)
+    more, casts = name == "in", _all_as_common
+    return define(name, implement, result, ANYTHING, ANYTHING, many=more, strict=strict, arguments=casts)
 
 
 def _all_as_common(types: Types) -> Types:
@@ -226,31 +216,20 @@ def _all_as_common(types: Types) -> Types:
 
 
 def _choice(name: str, implement: Callable[..., Any]) -> ScalarFunction:
-    check = takes(name, BOOLEAN, ANYTHING, many=True)
-
-    def result(types: Types) -> SqlType:
-        check(types)
-        return _meeting(name, types)
-
     def arguments(types: Types) -> Types:
         return (_meeting(name, types),) * len(types)
 
-    return ScalarFunction(name, implement, result, False, arguments)
-
-
-def _conditions_and_values(types: Types) -> tuple[Types, Types]:
-    return types[0:-1:2], (*types[1:-1:2], types[-1])
+    return define(name, implement, partial(_meeting, name), ANYTHING, many=True, strict=False, arguments=arguments)
 
 
 def _conditional(name: str) -> ScalarFunction:
     def result(types: Types) -> SqlType:
         if len(types) < 3 or len(types) % 2 == 0 or (name == "if" and len(types) != 3):
             raise no_match(name, types, "(condition, value, …, otherwise)")
-        conditions, values = _conditions_and_values(types)
-        for condition in conditions:
+        for condition in types[0:-1:2]:
             if condition.kind not in CONDITIONS and condition.kind is not Kind.NULL:
                 raise no_match(name, types, "conditions of type BOOLEAN")
-        return _meeting(name, values)
+        return _meeting(name, (*types[1:-1:2], types[-1]))
 
     def arguments(types: Types) -> Types:
         target = result(types)
@@ -261,17 +240,7 @@ def _conditional(name: str) -> ScalarFunction:
     return ScalarFunction(name, case, result, False, arguments)
 
 
-def _connective(name: str, implement: Callable[..., Any], strict: bool = False) -> ScalarFunction:
-    check = takes(name, BOOLEAN, CONDITIONS, many=not strict)
-
-    def arguments(types: Types) -> Types:
-        return (BOOLEAN,) * len(types)
-
-    return ScalarFunction(name, implement, check, strict, arguments)
-
-
 def _null_if_type(types: Types) -> SqlType:
-    takes("nullif", BOOLEAN, ANYTHING, ANYTHING)(types)
     _meeting("nullif", types)
     return types[0]
 
@@ -279,11 +248,6 @@ def _null_if_type(types: Types) -> SqlType:
 def attempt(value: Any) -> Any:
     """Return `value`: whoever evaluates `try` gives NULL where its argument fails."""
     return value
-
-
-def _attempt_type(types: Types) -> SqlType:
-    takes("try", BOOLEAN, ANYTHING)(types)
-    return types[0]
 
 
 def only_row(rows: int, value: Any) -> Any:
@@ -294,30 +258,25 @@ def only_row(rows: int, value: Any) -> Any:
     return value
 
 
-def _only_row_type(types: Types) -> SqlType:
-    takes("only_row", BOOLEAN, ANYTHING, ANYTHING)(types)
-    return types[1]
-
-
 LOGIC_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    ScalarFunction("try", attempt, _attempt_type, strict=False),
+    define("try", attempt, lambda types: types[0], ANYTHING, strict=False),
     _comparison("eq", equal),
     _comparison("ne", unequal),
     _comparison("lt", less),
     _comparison("le", at_most),
     _comparison("gt", greater),
     _comparison("ge", at_least),
-    _comparison("is_distinct", distinct, strict=False),
-    _comparison("in", among, strict=False),
-    ScalarFunction("is_null", is_null, takes("is_null", BOOLEAN, ANYTHING), False, as_given),
-    _connective("and", both),
-    _connective("or", either),
-    _connective("not", opposite, strict=True),
+    _comparison("is_distinct", is_distinct, strict=False),
+    _comparison("in", is_among, strict=False),
+    define("is_null", is_null, BOOLEAN, ANYTHING, strict=False),
+    define("and", both, BOOLEAN, CONDITIONS, many=True, strict=False, arguments=all_as(BOOLEAN)),
+    define("or", either, BOOLEAN, CONDITIONS, many=True, strict=False, arguments=all_as(BOOLEAN)),
+    define("not", operator.not_, BOOLEAN, CONDITIONS, arguments=all_as(BOOLEAN)),
     _conditional("case"),
     _conditional("if"),
     _choice("coalesce", coalesce),
     _choice("greatest", greatest),
     _choice("least", least),
-    ScalarFunction("nullif", null_if, _null_if_type, False),
-    ScalarFunction("only_row", only_row, _only_row_type, False),
+    define("nullif", null_if, _null_if_type, ANYTHING, ANYTHING, strict=False),
+    define("only_row", only_row, lambda types: types[1], ANYTHING, ANYTHING, strict=False),
 )

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any
 
-from cumulus.catalog.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    HUGEINT,
-    MAX_PRECISION,
-    Kind,
-    SqlType,
-    decimal,
-)
+from cumulus.catalog.types import BIGINT, BOOLEAN, HUGEINT, MAX_PRECISION, SqlType
+from cumulus.scalars.arithmetic import log10, logarithm, rounded_type
 from cumulus.scalars.function import (
     INTEGERS,
+    INTEGERS_TO_32,
     NUMBERS,
     POINTS,
     ScalarFunction,
     Types,
-    all_as,
-    common_type,
+    define,
+    define_float,
     failure,
-    takes,
+    number_type_of,
 )
 
 _CUTTING = Context(prec=400)
@@ -58,23 +52,15 @@ def _or_infinite(implement: Callable[[float], float], odd: bool) -> Callable[[fl
     return call
 
 
-def log2(value: float) -> float:
-    """Return the logarithm to base 2: -inf of 0, NaN below."""
-    return _log(math.log2, value)
+log2 = logarithm(math.log2)
 
 
 def log(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`, as the quotient of their logarithms."""
-    above, below = _log(math.log10, value), _log(math.log10, base)
+    above, below = log10(value), log10(base)
     if below == 0:
         return math.nan if above == 0 or above != above else math.copysign(math.inf, above) * math.copysign(1, below)
     return above / below if not (math.isinf(above) and math.isinf(below)) else math.nan
-
-
-def _log(implement: Callable[[float], float], value: float) -> float:
-    if value == 0:
-        return -math.inf
-    return implement(value) if value > 0 else math.nan
 
 
 def cotangent(value: float) -> float:
@@ -158,95 +144,43 @@ def factorial(value: int) -> int:
     return math.factorial(value)
 
 
-def bit_and(left: int, right: int) -> int:
-    """Return the bits that both have."""
-    return left & right
-
-
-def bit_or(left: int, right: int) -> int:
-    """Return the bits that one or both have."""
-    return left | right
-
-
-def xor(left: int, right: int) -> int:
-    """Return the bits that one of both has."""
-    return left ^ right
-
-
-def bit_not(value: int) -> int:
-    """Return the bits that `value` has not."""
-    return ~value
-
-
 # --- types ----------------------------------------------------------------------------------------------------------
 
-_TO_BIGINT = INTEGERS - {Kind.HUGEINT}
 
-
-def _double(name: str, implement: Callable[..., float], count: int = 1) -> ScalarFunction:
-    return ScalarFunction(name, implement, takes(name, DOUBLE, *[NUMBERS] * count), arguments=all_as(DOUBLE))
-
-
-def _wide_type(name: str) -> Callable[[Types], SqlType]:
-    check = takes(name, BIGINT, INTEGERS, INTEGERS)
-
-    def result(types: Types) -> SqlType:
-        check(types)
-        return HUGEINT if HUGEINT in types else BIGINT
-
-    return result
-
-
-def _common_type(name: str, count: int) -> Callable[[Types], SqlType]:
-    check = takes(name, BIGINT, *[INTEGERS] * count)
-
-    def result(types: Types) -> SqlType:
-        check(types)
-        found = common_type(types)
-        assert found is not None, "integers meet"
-        return BIGINT if found.kind is Kind.NULL else found
-
-    return result
-
-
-def _truncate_type(types: Types) -> SqlType:
-    takes("trunc", BIGINT, NUMBERS, INTEGERS - {Kind.BIGINT, Kind.HUGEINT}, optional=1)(types)
-    given = types[0]
-    if given.kind is Kind.DECIMAL and len(types) == 1:
-        return decimal(given.precision, 0)
-    return BIGINT if given.kind is Kind.NULL else given
+def _wide_type(types: Types) -> SqlType:
+    return HUGEINT if HUGEINT in types else BIGINT
 
 
 MATH_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    ScalarFunction("trunc", truncate, _truncate_type),
-    _double("cbrt", math.cbrt),
-    _double("log2", log2),
-    _double("log", log, 2),
-    _double("sin", _or_nan(math.sin)),
-    _double("cos", _or_nan(math.cos)),
-    _double("tan", _or_nan(math.tan)),
-    _double("cot", cotangent),
-    _double("asin", _or_nan(math.asin)),
-    _double("acos", _or_nan(math.acos)),
-    _double("atan", math.atan),
-    _double("atan2", math.atan2, 2),
-    _double("sinh", _or_infinite(math.sinh, odd=True)),
-    _double("cosh", _or_infinite(math.cosh, odd=False)),
-    _double("tanh", math.tanh),
-    _double("asinh", math.asinh),
-    _double("acosh", _or_nan(math.acosh)),
-    _double("atanh", inverse_hyperbolic_tangent),
-    _double("degrees", math.degrees),
-    _double("radians", math.radians),
-    _double("even", even),
-    ScalarFunction("isnan", is_nan, takes("isnan", BOOLEAN, NUMBERS)),
-    ScalarFunction("isfinite", is_finite, takes("isfinite", BOOLEAN, NUMBERS | POINTS)),
-    ScalarFunction("isinf", is_infinite, takes("isinf", BOOLEAN, NUMBERS | POINTS)),
-    ScalarFunction("factorial", factorial, takes("factorial", HUGEINT, _TO_BIGINT - {Kind.BIGINT})),
-    ScalarFunction("gcd", math.gcd, _wide_type("gcd")),
-    ScalarFunction("lcm", math.lcm, _wide_type("lcm")),
-    ScalarFunction("bit_and", bit_and, _common_type("bit_and", 2)),
-    ScalarFunction("bit_or", bit_or, _common_type("bit_or", 2)),
-    ScalarFunction("xor", xor, _common_type("xor", 2)),
-    ScalarFunction("bit_not", bit_not, _common_type("bit_not", 1)),
+    define("trunc", truncate, rounded_type, NUMBERS, INTEGERS_TO_32, optional=1),
+    define_float("cbrt", math.cbrt),
+    define_float("log2", log2),
+    define_float("log", log, 2),
+    define_float("sin", _or_nan(math.sin)),
+    define_float("cos", _or_nan(math.cos)),
+    define_float("tan", _or_nan(math.tan)),
+    define_float("cot", cotangent),
+    define_float("asin", _or_nan(math.asin)),
+    define_float("acos", _or_nan(math.acos)),
+    define_float("atan", math.atan),
+    define_float("atan2", math.atan2, 2),
+    define_float("sinh", _or_infinite(math.sinh, odd=True)),
+    define_float("cosh", _or_infinite(math.cosh, odd=False)),
+    define_float("tanh", math.tanh),
+    define_float("asinh", math.asinh),
+    define_float("acosh", _or_nan(math.acosh)),
+    define_float("atanh", inverse_hyperbolic_tangent),
+    define_float("degrees", math.degrees),
+    define_float("radians", math.radians),
+    define_float("even", even),
+    define("isnan", is_nan, BOOLEAN, NUMBERS),
+    define("isfinite", is_finite, BOOLEAN, NUMBERS | POINTS),
+    define("isinf", is_infinite, BOOLEAN, NUMBERS | POINTS),
+    define("factorial", factorial, HUGEINT, INTEGERS_TO_32),
+    define("gcd", math.gcd, _wide_type, INTEGERS, INTEGERS),
+    define("lcm", math.lcm, _wide_type, INTEGERS, INTEGERS),
+    define("bit_and", operator.and_, number_type_of, INTEGERS, INTEGERS),
+    define("bit_or", operator.or_, number_type_of, INTEGERS, INTEGERS),
+    define("xor", operator.xor, number_type_of, INTEGERS, INTEGERS),
+    define("bit_not", operator.invert, number_type_of, INTEGERS),
 )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
-from cumulus.scalars.calendar import CLOCK_UNITS, DAY_NAMES, MONTH_NAMES, micros_since_epoch, part_named
+from cumulus.scalars.calendar import CLOCK_UNITS, DAY_NAMES, DAYS, MONTH_NAMES, MONTHS, micros_since_epoch, part_named
 from cumulus.scalars.function import (
-    INTEGERS,
+    INTEGERS_TO_64,
     NUMBERS,
     POINTS,
     TEXT,
@@ -18,6 +17,7 @@ from cumulus.scalars.function import (
     ScalarFunction,
     Types,
     all_as,
+    define,
     failure,
     takes,
 )
@@ -25,13 +25,12 @@ from cumulus.scalars.time_arithmetic import (
     EPOCH,
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
+    RANGE_HINT,
     checked_span,
-    fits,
+    fits_bits,
     moment,
     whole_quotient,
 )
-
-_RANGE_HINT = "Dates and timestamps go from year 1 to year 9999."
 
 # --- names and epochs -----------------------------------------------------------------------------------------------
 
@@ -52,38 +51,34 @@ def julian(point: dt.date) -> float:
     return days + 2_440_588 + micros / MICROS_PER_DAY
 
 
-def _micros(value: Any) -> int:
-    if type(value) is Interval:
-        return value.months * 30 * MICROS_PER_DAY + value.days * MICROS_PER_DAY + value.micros
-    return micros_since_epoch(value)
-
-
 def epoch_milliseconds(value: Any) -> Any:
     """Return the milliseconds since 1970 or of a span, rounded; of an integer the timestamp so many behind 1970."""
     if type(value) is int:
         return _timestamp("epoch_ms", (value,), value * 1000)
-    micros = _micros(value)
+    micros = epoch_microseconds(value)
     return whole_quotient(micros, 1000) if type(value) is Interval else (micros + 500) // 1000
 
 
 def epoch_microseconds(value: Any) -> int:
     """Return the microseconds since 1970, or of a span."""
-    return _micros(value)
+    if type(value) is Interval:
+        return value.months * 30 * MICROS_PER_DAY + value.days * MICROS_PER_DAY + value.micros
+    return micros_since_epoch(value)
 
 
 def epoch_nanoseconds(value: Any) -> int:
     """Return the nanoseconds since 1970, or of a span."""
-    found = _micros(value) * 1000
-    if not fits(found, 64):
+    nanoseconds = epoch_microseconds(value) * 1000
+    if not fits_bits(nanoseconds, 64):
         raise failure("epoch_ns", (value,), "the nanoseconds do not fit BIGINT")
-    return found
+    return nanoseconds
 
 
 def _timestamp(name: str, arguments: tuple[Any, ...], micros: int) -> dt.datetime:
     try:
         return EPOCH + dt.timedelta(microseconds=micros)
     except OverflowError:
-        raise failure(name, arguments, "the timestamp is out of range", _RANGE_HINT) from None
+        raise failure(name, arguments, "the timestamp is out of range", RANGE_HINT) from None
 
 
 def make_timestamp(*parts: Any) -> dt.datetime:
@@ -98,7 +93,7 @@ def make_timestamp(*parts: Any) -> dt.datetime:
     try:
         return dt.datetime(year, month, day) + dt.timedelta(hours=hour, minutes=minute, microseconds=micros)
     except (ValueError, OverflowError):
-        raise failure("make_timestamp", parts, "there is no such date", _RANGE_HINT) from None
+        raise failure("make_timestamp", parts, "there is no such date", RANGE_HINT) from None
 
 
 # --- between two points ---------------------------------------------------------------------------------------------
@@ -129,11 +124,9 @@ def _time_of_day(point: dt.datetime) -> int:
     return ((point.hour * 60 + point.minute) * 60 + point.second) * MICROS_PER_SECOND + point.microsecond
 
 
-_MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "isoyear": 12, "quarter": 3, "month": 1}
 _UNITS = {
-    "week": 7 * MICROS_PER_DAY,
-    "yearweek": 7 * MICROS_PER_DAY,
-    **dict.fromkeys(("day", "dayofweek", "isodow", "dayofyear", "julian"), MICROS_PER_DAY),
+    **dict.fromkeys(("week", "yearweek"), 7 * MICROS_PER_DAY),
+    **dict.fromkeys(DAYS, MICROS_PER_DAY),
     **CLOCK_UNITS,
 }
 
@@ -144,9 +137,9 @@ def date_sub(part: str, start: Any, end: Any) -> int:
     first, last = moment(start), moment(end)
     if name in _UNITS:
         return whole_quotient(micros_since_epoch(last) - micros_since_epoch(first), _UNITS[name])
-    if name in _MONTHS:
+    if name in MONTHS:
         months = _whole_months(first, last) if first <= last else -_whole_months(last, first)
-        return whole_quotient(months, _MONTHS[name])
+        return whole_quotient(months, MONTHS[name])
     raise failure("date_sub", (part, start, end), f"does not count {name}")
 
 
@@ -163,23 +156,20 @@ def _whole_months(first: dt.datetime, last: dt.datetime) -> int:
 # --- spans ----------------------------------------------------------------------------------------------------------
 
 
-def _months(name: str, unit: int) -> Callable[[int], Interval]:
-    return lambda count: checked_span(name, (count,), count * unit, 0, 0)
+def _span(word: str, months: int = 0, days: int = 0, micros: int = 0, *, of_floats: bool = False) -> ScalarFunction:
+    """Return the function that makes so many spans of one length, their time rounded to microseconds."""
+    name = f"to_{word}"
 
-
-def _days(name: str, unit: int) -> Callable[[int], Interval]:
-    return lambda count: checked_span(name, (count,), 0, count * unit, 0)
-
-
-def _time(name: str, unit: int) -> Callable[[Any], Interval]:
     def span(count: Any) -> Interval:
         try:
-            micros = round(count * unit)
+            time = micros and round(count * micros)
         except (OverflowError, ValueError):
             raise failure(name, (count,), "the interval is out of range") from None
-        return checked_span(name, (count,), 0, 0, micros)
+        return checked_span(name, (count,), months and count * months, days and count * days, time)
 
-    return span
+    if of_floats:
+        return define(name, span, INTERVAL, NUMBERS, arguments=all_as(DOUBLE))
+    return define(name, span, INTERVAL, INTEGERS_TO_64)
 
 
 def time_bucket(width: Interval, point: Any) -> Any:
@@ -196,27 +186,23 @@ def time_bucket(width: Interval, point: Any) -> Any:
             since = micros_since_epoch(point) - _MONDAY
             start = EPOCH + dt.timedelta(microseconds=_MONDAY + since // size * size)
     except (ValueError, OverflowError):
-        raise failure("time_bucket", (width, point), "the timestamp is out of range", _RANGE_HINT) from None
+        raise failure("time_bucket", (width, point), "the timestamp is out of range", RANGE_HINT) from None
     return start if type(point) is dt.datetime else start.date()
 
 
-_MICROS_OF = {"hours": 3600 * MICROS_PER_SECOND, "minutes": 60 * MICROS_PER_SECOND, "microseconds": 1}
 _MONDAY = micros_since_epoch(dt.date(2000, 1, 3))
 
 # --- types ----------------------------------------------------------------------------------------------------------
 
-_TO_BIGINT = INTEGERS - {Kind.HUGEINT}
-
 
 def _epoch_type(types: Types) -> SqlType:
-    takes("epoch_ms", BIGINT, TIMES | _TO_BIGINT)(types)
     return TIMESTAMP if types[0].is_integer else BIGINT
 
 
 def _make_timestamp_type(types: Types) -> SqlType:
     if len(types) == 1:
-        return takes("make_timestamp", TIMESTAMP, _TO_BIGINT)(types)
-    return takes("make_timestamp", TIMESTAMP, *[_TO_BIGINT] * 5, NUMBERS)(types)
+        return takes("make_timestamp", TIMESTAMP, INTEGERS_TO_64)(types)
+    return takes("make_timestamp", TIMESTAMP, *[INTEGERS_TO_64] * 5, NUMBERS)(types)
 
 
 def _make_timestamp_arguments(types: Types) -> Types:
@@ -224,49 +210,31 @@ def _make_timestamp_arguments(types: Types) -> Types:
 
 
 def _bucket_type(types: Types) -> SqlType:
-    takes("time_bucket", TIMESTAMP, frozenset({Kind.INTERVAL}), POINTS)(types)
     return DATE if types[1].kind is Kind.DATE else TIMESTAMP
 
 
-def _span(name: str, make: Callable[[Any], Interval]) -> ScalarFunction:
-    return ScalarFunction(name, make, takes(name, INTERVAL, _TO_BIGINT))
-
-
-def _fraction(name: str, unit: int) -> ScalarFunction:
-    return ScalarFunction(name, _time(name, unit), takes(name, INTERVAL, NUMBERS), arguments=all_as(DOUBLE))
-
-
 MOMENT_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    ScalarFunction("dayname", day_name, takes("dayname", VARCHAR, POINTS)),
-    ScalarFunction("monthname", month_name, takes("monthname", VARCHAR, POINTS)),
-    ScalarFunction("julian", julian, takes("julian", DOUBLE, POINTS)),
-    ScalarFunction("epoch_ms", epoch_milliseconds, _epoch_type),
-    ScalarFunction("epoch_us", epoch_microseconds, takes("epoch_us", BIGINT, TIMES)),
-    ScalarFunction("epoch_ns", epoch_nanoseconds, takes("epoch_ns", BIGINT, TIMES)),
+    define("dayname", day_name, VARCHAR, POINTS),
+    define("monthname", month_name, VARCHAR, POINTS),
+    define("julian", julian, DOUBLE, POINTS),
+    define("epoch_ms", epoch_milliseconds, _epoch_type, TIMES | INTEGERS_TO_64),
+    define("epoch_us", epoch_microseconds, BIGINT, TIMES),
+    define("epoch_ns", epoch_nanoseconds, BIGINT, TIMES),
     ScalarFunction("make_timestamp", make_timestamp, _make_timestamp_type, arguments=_make_timestamp_arguments),
-    ScalarFunction("age", age, takes("age", INTERVAL, POINTS, POINTS)),
-    ScalarFunction("date_sub", date_sub, takes("date_sub", BIGINT, TEXT, POINTS, POINTS)),
-    ScalarFunction("time_bucket", time_bucket, _bucket_type),
-    *(
-        _span(f"to_{word}", _months(f"to_{word}", unit))
-        for word, unit in {
-            "millennia": 12_000,
-            "centuries": 1_200,
-            "decades": 120,
-            "years": 12,
-            "quarters": 3,
-            "months": 1,
-        }.items()
-    ),
-    *(_span(f"to_{word}", _days(f"to_{word}", unit)) for word, unit in {"weeks": 7, "days": 1}.items()),
-    *(
-        _span(f"to_{word}", _time(f"to_{word}", unit))
-        for word, unit in {
-            "hours": 3600 * MICROS_PER_SECOND,
-            "minutes": 60 * MICROS_PER_SECOND,
-            "microseconds": 1,
-        }.items()
-    ),
-    _fraction("to_seconds", MICROS_PER_SECOND),
-    _fraction("to_milliseconds", 1000),
+    define("age", age, INTERVAL, POINTS, POINTS),
+    define("date_sub", date_sub, BIGINT, TEXT, POINTS, POINTS),
+    define("time_bucket", time_bucket, _bucket_type, frozenset({Kind.INTERVAL}), POINTS),
+    _span("millennia", months=12_000),
+    _span("centuries", months=1_200),
+    _span("decades", months=120),
+    _span("years", months=12),
+    _span("quarters", months=3),
+    _span("months", months=1),
+    _span("weeks", days=7),
+    _span("days", days=1),
+    _span("hours", micros=3600 * MICROS_PER_SECOND),
+    _span("minutes", micros=60 * MICROS_PER_SECOND),
+    _span("seconds", micros=MICROS_PER_SECOND, of_floats=True),
+    _span("milliseconds", micros=1000, of_floats=True),
+    _span("microseconds", micros=1),
 )

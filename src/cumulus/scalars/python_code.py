@@ -18,6 +18,7 @@ from cumulus.algebra.terms import Apply, Cast, Compare, Const, Range, Term, Var,
 from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.scalars.casts import cast_value
+from cumulus.scalars.logic import span_length
 from cumulus.scalars.registry import FUNCTIONS, call, result_type
 from cumulus.scalars.user import Given, UserFunction
 
@@ -63,7 +64,7 @@ def _meet(left: Any, right: Any) -> tuple[Any, Any]:
     if isinstance(left, Decimal) and isinstance(right, float):
         return float(left), right
     if isinstance(left, Interval) and isinstance(right, Interval):
-        return _length(left), _length(right)
+        return span_length(left), span_length(right)
     if isinstance(left, dt.date) and isinstance(right, dt.date) and dt.datetime in (type(left), type(right)):
         return _moment(left), _moment(right)
     return left, right
@@ -74,13 +75,6 @@ def _moment(point: dt.date) -> dt.datetime:
     if isinstance(point, dt.datetime):
         return point.replace(tzinfo=None)
     return dt.datetime(point.year, point.month, point.day)
-
-
-def _length(span: Interval) -> tuple[int, int, int]:
-    """Normalise as DuckDB compares: 24 hours are a day and 30 days a month."""
-    days, micros = divmod(span.micros, 86_400_000_000)
-    months, days = divmod(span.days + days, 30)
-    return span.months + months, days, micros
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -194,12 +188,10 @@ class ScalarCoder:
     lookup
         Gives the code of a variable.
     leaf
-        Gives the code of a node that is no scalar by itself (a map read, an aggregate); None refuses them.
+        Gives the code of a node that is no scalar by itself (a map read, an aggregate).
     """
 
-    def __init__(
-        self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode] | None = None
-    ) -> None:
+    def __init__(self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode]) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf
@@ -222,14 +214,10 @@ class ScalarCoder:
                 return self._apply(function, args)
             case Cast(arg, target):
                 inner = self.code(arg)
-                if inner.type == target:
-                    return inner
-                return self._cast(inner, target)
+                return inner if inner.type == target else self._cast(inner, target)
             case Compare(op, left, right):
                 return PythonCode(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:
-                if self._leaf is None:
-                    raise ValidationError(f"{term} is not a scalar", hint="Bind it with (name := term) first.")
                 return self._leaf(term)
 
     def condition(self, term: Term) -> str:
@@ -246,7 +234,7 @@ class ScalarCoder:
         if op in ("=", "<>") and "None" in (left.text, right.text):
             other = right if left.text == "None" else left
             return f"({other.text} is {'' if op == '=' else 'not '}None)"
-        if _plain(left.type, right.type):
+        if _compare_in_python(left.type, right.type):
             if op in ("=", "<>") or not (left.nullable or right.nullable):
                 return f"({left.text} {_PYTHON_OPS[op]} {right.text})"
             present = " and ".join(
@@ -280,7 +268,7 @@ class ScalarCoder:
         if function in COMPARISONS:
             return self._three_valued(COMPARISONS[function], codes[0], codes[1])
         if function in self.pool.functions:
-            return self._users(function, self.pool.functions[function], codes)
+            return self._call_of_users(function, self.pool.functions[function], codes)
         if function not in FUNCTIONS:
             raise ValidationError(
                 f"there is no function {function}",
@@ -292,10 +280,14 @@ class ScalarCoder:
                 return self._case(codes, None)
             if function == "coalesce":
                 return self._coalesce(codes, None)
-            name = self.pool.bind(call, "call")
-            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", None, True)
+            return self._call_by_name(function, codes)
         literals = [arg.value if isinstance(arg, Const) else None for arg in args]
         return self._typed(function, codes, tuple(given for given in types if given is not None), literals)
+
+    def _call_by_name(self, function: str, codes: list[PythonCode], result: SqlType | None = None) -> PythonCode:
+        """Call a function of the dialect on arguments of unknown types."""
+        name = self.pool.bind(call, "call")
+        return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", result, True)
 
     def _typed(
         self, function: str, codes: list[PythonCode], types: tuple[SqlType, ...], literals: list[Any]
@@ -322,13 +314,13 @@ class ScalarCoder:
         inner = self.code(args[0])
         return PythonCode(f"{self.pool.bind(_attempt, 'attempt')}(lambda: {inner.text})", inner.type, True)
 
-    def _users(self, function: str, given: Given, codes: list[PythonCode]) -> PythonCode:
+    def _call_of_users(self, function: str, own: Given, codes: list[PythonCode]) -> PythonCode:
         """Call a user's function."""
         called = f"user_{re.sub(r'[^0-9A-Za-z]', '_', function)}"
-        if not isinstance(given, UserFunction):
-            name = self.pool.bind(given, called)
+        if not isinstance(own, UserFunction):
+            name = self.pool.bind(own, called)
             return PythonCode(f"{name}({', '.join(code.text for code in codes)})", None, True)
-        signature = given.signature
+        signature = own.signature
         if len(codes) != len(signature.parameters):
             raise ValidationError(
                 f"{function} takes {len(signature.parameters)} arguments, not {len(codes)}",
@@ -338,24 +330,25 @@ class ScalarCoder:
             code if code.text == "None" else self._cast(code, target) if code.type is None else self._as(code, target)
             for code, target in zip(codes, signature.parameters, strict=True)
         ]
-        name = self.pool.bind(given.implement, called)
+        name = self.pool.bind(own.implement, called)
         return PythonCode(self._call(name, codes, not signature.called_with_null), signature.result, True)
 
     def _call(self, name: str, codes: list[PythonCode], strict: bool) -> str:
         """Return a call; of a strict function only if no argument is None."""
         if not strict or not any(code.nullable for code in codes):
             return f"{name}({', '.join(code.text for code in codes)})"
-        tests, arguments = [], []
+        test, names = self._none_test(codes)
+        return f"(None if {test} else {name}({', '.join(names)}))"
+
+    def _none_test(self, codes: list[PythonCode]) -> tuple[str, list[str]]:
+        """Return the test that one of several expressions is None, and what each is called behind it."""
+        tests, names = [], []
         for code in codes:
-            if not code.nullable or code.text == "None" or code.text.isidentifier():
-                arguments.append(code.text)
-            else:
-                arguments.append(self._temporary())
+            is_short = not code.nullable or code.text.isidentifier()  # so is None
+            names.append(code.text if is_short else self._temporary())
             if code.nullable:
-                tests.append(
-                    f"{code.text if arguments[-1] == code.text else f'({arguments[-1]} := {code.text})'} is None"
-                )
-        return f"(None if {' or '.join(tests)} else {name}({', '.join(arguments)}))"
+                tests.append(f"{code.text if is_short else f'({names[-1]} := {code.text})'} is None")
+        return " or ".join(tests), names
 
     def _as(self, code: PythonCode, target: SqlType) -> PythonCode:
         if code.type == target or code.type is None or code.type.kind is Kind.NULL:
@@ -369,8 +362,7 @@ class ScalarCoder:
     def _connective(self, function: str, args: tuple[Term, ...]) -> PythonCode:
         codes = [self._as(self.code(arg), BOOLEAN) for arg in args]
         if any(code.type is None for code in codes):  # truth of a user's function
-            name = self.pool.bind(call, "call")
-            return PythonCode(f"{name}({function!r}, ({''.join(code.text + ', ' for code in codes)}))", BOOLEAN, True)
+            return self._call_by_name(function, codes, BOOLEAN)
         if not any(code.nullable for code in codes):
             return PythonCode(f"({f' {function} '.join(code.text for code in codes)})", BOOLEAN, False)
         decided, other = ("False", "True") if function == "and" else ("True", "False")
@@ -380,19 +372,11 @@ class ScalarCoder:
         return PythonCode(f"({decided} if {tests} else None if {unknown} else {other})", BOOLEAN, True)
 
     def _three_valued(self, op: str, left: PythonCode, right: PythonCode) -> PythonCode:
-        nullable = [side for side in (left, right) if side.nullable]
-        if not nullable:
+        if not (left.nullable or right.nullable):
             return PythonCode(self.compare(op, left, right), BOOLEAN, False)
-        tests, sides = [], []
-        for side in (left, right):
-            if side.nullable and not side.text.isidentifier():
-                name = self._temporary()
-                tests.append(f"({name} := {side.text}) is None")
-                sides.append(PythonCode(name, side.type, False))
-            else:
-                tests.extend([f"{side.text} is None"] if side.nullable else [])
-                sides.append(PythonCode(side.text, side.type, False))
-        return PythonCode(f"(None if {' or '.join(tests)} else {self.compare(op, *sides)})", BOOLEAN, True)
+        test, names = self._none_test([left, right])
+        sides = [PythonCode(name, side.type, False) for name, side in zip(names, (left, right), strict=True)]
+        return PythonCode(f"(None if {test} else {self.compare(op, *sides)})", BOOLEAN, True)
 
     def _case(self, codes: list[PythonCode], result: SqlType | None) -> PythonCode:
         text = codes[-1].text if len(codes) % 2 else "None"
@@ -410,7 +394,7 @@ class ScalarCoder:
         return PythonCode(text, result, all(code.nullable for code in codes))
 
 
-def _plain(left: SqlType | None, right: SqlType | None) -> bool:
+def _compare_in_python(left: SqlType | None, right: SqlType | None) -> bool:
     """Whether Python's own comparison of two values of these types is DuckDB's."""
     if left is None or right is None:
         return False

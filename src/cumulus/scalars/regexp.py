@@ -6,19 +6,18 @@ others for how long it takes, and an event must not wait for a pattern.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from cumulus.catalog.types import BOOLEAN, VARCHAR, Kind
+from cumulus.catalog.types import BOOLEAN, VARCHAR
 from cumulus.errors import MissingError
-from cumulus.scalars.function import INTEGERS, TEXT, ScalarFunction, failure, takes
+from cumulus.scalars.function import INTEGERS_TO_32, TEXT, ScalarFunction, define, failure
 
 _NO_OPTIONS_HINT = "The options are c, i, l, m, n, p and s; regexp_replace has g, too."
 
 
 @lru_cache(maxsize=1024)
-def compiled(name: str, pattern: str, options: str) -> Any:
+def compile_pattern(name: str, pattern: str, options: str) -> Any:
     """Return a pattern, compiled for function `name`."""
     try:
         import re2
@@ -51,19 +50,19 @@ def compiled(name: str, pattern: str, options: str) -> Any:
 
 def matches(text: str, pattern: str, options: str = "") -> bool:
     """Whether `pattern` is found somewhere in `text`."""
-    return compiled("regexp_matches", pattern, options).search(text) is not None
+    return compile_pattern("regexp_matches", pattern, options).search(text) is not None
 
 
 def full_match(text: str, pattern: str, options: str = "") -> bool:
     """Whether `pattern` is all of `text`."""
-    return compiled("regexp_full_match", pattern, options).fullmatch(text) is not None
+    return compile_pattern("regexp_full_match", pattern, options).fullmatch(text) is not None
 
 
 def extract(text: str, pattern: str, group: int = 0, options: str = "") -> str:
     """Return what the first match has in a group; empty if there is no match or no such group."""
     if not 0 <= group <= 9:
         raise failure("regexp_extract", (text, pattern, group), "a group has a number from 0 to 9")
-    found = compiled("regexp_extract", pattern, options).search(text)
+    found = compile_pattern("regexp_extract", pattern, options).search(text)
     if found is None or group > found.re.groups:
         return ""
     return found.group(group) or ""
@@ -71,28 +70,28 @@ def extract(text: str, pattern: str, group: int = 0, options: str = "") -> str:
 
 def replace(text: str, pattern: str, rewrite: str, options: str = "") -> str:
     r"""Return `text` with the first match rewritten (every one with option g); \0 to \9 are groups."""
-    regexp = compiled("regexp_replace", pattern, options.replace("g", ""))
+    regexp = compile_pattern("regexp_replace", pattern, options.replace("g", ""))
     pieces = _rewrite(rewrite, regexp.groups)
     if "g" not in options:
-        found = regexp.search(text)
-        if found is None:
+        hit = regexp.search(text)
+        if hit is None:
             return text
-        return text[: found.start()] + _written(pieces, found) + text[found.end() :]
-    made: list[str] = []
+        return text[: hit.start()] + _expand(pieces, hit) + text[hit.end() :]
+    parts: list[str] = []
     copied = at = 0
     last_end = -1
     while at <= len(text):
-        found = regexp.search(text, at)
-        if found is None:
+        hit = regexp.search(text, at)
+        if hit is None:
             break
-        start, end = found.start(), found.end()
+        start, end = hit.start(), hit.end()
         if start == end and start == last_end:  # an empty match right behind the last one does not count
             at = start + 1
             continue
-        made += [text[copied:start], _written(pieces, found)]
+        parts += [text[copied:start], _expand(pieces, hit)]
         copied = last_end = end
         at = end
-    return "".join([*made, text[copied:]])
+    return "".join([*parts, text[copied:]])
 
 
 @lru_cache(maxsize=1024)
@@ -114,7 +113,7 @@ def _rewrite(text: str, groups: int) -> tuple[str | int, ...]:
     return tuple(pieces)
 
 
-def _written(pieces: tuple[str | int, ...], found: Any) -> str:
+def _expand(pieces: tuple[str | int, ...], found: Any) -> str:
     return "".join([piece if isinstance(piece, str) else found.group(piece) or "" for piece in pieces])
 
 
@@ -126,23 +125,12 @@ def escape(text: str) -> str:
     ).replace("\\\0", "\\x00")
 
 
-# --- types ----------------------------------------------------------------------------------------------------------
-
-
-def _boolean(name: str, implement: Callable[..., bool]) -> ScalarFunction:
-    return ScalarFunction(name, implement, takes(name, BOOLEAN, TEXT, TEXT, TEXT, optional=1))
-
-
 PATTERNS = frozenset(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"))
 """Functions whose second argument is a pattern."""
 REGEXP_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    _boolean("regexp_matches", matches),
-    _boolean("regexp_full_match", full_match),
-    ScalarFunction(
-        "regexp_extract",
-        extract,
-        takes("regexp_extract", VARCHAR, TEXT, TEXT, INTEGERS - {Kind.HUGEINT, Kind.BIGINT}, TEXT, optional=2),
-    ),
-    ScalarFunction("regexp_replace", replace, takes("regexp_replace", VARCHAR, TEXT, TEXT, TEXT, TEXT, optional=1)),
-    ScalarFunction("regexp_escape", escape, takes("regexp_escape", VARCHAR, TEXT)),
+    define("regexp_matches", matches, BOOLEAN, TEXT, TEXT, TEXT, optional=1),
+    define("regexp_full_match", full_match, BOOLEAN, TEXT, TEXT, TEXT, optional=1),
+    define("regexp_extract", extract, VARCHAR, TEXT, TEXT, INTEGERS_TO_32, TEXT, optional=2),
+    define("regexp_replace", replace, VARCHAR, TEXT, TEXT, TEXT, TEXT, optional=1),
+    define("regexp_escape", escape, VARCHAR, TEXT),
 )

@@ -19,33 +19,22 @@ from cumulus.errors import UnknownNameError
 from cumulus.scalars.arithmetic import NUMBER_FUNCTIONS
 from cumulus.scalars.calendar import CALENDAR_FUNCTIONS
 from cumulus.scalars.casts import can_cast, cast_value
-from cumulus.scalars.float_parts import APART_FUNCTIONS
-from cumulus.scalars.function import ScalarFunction, Types, common_type, failure
+from cumulus.scalars.float_parts import FLOAT_PART_FUNCTIONS
+from cumulus.scalars.function import ScalarFunction, Types, failure
 from cumulus.scalars.logic import LOGIC_FUNCTIONS
 from cumulus.scalars.mathematics import MATH_FUNCTIONS
 from cumulus.scalars.moments import MOMENT_FUNCTIONS
-from cumulus.scalars.regexp import PATTERNS, REGEXP_FUNCTIONS, compiled
+from cumulus.scalars.regexp import PATTERNS, REGEXP_FUNCTIONS, compile_pattern
 from cumulus.scalars.strings import STRING_FUNCTIONS
 from cumulus.scalars.text import TEXT_FUNCTIONS
 from cumulus.scalars.variance import SPREAD_FUNCTIONS
 
-__all__ = [
-    "FUNCTIONS",
-    "LAZY",
-    "ScalarFunction",
-    "argument_types",
-    "call",
-    "can_cast",
-    "cast_value",
-    "check_literals",
-    "common_type",
-    "result_type",
-]
+__all__ = ["FUNCTIONS", "LAZY", "argument_types", "call", "can_cast", "cast_value", "check_literals", "result_type"]
 
 FUNCTIONS: dict[str, ScalarFunction] = {
     function.name: function
     for function in (
-        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *APART_FUNCTIONS, *LOGIC_FUNCTIONS),
+        *(*NUMBER_FUNCTIONS, *MATH_FUNCTIONS, *SPREAD_FUNCTIONS, *FLOAT_PART_FUNCTIONS, *LOGIC_FUNCTIONS),
         *(*TEXT_FUNCTIONS, *STRING_FUNCTIONS, *REGEXP_FUNCTIONS),
         *(*CALENDAR_FUNCTIONS, *MOMENT_FUNCTIONS),
     )
@@ -89,11 +78,10 @@ def result_type(name: str, types: Sequence[SqlType], literals: Sequence[Any] = (
     >>> str(result_type("mul", (INTEGER, decimal(5, 2))))
     'DECIMAL(15,2)'
     """
-    given: Types = tuple(types)
-    found = _function(name).result(given)
-    if name in ("round", "trunc") and found.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
-        return decimal(min(found.precision, MAX_PRECISION), min(found.scale, max(literals[1], 0)))
-    return found
+    result = _function(name).result(tuple(types))
+    if name in ("round", "trunc") and result.kind is Kind.DECIMAL and len(literals) > 1 and literals[1] is not None:
+        return decimal(min(result.precision, MAX_PRECISION), min(result.scale, max(literals[1], 0)))
+    return result
 
 
 def argument_types(name: str, types: Sequence[SqlType]) -> Types:
@@ -114,7 +102,7 @@ def argument_types(name: str, types: Sequence[SqlType]) -> Types:
 def check_literals(name: str, literals: Sequence[Any]) -> None:
     """Raise EvaluationError if a call can never be computed because of its literals (None: no literal): a pattern."""
     if name in PATTERNS and len(literals) > 1 and literals[1] is not None:
-        compiled(name, literals[1], "")
+        compile_pattern(name, literals[1], "")
 
 
 def call(name: str, arguments: Sequence[Any]) -> Any:

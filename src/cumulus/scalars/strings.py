@@ -6,9 +6,19 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from cumulus.catalog.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, Kind
+from cumulus.catalog.types import BIGINT, BOOLEAN, INTEGER, VARCHAR
 from cumulus.scalars.casts import as_text
-from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, ScalarFunction, Types, failure, takes
+from cumulus.scalars.function import (
+    ANYTHING,
+    INTEGERS,
+    INTEGERS_TO_32,
+    INTEGERS_TO_64,
+    TEXT,
+    ScalarFunction,
+    all_as,
+    define,
+    failure,
+)
 
 LONGEST = 1 << 24
 """Characters that `repeat` makes at most."""
@@ -50,24 +60,14 @@ def character(code: int) -> str:
     return chr(code)
 
 
-def ascii_code(text: str) -> int:
-    """Return the code point of the first character, 0 if there is none."""
-    return ord(text[0]) if text else 0
-
-
-def code_point(text: str) -> int:
-    """Return the code point of the first character, -1 if there is none."""
-    return ord(text[0]) if text else -1
+def _first_code(missing: int) -> Callable[[str], int]:
+    """Return what gives the code point of the first character, `missing` if there is none."""
+    return lambda text: ord(text[0]) if text else missing
 
 
 def byte_count(text: str) -> int:
     """Return the length in UTF-8 bytes."""
     return len(text.encode())
-
-
-def bit_count(text: str) -> int:
-    """Return the length in UTF-8 bits."""
-    return 8 * len(text.encode())
 
 
 def _digest(name: str) -> Callable[[str], str]:
@@ -104,34 +104,30 @@ def concat_with(separator: str | None, *parts: Any) -> str | None:
 
 def levenshtein(left: str, right: str) -> int:
     """Return how many insertions, deletions and replacements lead from one text to the other."""
-    return _distance(left.encode(), right.encode(), swaps=False)
+    others = right.encode()
+    costs = list(range(len(others) + 1))
+    for at, mine in enumerate(left.encode(), 1):
+        before, costs[0] = costs[0], at
+        for place, yours in enumerate(others, 1):
+            cost = min(costs[place] + 1, costs[place - 1] + 1, before + (mine != yours))
+            before, costs[place] = costs[place], cost
+    return costs[-1]
 
 
 def damerau_levenshtein(left: str, right: str) -> int:
     """Return the Levenshtein distance where swapping two neighbours is one step."""
-    return _distance(left.encode(), right.encode(), swaps=True)
-
-
-def _distance(left: bytes, right: bytes, *, swaps: bool) -> int:
-    if not swaps:
-        costs = list(range(len(right) + 1))
-        for at, mine in enumerate(left, 1):
-            before, costs[0] = costs[0], at
-            for place, yours in enumerate(right, 1):
-                found = min(costs[place] + 1, costs[place - 1] + 1, before + (mine != yours))
-                before, costs[place] = costs[place], found
-        return costs[-1]
+    ours, others = left.encode(), right.encode()
     # Lowrance and Wagner: a swap may have other steps in between.
-    most = len(left) + len(right)
-    table = [[most] * (len(right) + 2) for _ in range(len(left) + 2)]
+    most = len(ours) + len(others)
+    table = [[most] * (len(others) + 2) for _ in range(len(ours) + 2)]
     last_row: dict[int, int] = {}
-    for at in range(len(left) + 1):
+    for at in range(len(ours) + 1):
         table[at + 1][1] = at
-    for place in range(len(right) + 1):
+    for place in range(len(others) + 1):
         table[1][place + 1] = place
-    for at, mine in enumerate(left, 1):
+    for at, mine in enumerate(ours, 1):
         last_column = 0
-        for place, yours in enumerate(right, 1):
+        for place, yours in enumerate(others, 1):
             row, column = last_row.get(yours, 0), last_column
             cost = 1
             if mine == yours:
@@ -154,35 +150,22 @@ def hamming(left: str, right: str) -> int:
     return sum(one != other for one, other in zip(mine, yours, strict=True))
 
 
-# --- types ----------------------------------------------------------------------------------------------------------
-
-_COUNT = INTEGERS - {Kind.HUGEINT}
-
-
-def _joined_types(types: Types) -> Types:
-    return (VARCHAR,) * len(types)
-
-
 STRING_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    ScalarFunction("repeat", repeat, takes("repeat", VARCHAR, TEXT, _COUNT)),
-    ScalarFunction("ends_with", str.endswith, takes("ends_with", BOOLEAN, TEXT, TEXT)),
-    ScalarFunction("split_part", split_part, takes("split_part", VARCHAR, TEXT, TEXT, _COUNT)),
-    ScalarFunction("translate", translate, takes("translate", VARCHAR, TEXT, TEXT, TEXT)),
-    ScalarFunction("overlay", overlay, takes("overlay", VARCHAR, TEXT, TEXT, _COUNT, _COUNT, optional=1)),
-    ScalarFunction("chr", character, takes("chr", VARCHAR, _COUNT - {Kind.BIGINT})),
-    ScalarFunction("ascii", ascii_code, takes("ascii", INTEGER, TEXT)),
-    ScalarFunction("unicode", code_point, takes("unicode", INTEGER, TEXT)),
-    ScalarFunction("strlen", byte_count, takes("strlen", BIGINT, TEXT)),
-    ScalarFunction("bit_length", bit_count, takes("bit_length", BIGINT, TEXT)),
-    ScalarFunction("md5", _digest("md5"), takes("md5", VARCHAR, TEXT)),
-    ScalarFunction("sha1", _digest("sha1"), takes("sha1", VARCHAR, TEXT)),
-    ScalarFunction("sha256", _digest("sha256"), takes("sha256", VARCHAR, TEXT)),
-    ScalarFunction("hex", hexadecimal, takes("hex", VARCHAR, TEXT | INTEGERS)),
-    ScalarFunction("bin", binary, takes("bin", VARCHAR, INTEGERS)),
-    ScalarFunction(
-        "concat_ws", concat_with, takes("concat_ws", VARCHAR, TEXT, ANYTHING, many=True), False, _joined_types
-    ),
-    ScalarFunction("levenshtein", levenshtein, takes("levenshtein", BIGINT, TEXT, TEXT)),
-    ScalarFunction("damerau_levenshtein", damerau_levenshtein, takes("damerau_levenshtein", BIGINT, TEXT, TEXT)),
-    ScalarFunction("hamming", hamming, takes("hamming", BIGINT, TEXT, TEXT)),
+    define("repeat", repeat, VARCHAR, TEXT, INTEGERS_TO_64),
+    define("ends_with", str.endswith, BOOLEAN, TEXT, TEXT),
+    define("split_part", split_part, VARCHAR, TEXT, TEXT, INTEGERS_TO_64),
+    define("translate", translate, VARCHAR, TEXT, TEXT, TEXT),
+    define("overlay", overlay, VARCHAR, TEXT, TEXT, INTEGERS_TO_64, INTEGERS_TO_64, optional=1),
+    define("chr", character, VARCHAR, INTEGERS_TO_32),
+    define("ascii", _first_code(missing=0), INTEGER, TEXT),
+    define("unicode", _first_code(missing=-1), INTEGER, TEXT),
+    define("strlen", byte_count, BIGINT, TEXT),
+    define("bit_length", lambda text: 8 * len(text.encode()), BIGINT, TEXT),
+    *(define(name, _digest(name), VARCHAR, TEXT) for name in ("md5", "sha1", "sha256")),
+    define("hex", hexadecimal, VARCHAR, TEXT | INTEGERS),
+    define("bin", binary, VARCHAR, INTEGERS),
+    define("concat_ws", concat_with, VARCHAR, TEXT, ANYTHING, many=True, strict=False, arguments=all_as(VARCHAR)),
+    define("levenshtein", levenshtein, BIGINT, TEXT, TEXT),
+    define("damerau_levenshtein", damerau_levenshtein, BIGINT, TEXT, TEXT),
+    define("hamming", hamming, BIGINT, TEXT, TEXT),
 )

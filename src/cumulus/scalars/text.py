@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,7 +10,16 @@ from typing import Any
 
 from cumulus.catalog.types import BIGINT, BOOLEAN, VARCHAR, Kind
 from cumulus.scalars.casts import as_text
-from cumulus.scalars.function import ANYTHING, INTEGERS, TEXT, ScalarFunction, all_as, failure, takes
+from cumulus.scalars.function import (
+    ANYTHING,
+    INTEGERS_TO_32,
+    INTEGERS_TO_64,
+    TEXT,
+    ScalarFunction,
+    all_as,
+    define,
+    failure,
+)
 
 # --- case -----------------------------------------------------------------------------------------------------------
 
@@ -96,19 +106,13 @@ def right(text: str, count: int) -> str:
     return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
 
 
-def trim(text: str, characters: str = " ") -> str:
-    """Return `text` without `characters` at both ends."""
-    return text.strip(characters) if characters else text
+def _trimming(strip: Callable[[str, str], str]) -> Callable[..., str]:
+    """Return what takes characters off the ends of a text that `strip` looks at."""
 
+    def trim(text: str, characters: str = " ") -> str:
+        return strip(text, characters) if characters else text
 
-def trim_left(text: str, characters: str = " ") -> str:
-    """Return `text` without `characters` at its start."""
-    return text.lstrip(characters) if characters else text
-
-
-def trim_right(text: str, characters: str = " ") -> str:
-    """Return `text` without `characters` at its end."""
-    return text.rstrip(characters) if characters else text
+    return trim
 
 
 def replace(text: str, old: str, new: str) -> str:
@@ -140,16 +144,6 @@ def position(text: str, part: str) -> int:
     return text.find(part) + 1
 
 
-def contains(text: str, part: str) -> bool:
-    """Whether `part` is in `text`."""
-    return part in text
-
-
-def reverse(text: str) -> str:
-    """Return the characters in reverse order."""
-    return text[::-1]
-
-
 def concat(*parts: Any) -> str:
     """Return the texts of all parts in a row."""
     return "".join([part if type(part) is str else as_text(part) for part in parts])
@@ -157,32 +151,29 @@ def concat(*parts: Any) -> str:
 
 # --- types ----------------------------------------------------------------------------------------------------------
 
-_WHOLE = INTEGERS - {Kind.HUGEINT}
-_SHORT = _WHOLE - {Kind.BIGINT}
-
 
 def _text(name: str, implement: Callable[..., Any], *parameters: frozenset[Kind], optional: int = 0) -> ScalarFunction:
-    return ScalarFunction(name, implement, takes(name, VARCHAR, TEXT, *parameters, optional=optional))
+    return define(name, implement, VARCHAR, TEXT, *parameters, optional=optional)
 
 
 TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    ScalarFunction("concat", concat, takes("concat", VARCHAR, ANYTHING, many=True), arguments=all_as(VARCHAR)),
-    ScalarFunction("like", like, takes("like", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
-    ScalarFunction("ilike", ilike, takes("ilike", BOOLEAN, TEXT, TEXT, TEXT, optional=1)),
+    define("concat", concat, VARCHAR, ANYTHING, many=True, arguments=all_as(VARCHAR)),
+    define("like", like, BOOLEAN, TEXT, TEXT, TEXT, optional=1),
+    define("ilike", ilike, BOOLEAN, TEXT, TEXT, TEXT, optional=1),
     _text("lower", lower),
     _text("upper", upper),
-    ScalarFunction("length", len, takes("length", BIGINT, TEXT)),
-    _text("substring", substring, _WHOLE, _WHOLE, optional=1),
-    _text("left", left, _WHOLE),
-    _text("right", right, _WHOLE),
-    _text("trim", trim, TEXT, optional=1),
-    _text("ltrim", trim_left, TEXT, optional=1),
-    _text("rtrim", trim_right, TEXT, optional=1),
+    define("length", len, BIGINT, TEXT),
+    _text("substring", substring, INTEGERS_TO_64, INTEGERS_TO_64, optional=1),
+    _text("left", left, INTEGERS_TO_64),
+    _text("right", right, INTEGERS_TO_64),
+    _text("trim", _trimming(str.strip), TEXT, optional=1),
+    _text("ltrim", _trimming(str.lstrip), TEXT, optional=1),
+    _text("rtrim", _trimming(str.rstrip), TEXT, optional=1),
     _text("replace", replace, TEXT, TEXT),
-    ScalarFunction("starts_with", str.startswith, takes("starts_with", BOOLEAN, TEXT, TEXT)),
-    ScalarFunction("contains", contains, takes("contains", BOOLEAN, TEXT, TEXT)),
-    ScalarFunction("strpos", position, takes("strpos", BIGINT, TEXT, TEXT)),
-    _text("lpad", pad_left, _SHORT, TEXT),
-    _text("rpad", pad_right, _SHORT, TEXT),
-    _text("reverse", reverse),
+    define("starts_with", str.startswith, BOOLEAN, TEXT, TEXT),
+    define("contains", operator.contains, BOOLEAN, TEXT, TEXT),
+    define("strpos", position, BIGINT, TEXT, TEXT),
+    _text("lpad", pad_left, INTEGERS_TO_32, TEXT),
+    _text("rpad", pad_right, INTEGERS_TO_32, TEXT),
+    _text("reverse", lambda text: text[::-1]),
 )

@@ -19,7 +19,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
 MICROS_PER_SECOND = 1_000_000
 MICROS_PER_DAY = 86_400 * MICROS_PER_SECOND
-_RANGE_HINT = "Dates and timestamps go from year 1 to year 9999."
+RANGE_HINT = "Dates and timestamps go from year 1 to year 9999."
 
 
 def moment(point: dt.date) -> dt.datetime:
@@ -32,19 +32,19 @@ def whole_quotient(value: int, unit: int) -> int:
     return value // unit if value >= 0 else -(-value // unit)
 
 
-def fits(value: int, bits: int) -> bool:
+def fits_bits(value: int, bits: int) -> bool:
     """Whether `value` is an integer of so many bits."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
 def checked_span(name: str, arguments: tuple[Any, ...], months: int, days: int, micros: int) -> Interval:
     """Return a span, or raise if a part leaves its range (32, 32 and 64 bits)."""
-    if not (fits(months, 32) and fits(days, 32) and fits(micros, 64)):
+    if not (fits_bits(months, 32) and fits_bits(days, 32) and fits_bits(micros, 64)):
         raise failure(name, arguments, "the interval is out of range")
     return Interval(months, days, micros)
 
 
-def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datetime:
+def move_point(name: str, point: dt.date, span: Interval, direction: int) -> dt.datetime:
     """Return `point` moved by `span`: months first (to the month's last day at most), then days, then time."""
     try:
         start, days = moment(point), direction * span.days
@@ -60,7 +60,7 @@ def moved(name: str, point: dt.date, span: Interval, direction: int) -> dt.datet
             start += dt.timedelta(days=days, microseconds=direction * span.micros)
         return start
     except (ValueError, OverflowError):
-        raise failure(name, (point, span), "the timestamp is out of range", _RANGE_HINT) from None
+        raise failure(name, (point, span), "the timestamp is out of range", RANGE_HINT) from None
 
 
 _DAYS_OF_400_YEARS = 146_097
@@ -70,7 +70,7 @@ def _days_later(name: str, point: dt.date, days: int, direction: int) -> dt.date
     try:
         return dt.date.fromordinal(point.toordinal() + direction * days)
     except (ValueError, OverflowError):
-        raise failure(name, (point, days), "the date is out of range", _RANGE_HINT) from None
+        raise failure(name, (point, days), "the date is out of range", RANGE_HINT) from None
 
 
 def add(left: Any, right: Any) -> Any:
@@ -83,7 +83,7 @@ def add(left: Any, right: Any) -> Any:
     if kind is Interval and other is Interval:
         return checked_span("add", (left, right), *(mine + yours for mine, yours in zip(left, right, strict=True)))
     if isinstance(left, dt.date) and other is Interval:
-        return moved("add", left, right, 1)
+        return move_point("add", left, right, 1)
     raise failure("add", (left, right), "values of these types do not add")
 
 
@@ -97,7 +97,7 @@ def subtract(left: Any, right: Any) -> Any:
     if kind is Interval and other is Interval:
         return checked_span("sub", (left, right), *(mine - yours for mine, yours in zip(left, right, strict=True)))
     if isinstance(left, dt.date) and other is Interval:
-        return moved("sub", left, right, -1)
+        return move_point("sub", left, right, -1)
     if isinstance(left, dt.date) and isinstance(right, dt.date):
         micros = (moment(left) - moment(right)) // MICROSECOND
         days = whole_quotient(micros, MICROS_PER_DAY)
@@ -123,14 +123,14 @@ def divide(left: Interval, right: Any) -> Interval:
     return _scaled("div", left, right, 1 / float(right), float(right))
 
 
-def _scaled(name: str, span: Interval, given: Any, factor: float, divisor: float = 0.0) -> Interval:
+def _scaled(name: str, span: Interval, operand: Any, factor: float, divisor: float = 0.0) -> Interval:
     """Return `span` times `factor` (or over `divisor`), fractions of months flowing into days, of days into time."""
 
     def scale(part: int) -> float:
         return part / divisor if divisor else part * factor
 
     if not math.isfinite(factor):
-        raise failure(name, (span, given), "the interval is out of range")
+        raise failure(name, (span, operand), "the interval is out of range")
     months, days = scale(span.months), scale(span.days)
     days_of_months = round((months - int(months)) * 30, 6)
     seconds = round((days - int(days) + days_of_months - int(days_of_months)) * 86_400, 6)
@@ -139,7 +139,7 @@ def _scaled(name: str, span: Interval, given: Any, factor: float, divisor: float
         more = int(seconds / 86_400)
         whole_days, seconds = whole_days + more, seconds - more * 86_400
     micros = round(scale(span.micros) + seconds * MICROS_PER_SECOND)
-    return checked_span(name, (span, given), int(months), whole_days, micros)
+    return checked_span(name, (span, operand), int(months), whole_days, micros)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -154,17 +154,17 @@ def sum_type(name: str, types: Types) -> SqlType | None:
         return None
     left, right = types[0].kind, types[1].kind
     if name == "sub":
-        found = _difference(left, right)
+        result = _difference(left, right)
     elif left in POINTS:
-        found = _point_plus(left, right)
+        result = _point_plus(left, right)
     elif right in POINTS:
-        found = _point_plus(right, left)
+        result = _point_plus(right, left)
     else:
-        found = INTERVAL if {left, right} <= {_SPAN, Kind.NULL} else None
-    if found is None:
+        result = INTERVAL if {left, right} <= {_SPAN, Kind.NULL} else None
+    if result is None:
         wanted = "two numbers, or DATE and up to 32 bits of days, or times and intervals that go together"
         raise no_match(name, types, wanted)
-    return found
+    return result
 
 
 def _point_plus(point: Kind, other: Kind) -> SqlType | None:

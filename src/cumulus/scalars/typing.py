@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Batch,
-    Cast,
-    Compare,
-    Const,
-    End,
-    Exists,
-    Lift,
-    MapEnd,
-    MapRead,
-    Product,
-    Scalar,
-    Sum,
-    Term,
-    Var,
-)
+from cumulus.algebra import terms
+from cumulus.algebra.terms import Apply, Cast, Const, End, Scalar, Term, Var
 from cumulus.catalog.types import (
     BIGDECIMAL,
     BIGINT,
@@ -67,7 +50,7 @@ def scalar_type(scalar: Scalar, variables: Mapping[str, Typed]) -> SqlType:
         case Apply(function, args):
             literals = tuple(arg.value if isinstance(arg, Const) else None for arg in args)
             return result_type(function, tuple(scalar_type(arg, variables) for arg in args), literals)
-        case Compare():
+        case terms.Compare():
             return BOOLEAN
         case End(_, variable, _):
             return variables[variable].type
@@ -82,7 +65,7 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return value is None
         case Var(name):
             return variables[name].nullable
-        case MapEnd() | End():
+        case terms.MapEnd() | End():
             return True
         case Cast(arg, _):
             return is_nullable(arg, variables)
@@ -105,22 +88,14 @@ def typed(scalar: Scalar, variables: Mapping[str, Typed]) -> Typed:
     return Typed(scalar_type(scalar, variables), is_nullable(scalar, variables))
 
 
-def number_type(
-    term: Term, variables: Mapping[str, Typed], maps: Mapping[tuple[str, str], SqlType] | None = None
-) -> SqlType:
+def number_type(term: Term, variables: Mapping[str, Typed]) -> SqlType:
     """Return the type in which the value of a term is kept: BIGINT, HUGEINT, DECIMAL(38, s), BIGDECIMAL or DOUBLE.
 
-    Multiplicities are BIGINT. Sums of integers are HUGEINT, as DuckDB has them; decimals keep their scale.
-
-    Parameters
-    ----------
-    variables
-        Types of every variable in the term, bound or free.
-    maps
-        (map, column) → type, for terms that read maps.
+    Multiplicities and entries of maps are BIGINT. Sums of integers are HUGEINT, as DuckDB has them; decimals keep their
+    scale. The types are those of every variable in the term, bound or free.
     """
     match term:
-        case Atom() | Batch() | Compare() | Lift() | Exists():
+        case terms.Atom() | terms.Batch() | terms.Compare() | terms.Lift() | terms.Exists() | terms.MapRead():
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)
@@ -128,17 +103,15 @@ def number_type(
             return _kept(variables[name].type)
         case Apply():
             return _kept(scalar_type(term, variables))
-        case AggSum(_, inner):
-            return number_type(inner, variables, maps)
-        case MapRead(name, column):
-            return (maps or {}).get((name, column), BIGINT)
-        case MapEnd():
+        case terms.AggSum(_, inner):
+            return number_type(inner, variables)
+        case terms.MapEnd():
             return HUGEINT
-        case Sum(parts):
-            types = [number_type(part, variables, maps) for part in parts]
+        case terms.Sum(parts):
+            types = [number_type(part, variables) for part in parts]
             return _widest(types, max((t.scale for t in types), default=0))
-        case Product(parts):
-            types = [number_type(part, variables, maps) for part in parts]
+        case terms.Product(parts):
+            types = [number_type(part, variables) for part in parts]
             return _widest(types, min(sum(t.scale for t in types), MAX_PRECISION))
 
 

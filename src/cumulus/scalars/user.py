@@ -150,11 +150,11 @@ def function(
         raise UsageError(f"null={null!r}", hint="null is 'skip' or 'pass'.")
     hints = _hints(implement)
     if arguments is None:
-        parameters = tuple(_annotated(called, each, hints) for each in _parameters(called, implement))
+        parameters = tuple(_annotated_type(called, each, hints) for each in _parameters(called, implement))
     else:
-        parameters = tuple(_type(called, each) for each in arguments)
+        parameters = tuple(_sql_type(called, each) for each in arguments)
         _check_count(called, implement, len(parameters))
-    result = _annotated(called, "return", hints) if returns is None else _type(called, returns)
+    result = _annotated_type(called, "return", hints) if returns is None else _sql_type(called, returns)
     return UserFunction(FunctionSignature(called, parameters, result, null == "pass"), implement)
 
 
@@ -169,10 +169,10 @@ def _parameters(name: str, implement: Callable[..., Any]) -> list[str]:
     try:
         found = list(inspect.signature(implement).parameters.values())
     except (TypeError, ValueError):
-        raise _untyped(name, "its parameters") from None
+        raise _untyped_error(name, "its parameters") from None
     for each in found:
         if each.kind in (each.VAR_POSITIONAL, each.KEYWORD_ONLY, each.VAR_KEYWORD):
-            raise _untyped(name, str(each))
+            raise _untyped_error(name, str(each))
     return [each.name for each in found]
 
 
@@ -187,24 +187,24 @@ def _check_count(name: str, implement: Callable[..., Any], count: int) -> None:
         return  # a builtin that does not tell
 
 
-def _annotated(name: str, parameter: str, hints: Mapping[str, Any]) -> SqlType:
+def _annotated_type(name: str, parameter: str, hints: Mapping[str, Any]) -> SqlType:
     hint = hints.get(parameter)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         rest = [each for each in typing.get_args(hint) if each is not type(None)]
         hint = rest[0] if len(rest) == 1 else None
     if hint is None or hint not in _ANNOTATIONS:
-        raise _untyped(name, "what it returns" if parameter == "return" else parameter)
+        raise _untyped_error(name, "what it returns" if parameter == "return" else parameter)
     return _ANNOTATIONS[hint]
 
 
-def _untyped(name: str, what: str) -> UsageError:
+def _untyped_error(name: str, what: str) -> UsageError:
     return UsageError(
         f"the SQL types of {name} are not known: {what} has no annotation that says one",
         hint=f"Annotate it (float, int, str, …), or say function({name}, arguments=['DOUBLE', …], returns='DOUBLE').",
     )
 
 
-def _type(name: str, given: str | SqlType) -> SqlType:
+def _sql_type(name: str, given: str | SqlType) -> SqlType:
     if isinstance(given, SqlType):
         return given
     found = _TYPE.fullmatch(given)
@@ -232,9 +232,9 @@ def given_functions(functions: Functions | None) -> dict[str, Given]:
     UsageError
         If something is no function, two have one name, or a function without a name of its own tells no types.
     """
-    found: dict[str, Given] = {}
+    by_name: dict[str, Given] = {}
     if functions is None:
-        return found
+        return by_name
     if isinstance(functions, UserFunction) or callable(functions):
         raise UsageError("functions= takes a list of functions", hint="Write functions=[f].")
     if not isinstance(functions, Iterable):
@@ -243,15 +243,15 @@ def given_functions(functions: Functions | None) -> dict[str, Given]:
     for name, each in pairs:
         if not callable(each):
             raise UsageError(f"{each!r} is no function", hint="Give functions, or names with functions.")
-        made = _named(name, each)
+        made = _with_name(name, each)
         called = made.name if isinstance(made, UserFunction) else name
-        if called.lower() in {other.lower() for other in found}:
+        if called.lower() in {other.lower() for other in by_name}:
             raise UsageError(f"two functions are called {called}", hint="Give each a name: function(f, name='…').")
-        found[called] = made
-    return found
+        by_name[called] = made
+    return by_name
 
 
-def _named(name: str, given: Given) -> Given:
+def _with_name(name: str, given: Given) -> Given:
     if isinstance(given, UserFunction):
         return replace(given, signature=replace(given.signature, name=name)) if name else given
     if not name:
@@ -297,8 +297,6 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
     ----------
     declared
         What the program says of the functions that it calls.
-    functions
-        From `given_functions`.
 
     Returns
     -------
@@ -320,7 +318,7 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
             names=tuple(each.name for each in missing),
             hint=f"Give the Python for {'it' if len(missing) == 1 else 'them'}: functions=[…], or --functions FILE.py.",
         )
-    found: dict[str, Given] = {}
+    checked: dict[str, Given] = {}
     known = {each.name: each for each in declared}
     for name, each in functions.items():
         signature = known.get(name)
@@ -332,13 +330,13 @@ def runnable(declared: Sequence[FunctionSignature], functions: Mapping[str, Give
                 )
             signature = each.signature
         plain = each.implement if isinstance(each, UserFunction) else each
-        found[name] = (
-            _guarded(name, plain) if signature is None else UserFunction(signature, _checked(signature, plain))
+        checked[name] = (
+            _guard(name, plain) if signature is None else UserFunction(signature, _check_value(signature, plain))
         )
-    return found
+    return checked
 
 
-def _guarded(name: str, implement: Callable[..., Any]) -> Callable[..., Any]:
+def _guard(name: str, implement: Callable[..., Any]) -> Callable[..., Any]:
     """Return `implement` in a decimal context of its own (ours never rounds), its exceptions in our words."""
     own = decimal.DefaultContext.copy()
     get, put = decimal.getcontext, decimal.setcontext
@@ -358,9 +356,9 @@ def _guarded(name: str, implement: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _checked(signature: FunctionSignature, implement: Callable[..., Any]) -> Callable[..., Any]:
+def _check_value(signature: FunctionSignature, implement: Callable[..., Any]) -> Callable[..., Any]:
     """Return `implement` guarded, its value checked to be of the declared type."""
-    guarded = _guarded(signature.name, implement)
+    guarded = _guard(signature.name, implement)
     result = signature.result
     plain = {Kind.BOOLEAN: bool, Kind.VARCHAR: str, Kind.DATE: dt.date, Kind.DOUBLE: float}.get(result.kind)
 
@@ -394,14 +392,14 @@ def _as_result(value: Any, result: SqlType) -> Any:
 # --- types ----------------------------------------------------------------------------------------------------------
 
 
-def fits(given: SqlType, parameter: SqlType) -> bool:
+def fits_parameter(given: SqlType, parameter: SqlType) -> bool:
     """Whether an argument of type `given` is taken for `parameter` without a CAST: nothing may be lost.
 
     Examples
     --------
     >>> from cumulus.catalog.types import INTEGER, REAL
-    >>> fits(INTEGER, DOUBLE), fits(BIGINT, INTEGER), fits(DATE, TIMESTAMP), fits(DOUBLE, REAL)
-    (True, False, True, False)
+    >>> [fits_parameter(*pair) for pair in ((INTEGER, DOUBLE), (BIGINT, INTEGER), (DATE, TIMESTAMP), (DOUBLE, REAL))]
+    [True, False, True, False]
     """
     if given.kind is Kind.NULL or given == parameter:
         return True

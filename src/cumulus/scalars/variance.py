@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from cumulus.catalog.types import DOUBLE, Kind
-from cumulus.scalars.function import EXACTS, ScalarFunction, takes
+from cumulus.scalars.function import EXACTS, define
 
 Exact = int | Decimal
 
@@ -25,8 +25,13 @@ def variance(count: int, total: Exact, squares: Exact, missing: int) -> float | 
     >>> variance(3, 6, 14, 1), variance(1, 5, 25, 1)
     (1.0, None)
     """
-    found = _variance(count, total, squares, missing)
-    return None if found is None else _as_float(found)
+    if count <= missing:
+        return None
+    spread = count * Fraction(squares) - Fraction(total) ** 2
+    try:
+        return float(spread / (count * (count - missing)))
+    except OverflowError:
+        return math.inf
 
 
 def deviation(count: int, total: Exact, squares: Exact, missing: int) -> float | None:
@@ -37,27 +42,13 @@ def deviation(count: int, total: Exact, squares: Exact, missing: int) -> float |
     >>> deviation(2, 4, 10, 0)
     1.0
     """
-    found = _variance(count, total, squares, missing)
-    return None if found is None else math.sqrt(_as_float(found))
-
-
-def _variance(count: int, total: Exact, squares: Exact, missing: int) -> Fraction | None:
-    if count <= missing:
-        return None
-    spread = count * Fraction(squares) - Fraction(total) ** 2
-    return spread / (count * (count - missing))
-
-
-def _as_float(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    square = variance(count, total, squares, missing)
+    return None if square is None else math.sqrt(square)
 
 
 _EXACT = EXACTS | {Kind.BIGDECIMAL}
 SPREAD_FUNCTIONS = (
-    ScalarFunction("variance_of", variance, takes("variance_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
-    ScalarFunction("deviation_of", deviation, takes("deviation_of", DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT), False),
+    define("variance_of", variance, DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT, strict=False),
+    define("deviation_of", deviation, DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT, strict=False),
 )
 """Internal functions that finish VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP."""

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any
 
 from cumulus.durable.folders import lock_file
@@ -27,14 +26,8 @@ class ServerError(Exception):
 class Served:
     """A bucket in its own process, as a context: `call` while it is open.
 
-    Parameters
-    ----------
-    identity
-        Which bucket.
-    name
-        What errors call it.
-    owner
-        The process that servers live as long as: the parent of all workers of the machine, if not given.
+    Errors call it by its `name`. Its process lives as long as `owner`: the parent of all workers of the machine, if not
+    given.
 
     Raises
     ------
@@ -66,9 +59,7 @@ class Served:
             return self
         raise StoreError(f"{self._name}: its process ends as soon as it is asked", hint="Look at Spark's log.")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._connection is not None
         self._connection.close()
 

@@ -41,7 +41,7 @@ class HeldBucket:
     """A bucket in memory, stamped, and the pages of a snapshot of it that is not all stored yet.
 
     The stamp (epoch, nonce) says which attempt at which epoch was its last; it is None while there is no whole bucket.
-    The public methods but `rest` are the requests.
+    The public methods but `make_due_snapshot` are the requests.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class HeldBucket:
         """Begin a snapshot of the bucket as it is now: it is made when the worker has hung up, between two epochs."""
         self._is_due = True
 
-    def rest(self) -> None:
+    def make_due_snapshot(self) -> None:
         """Do what need not be done while a worker waits."""
         if self._is_due and self._stamp is not None:
             try:
@@ -152,7 +152,7 @@ def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
                 accepted, _ = listener.accept()
                 with suppress(OSError, EOFError), Connection(accepted.detach()) as client:
                     _answer(held, client, owner)
-                held.rest()
+                held.make_due_snapshot()
                 asked = time.monotonic()
         for each in (path, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)

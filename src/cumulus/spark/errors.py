@@ -32,7 +32,7 @@ def carry_errors_through_spark() -> Iterator[None]:
         raise _Carried(f"{problem} <cumulus-error {base64.b64encode(data).decode()}>") from None
 
 
-def carried(problem: BaseException) -> CumulusError | None:
+def carried_error(problem: BaseException) -> CumulusError | None:
     """Return the error of ours that caused `problem`, None if another did."""
     found = _MARK.search(str(problem))
     if found is None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,17 +19,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
+from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
-from cumulus.epochs.intake.reading import RowGroups, parts_of, read_file, read_table
+from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.streams import Frame, file_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from cumulus.spark.streams import Frame
 
 PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean"
 """The schema of packed rows, whatever source they come from."""
@@ -100,14 +101,20 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
         label = f"{partition.relation}/{partition.name}"
-        started = time.perf_counter()
-        with carry_errors_through_spark():
-            reading = read_file(source, relation, file_path(source, partition.name), label, partition.part)
-        faults.crash_point("after-read")
-        read = time.perf_counter()
-        payloads = pack([reading], settings.plan)
-        seconds = (read - started, time.perf_counter() - read)
+        read = partial(read_file, source, relation, file_path(source, partition.name), label, partition.part)
+        payloads, seconds = _read_and_pack(read, settings.plan)
         yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
+
+
+def _read_and_pack(read: Callable[[], Reading], plan: BucketPlan) -> tuple[list[bytes], tuple[float, float]]:
+    """Return the payloads of what is read, and the seconds that reading and packing took."""
+    started = time.perf_counter()
+    with carry_errors_through_spark():
+        reading = read()
+    faults.crash_point("after-read")
+    has_read = time.perf_counter()
+    payloads = pack([reading], plan)
+    return payloads, (has_read - started, time.perf_counter() - has_read)
 
 
 def packed_batch(
@@ -164,16 +171,7 @@ def folder_source(name: str, settings: Settings) -> type[DataSource]:
 
 def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[int]) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
-    source = FolderSource(
-        stream.relation,
-        "",
-        stream.format,
-        stream.op,
-        stream.order,
-        stream.key,
-        times=stream.times,
-        decimals=stream.decimals,
-    )
+    source = file_source(stream, "")
 
     def pack_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -187,12 +185,8 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
             yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)
         for number, batch in enumerate(batches):
             label = f"{source.relation}/{epoch:09d}-{partition:05d}-{number:05d}"
-            started = time.perf_counter()
-            with carry_errors_through_spark():
-                reading = read_table(source, relation, pa.Table.from_batches([batch]), label)
-            faults.crash_point("after-read")
-            read = time.perf_counter()
-            payloads = pack([reading], plan)
-            yield packed_batch(payloads, keys, label, (read - started, time.perf_counter() - read))
+            read = partial(read_table, source, relation, pa.Table.from_batches([batch]), label)
+            payloads, seconds = _read_and_pack(read, plan)
+            yield packed_batch(payloads, keys, label, seconds)
 
     return stream.frame.mapInArrow(pack_partition, PACKED)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity
-from cumulus.epochs.output.publish import merges
+from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Manifest, Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
@@ -30,7 +31,7 @@ from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
-from cumulus.spark.errors import carried
+from cumulus.spark.errors import carried_error
 from cumulus.spark.folders import Settings, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
@@ -98,12 +99,10 @@ def maintain(
         False returns at once: call `Run.wait` or `Run.stop`.
     **options
         The fields of `RunOptions`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
-        until all is
-        read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`: "auto",
-        "one-bucket" or
-        "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all. `late_epochs`: how
-        long a row waits for its parent. `keep`: epochs to keep in `out`.
-        `snapshot_every`: write whole views only every so many epochs, and at the end of a run that reads all there is.
+        until all is read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`:
+        "auto", "one-bucket" or "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all.
+        `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`. `snapshot_every`: write
+        whole views only every so many epochs, and at the end of a run that reads all there is.
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -132,7 +131,7 @@ def maintain(
     runnable(program.functions, given)  # a missing one is told before folders are made
     run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given)
     try:
-        run.start(as_sources(spark, program, sources, run.checkpoint.path), make_engine)
+        run.start(as_sources(program, sources, run.checkpoint.path), make_engine)
     except BaseException:
         run.close()
         raise
@@ -174,15 +173,11 @@ class Run:
         self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
         self.newest: Manifest | None = None
 
-    def start(
-        self,
-        sources: Sequence[FolderSource | Frame],
-        make_engine: Callable[..., Engine],
-    ) -> None:
+    def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[..., Engine]) -> None:
         """Bind the folders and start the query."""
         folders = [each for each in sources if isinstance(each, FolderSource)]
+        self._frames = [each for each in sources if isinstance(each, Frame)]
         self._program, self._folders = match_sources_to_tables(self._program, folders)
-        sources = [*self._folders, *(each for each in sources if isinstance(each, Frame))]
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
         identity = self.checkpoint.bind(
@@ -192,10 +187,10 @@ class Run:
         spark_path = self.checkpoint.path / "spark"
         resuming = any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
-        self._merge = merges(identity.plan, self._program, self.out, self._functions)
+        self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
-        packed = self._packed(sources, identity)
         keys = spread_keys(identity.plan.buckets)
+        packed = self._packed(identity, keys)
         work = Work(
             str(self._program),
             identity.plan,
@@ -206,7 +201,7 @@ class Run:
             options.late_epochs,
             options.compact_bytes,
             keys,
-            self._snapshots(sources),
+            self._snapshots(),
         )
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
@@ -221,29 +216,27 @@ class Run:
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
             self._query = _triggered(writer, self._trigger).start()
 
-    def _snapshots(self, sources: Sequence[FolderSource | Frame]) -> Snapshots:
+    def _snapshots(self) -> Snapshots:
         every = self._options.snapshot_every
-        frames = [each.relation for each in sources if isinstance(each, Frame)]
-        if every > 1 and frames and self._trigger.every_s is None:
+        if every > 1 and self._frames and self._trigger.every_s is None:
             raise UsageError(
-                f"snapshot_every={every}, but table {frames[0]} comes from a streaming DataFrame, whose last epoch is "
-                "not known beforehand: the views would end behind",
+                f"snapshot_every={every}, but table {self._frames[0].relation} comes from a streaming DataFrame, whose "
+                "last epoch is not known beforehand: the views would end behind",
                 hint="Leave out snapshot_every, or use a trigger such as 5s.",
             )
         epoch = self.newest.epoch if self.newest else 0
-        behind = self.newest is not None and self.newest.snapshot != epoch
         self._goal = epoch + self._options.epochs if self._options.epochs else 0
-        return Snapshots(every, self._goal, behind, epoch + 1)
+        return Snapshots.after(self.newest, every, self._goal)
 
-    def _packed(self, sources: Sequence[FolderSource | Frame], identity: Identity) -> DataFrame:
-        folders = self._folders
-        keys = spread_keys(identity.plan.buckets)
+    def _packed(self, identity: Identity, keys: tuple[int, ...]) -> DataFrame:
         text = str(self._program)
-        frames = [packed_frame(each, text, identity.plan, keys) for each in sources if isinstance(each, Frame)]
-        if folders:
+        frames = [packed_frame(each, text, identity.plan, keys) for each in self._frames]
+        if self._folders:
             limit = 0 if self._trigger.once else self._options.files_per_epoch
             name = f"cumulus-{identity.checkpoint}"
-            self._spark.dataSource.register(folder_source(name, Settings(folders, text, identity.plan, limit, keys)))
+            self._spark.dataSource.register(
+                folder_source(name, Settings(self._folders, text, identity.plan, limit, keys))
+            )
             frames.insert(0, self._spark.readStream.format(name).load())
         if not frames:
             raise UsageError("there is no source to read")
@@ -269,24 +262,12 @@ class Run:
         self._done += 1
         if self._on_epoch is not None:
             now = time.perf_counter()
-            seconds = {part: max((row["seconds"][part] for row in rows), default=0.0) for part in _parts(rows)}
+            parts = rows[0]["seconds"] if rows else ()
+            seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
             seconds["commit"] = now - collected
             how = sorted({row["how"] for row in rows})
             left = self._left(manifest)
-            epoch = Epoch(
-                manifest.epoch,
-                manifest.counts,
-                manifest.totals,
-                now - self._started,
-                seconds,
-                left,
-                not made,
-                how,
-                manifest.errors,
-                str(self.out),
-                manifest.view_error_counts,
-                manifest.view_error_totals,
-            )
+            epoch = Epoch.of(manifest, now - self._started, seconds, left, how, self.out, replayed=not made)
             try:
                 self._on_epoch(epoch)
             except BaseException as problem:
@@ -325,7 +306,7 @@ class Run:
         try:
             with Interrupt() as interrupt:
                 while not query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
-                    if self._enough():
+                    if 0 < self._goal <= (self.newest.epoch if self.newest else 0):
                         break
                     if (interrupt.wished or self._stopping) and not self._busy(query):
                         break
@@ -342,14 +323,11 @@ class Run:
         since, self._seen = self._seen, self._done
         return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
 
-    def _enough(self) -> bool:
-        return 0 < self._goal <= (self.newest.epoch if self.newest else 0)
-
     def _unwrapped_error(self, problem: BaseException) -> BaseException:
         for candidate in (self._error, problem):
             if isinstance(candidate, CumulusError):
                 return candidate
-            ours = carried(candidate) if candidate is not None else None
+            ours = carried_error(candidate) if candidate is not None else None
             if ours is not None:
                 return ours
         first = str(problem).strip().splitlines()
@@ -367,26 +345,19 @@ class Run:
         self.checkpoint.close()
 
 
-def _parts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(rows[0]["seconds"]) if rows else []
-
-
 def _triggered(writer: Any, trigger: Schedule) -> Any:
     if trigger.every_s is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")
 
 
-class _setting:  # noqa: N801 (used like a function)
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Set a Spark setting inside a block; a query keeps what it was started with."""
-
-    def __init__(self, spark: SparkSession, name: str, value: str) -> None:
-        self._spark, self._name, self._value = spark, name, value
-
-    def __enter__(self) -> None:
-        self._old = self._spark.conf.get(self._name)
-        self._spark.conf.set(self._name, self._value)
-
-    def __exit__(self, *_: object) -> None:
-        assert self._old is not None
-        self._spark.conf.set(self._name, self._old)
+    old = spark.conf.get(name)
+    assert old is not None
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, old)

@@ -51,14 +51,9 @@ HEAD = "epoch long, nonce string, base long, generation long, pages long, base_b
 
 
 class BucketState:
-    """The state variables of one bucket.
+    """The state variables of one bucket: the grouping key that Spark's `handle` is about.
 
-    Parameters
-    ----------
-    handle
-        Spark's access to the state of the grouping key that is being handled.
-    compact_bytes
-        How long the log may grow at least.
+    The log may grow to `compact_bytes` at least.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, compact_bytes: int = COMPACT_BYTES) -> None:

@@ -16,7 +16,7 @@ from cumulus.errors import InputError
 from cumulus.m3.program import Program
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ class Frame:
 Source: TypeAlias = "str | Path | Mapping[str, str | Path | FolderSource | DataFrame | Frame]"
 
 
-def as_sources(
-    spark: SparkSession, program: Program, sources: Source, checkpoint: Path
-) -> tuple[FolderSource | Frame, ...]:
+def as_sources(program: Program, sources: Source, checkpoint: Path) -> tuple[FolderSource | Frame, ...]:
     """Return one source per table.
 
     A static DataFrame is written once below `checkpoint`, and read as one epoch: a streaming query cannot read it
@@ -54,7 +52,7 @@ def as_sources(
     found: list[FolderSource | Frame] = []
     for name, given in sources.items():
         table = known_name(name, [relation.name for relation in program.relations], "table")
-        found.append(_source(spark, table, given, checkpoint))
+        found.append(_source(table, given, checkpoint))
     named = {source.relation for source in found}
     missing = [relation.name for relation in program.relations if relation.name not in named]
     if missing:
@@ -67,7 +65,7 @@ def _from_anywhere(source: FolderSource) -> FolderSource:
     return replace(source, path=str(Path(source.path).absolute()))
 
 
-def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
+def _source(name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
     if isinstance(given, (str, Path)):
         given = FolderSource(name, str(given))
     if isinstance(given, FolderSource):
@@ -81,5 +79,10 @@ def _source(spark: SparkSession, name: str, given: Any, checkpoint: Path) -> Fol
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_aside(file) as making:
             pq.write_table(frame.frame.toArrow(), making)
-    written = FolderSource(name, str(file), frame.format, frame.op, frame.order, frame.key, whole=True)
-    return replace(written, times=frame.times, decimals=frame.decimals)
+    return replace(file_source(frame, str(file)), relation=name, whole=True)
+
+
+def file_source(frame: Frame, path: str) -> FolderSource:
+    """Return the source of the same rows in a file, with the options of a frame."""
+    source = FolderSource(frame.relation, path, frame.format, frame.op, frame.order, frame.key)
+    return replace(source, times=frame.times, decimals=frame.decimals)

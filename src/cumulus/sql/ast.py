@@ -14,12 +14,10 @@ from cumulus.catalog.types import SqlType
 from cumulus.errors import SqlError
 from cumulus.sql.source import SqlText
 
-AGGREGATES = frozenset(
-    (
-        "sum", "count", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "bool_and", "bool_or",
-        "count_if",
-    )
-)  # fmt: skip
+AGGREGATES = frozenset((
+    "sum", "count", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "bool_and", "bool_or",
+    "count_if",
+))  # fmt: skip
 """The `SqlCall`s that are aggregates, by name."""
 
 
@@ -266,23 +264,23 @@ class Script:
 
 def tables_read(query: Query) -> dict[str, int]:
     """Return the tables and views that a query reads, each with a place where; names of its WITH are left out."""
-    found: dict[str, int] = {}
-    _find_tables(query, frozenset(), found)
-    return found
+    places: dict[str, int] = {}
+    _find_tables(query, frozenset(), places)
+    return places
 
 
-def _find_tables(node: Any, hidden: frozenset[str], found: dict[str, int]) -> None:
+def _find_tables(node: Any, hidden: frozenset[str], places: dict[str, int]) -> None:
     if isinstance(node, (Select, SetOperation)):
         for named in node.ctes:
-            _find_tables(named.query, hidden, found)
+            _find_tables(named.query, hidden, places)
             hidden |= {named.name}
     if isinstance(node, TableRef):
         if node.name not in hidden:
-            found.setdefault(node.name, node.at)
+            places.setdefault(node.name, node.at)
     elif isinstance(node, tuple):
         for each in node:
-            _find_tables(each, hidden, found)
+            _find_tables(each, hidden, places)
     elif is_dataclass(node):
         for part in fields(node):
             if part.name != "ctes":
-                _find_tables(getattr(node, part.name), hidden, found)
+                _find_tables(getattr(node, part.name), hidden, places)

@@ -13,19 +13,14 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # pub
 
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import Name
+from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
 
 EARLIER = "(a statement given earlier)"
 """What errors call the statements that stand before the text that the user gives now."""
 
 
 class Words:
-    """The words of a script, as sqlglot splits them, and where they are.
-
-    Parameters
-    ----------
-    tokens
-        In the order of the text.
-    """
+    """The words of a script in order, as sqlglot splits them, and where they are."""
 
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self.tokens = tuple(tokens)
@@ -39,7 +34,8 @@ class Words:
         return [token.start for token in self.tokens if token.token_type is TokenType.SEMICOLON]
 
     @cached_property
-    def _as(self) -> list[int]:
+    def starts_of_as(self) -> list[int]:
+        """Where each AS starts."""
         return [token.start for token in self.tokens if token.text.upper() == "AS"]
 
     def statement(self, at: int) -> tuple[int, int]:
@@ -49,11 +45,6 @@ class Words:
         first = bisect_right(self._starts, before)
         start = self._starts[first] if first < len(self._starts) else at
         return start, self._semicolons[after] if after < len(self._semicolons) else -1
-
-    def after_as(self, at: int) -> int:
-        """Return the offset behind the first AS after `at`, -1 if there is none."""
-        found = bisect_left(self._as, at)
-        return self._as[found] + 2 if found < len(self._as) else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +79,18 @@ class SqlText:
         column = at - max(self.text.rfind("\n", start, at), start - 1)
         return {"line": line, "column": column, "text": self.text[start:end], "name": name}
 
+    def syntax_error(self, message: str, at: int, *, hint: str = "") -> SqlSyntaxError:
+        """Return the error of what is no SQL, told with its place."""
+        return SqlSyntaxError(message, hint=hint, **self.place(at))
+
+    def bind_error(self, message: str, at: int, *, hint: str = "") -> BindError:
+        """Return the error of a wrong name, type or number of things, told with its place."""
+        return BindError(message, hint=hint, **self.place(at))
+
+    def unsupported(self, message: str, at: int, *, feature: str, hint: str = "") -> UnsupportedError:
+        """Return the error of a construct that does not compile, told with its place."""
+        return UnsupportedError(message, feature=feature, hint=hint, **self.place(at))
+
     def statement_end(self, start: int) -> int:
         """Return the offset of the semicolon that ends the statement around `start`, or the text's end."""
         end = self.words.statement(start)[1]
@@ -95,8 +98,8 @@ class SqlText:
 
     def after_as(self, start: int) -> int:
         """Return the offset behind the first AS after `start`, or the text's end."""
-        found = self.words.after_as(start)
-        return found if found >= 0 else len(self.text)
+        after = bisect_left(self.words.starts_of_as, start)
+        return next((found + 2 for found in self.words.starts_of_as[after:]), len(self.text))
 
 
 def identifier(node: Any) -> Name:

@@ -14,17 +14,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def rows_table(title: str, rows: pa.Table, limit: int) -> Table:
-    """Return the first rows of a result as a table, with how many there are.
-
-    Parameters
-    ----------
-    title
-        What to call it.
-    rows
-        Any result.
-    limit
-        Rows to show at most.
-    """
+    """Return the first rows of a result as a table, `limit` at most, with how many there are."""
     count = rows.num_rows
     caption = f"{count:,} rows" if count <= limit else f"the first {limit} of {count:,} rows"
     table = Table(title=f"{title} ({caption})", title_justify="left", title_style="bold", header_style="", box=None)
@@ -58,14 +48,7 @@ def cell(value: Any) -> str:
 def bars(title: str, entries: Sequence[tuple[str, float]], unit: str) -> str:
     """Return a chart of horizontal bars, one line each, the longest `BAR_CELLS` wide.
 
-    Parameters
-    ----------
-    title
-        The first line.
-    entries
-        Label and number; what is below zero has no bar, only its number.
-    unit
-        Stands after each number.
+    What is below zero has no bar, only its number.
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class Teller:
-    """Tells epochs as they are committed.
-
-    Parameters
-    ----------
-    as_json
-        One JSON object per epoch and nothing else on standard output.
-    """
+    """Tells epochs as they are committed; as JSON, one object per epoch and nothing else on standard output."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -75,9 +70,7 @@ class Teller:
         totals = self._last.totals
         errors = f", {totals['errors']:,} errors of views" if totals.get("errors") else ""
         fates = {**totals, "waiting": self._last.counts.get("waiting", 0)}
-        others = "".join(
-            f", {fates[name]:,} {name}" for name in ("repeated", "waiting", "tombstones", "messages") if fates.get(name)
-        )
+        others = _counted(fates, ("repeated", "waiting", "tombstones", "messages"))
         self.say(
             f"{self._epochs} epochs in {seconds:.1f} s; up to epoch {self._last.number}: "
             f"{totals.get('events', 0):,} events, {totals.get('applied', 0):,} applied, "
@@ -87,14 +80,15 @@ class Teller:
 
 def _line(epoch: Epoch) -> str:
     counts = epoch.counts
-    line = (
+    others = _counted(counts, ("quarantined", "waiting", "repeated", "tombstones", "messages", "errors"))
+    return (
         f"epoch {epoch.number}: {counts.get('events', 0):,} events in {epoch.seconds:.2f} s "
-        f"({epoch.events_per_s:,.0f}/s), {epoch.files_left} files behind"
-    )
-    for name in ("quarantined", "waiting", "repeated", "tombstones", "messages", "errors"):
-        if counts.get(name):
-            line += f", {counts[name]:,} {name}"
-    return line + (" (replayed)" if epoch.replayed else "")
+        f"({epoch.events_per_s:,.0f}/s), {epoch.files_left} files behind{others}"
+    ) + (" (replayed)" if epoch.replayed else "")
+
+
+def _counted(counts: Mapping[str, int], names: Iterable[str]) -> str:
+    return "".join(f", {counts[name]:,} {name}" for name in names if counts.get(name))
 
 
 def _table(epoch: Epoch) -> Table:

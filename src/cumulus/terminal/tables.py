@@ -30,10 +30,7 @@ def print_whole(console: Console, table: Table) -> None:
 def print_rows(console: Console, rows: pa.Table, most: int | None = None) -> None:
     """Print rows as a table: numbers to the right, NULL by name, what a terminal would obey as an escape.
 
-    Parameters
-    ----------
-    most
-        Of more rows than these, the first ones are printed, then how many there are; None prints all.
+    Of more rows than `most`, the first ones are printed, then how many there are.
     """
     from cumulus.views.cell_texts import cell, padded
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cumulus.catalog.types import BOOLEAN, DOUBLE, INTEGER_BITS, Kind, SqlType
 from cumulus.scalars.arithmetic import float_sum
-from cumulus.scalars.float_parts import total
+from cumulus.scalars.float_parts import float_total
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, check_within
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
@@ -252,7 +252,7 @@ def _float_total(whole: Vector, fraction: Vector, rest: Vector, null: Mask | Non
     if rest.is_wide or np.any(rest.data) or not (whole.data.ndim and fraction.data.ndim):
         raise NotColumnarError
     wholes, fractions = whole.exact_numbers(slice(None)), fraction.exact_numbers(slice(None))
-    return np.array([total(one, other, 0) for one, other in zip(wholes, fractions, strict=True)], np.float64)
+    return np.array([float_total(one, other, 0) for one, other in zip(wholes, fractions, strict=True)], np.float64)
 
 
 _KERNELS: dict[tuple[str, int], Callable[..., Array]] = {

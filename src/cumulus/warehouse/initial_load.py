@@ -18,12 +18,12 @@ from cumulus.algebra.printing import quoted
 from cumulus.catalog.arrow import table_of
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.batches import Columns, Rows, rows_of
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import references
 from cumulus.engine.protocol import Changes
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
 from cumulus.explain.cost import CostClass, Costs
+from cumulus.garbage_collection import uncollected
 from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program

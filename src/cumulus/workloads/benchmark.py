@@ -31,8 +31,6 @@ def relation(
 
     Parameters
     ----------
-    name
-        The table's name.
     columns
         ``"a int, b text"``: names and the keys of `types`.
     types
@@ -105,14 +103,26 @@ class Benchmark:
 
         Parameters
         ----------
-        query
-            One of `queries`.
         columns
             One of `COLUMNS`.
         keys
             One of `KEYS`. ``foreign`` and ``rely`` hold only for streams that bring parents first.
         static
             Tables declared static: loaded before the stream. Those that the query does not read are passed over.
+
+        Examples
+        --------
+        >>> from cumulus.workloads.tpch import BENCHMARK
+        >>> print(BENCHMARK.sql("q6", columns="used", keys="rely").split(chr(10) * 2)[0])
+        CREATE TABLE lineitem (
+          l_orderkey BIGINT NOT NULL,
+          l_linenumber INTEGER NOT NULL,
+          l_quantity DECIMAL(15,2) NOT NULL,
+          l_extendedprice DECIMAL(15,2) NOT NULL,
+          l_discount DECIMAL(15,2) NOT NULL,
+          l_shipdate DATE NOT NULL,
+          PRIMARY KEY (l_orderkey, l_linenumber) RELY
+        );
         """
         one_of(keys, KEYS, "keys")
         for name in static:
@@ -137,15 +147,15 @@ def _text(path: Path) -> str:
 
 def _create(table: Relation, used: Mapping[str, tuple[str, ...]], keys: str, static: bool) -> str:
     rely = " RELY" if keys == "rely" else ""
-    mine = used[table.name]
-    lines = [f"{column.name} {column.type} NOT NULL" for column in table.columns if column.name in mine]
+    columns = used[table.name]
+    lines = [f"{column.name} {column.type} NOT NULL" for column in table.columns if column.name in columns]
     if keys != "none":
         lines.append(f"PRIMARY KEY ({', '.join(table.key)}){rely}")
     if keys in ("foreign", "rely"):
         lines.extend(
             f"FOREIGN KEY ({', '.join(key.columns)}) REFERENCES {key.parent} ({', '.join(key.parent_columns)}){rely}"
             for key in table.foreign_keys
-            if key.parent in used and set(key.columns) <= set(mine)
+            if key.parent in used and set(key.columns) <= set(columns)
         )
     body = ",\n  ".join(lines)
     return f"CREATE TABLE {table.name} (\n  {body}\n){' WITH (static = true)' if static else ''};"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog import DELETE, INSERT, Event, Row
 from cumulus.durable.files import written_aside
-from cumulus.workloads.checks import recompute
+from cumulus.workloads.checks import recompute, rows
 
 Epoch: TypeAlias = Mapping[str, pa.Table]
 
@@ -26,23 +26,11 @@ ROW_GROUP_ROWS = 131_072
 """Rows in a row group of a written file: tasks that read Parquet themselves share a file by row groups."""
 
 
-def rows(table: pa.Table) -> Iterator[Row]:
-    """Yield the rows of `table` as tuples of plain values."""
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
 def events(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> Iterator[list[Event]]:
     """Yield, for each epoch, its events in the order of `seq`.
 
     A ``u`` becomes the deletion of the row that stood under its key and the insertion of the new one; only tables that
-    have such changes need memory for their rows.
-
-    Parameters
-    ----------
-    epochs
-        The stream from its beginning.
-    keys
-        Table → primary key, for the tables whose rows are updated.
+    have such changes need memory for their rows: `keys` are the primary keys of these.
     """
     standing: dict[str, dict[Row, Row]] = {name: {} for name in keys}
     for epoch in epochs:
@@ -70,16 +58,9 @@ def events(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> Iter
 
 
 def epochs(told: Sequence[Event], schemas: Mapping[str, pa.Schema], batch: int) -> Iterator[dict[str, pa.Table]]:
-    """Yield the epochs of a list of events; every table is in every epoch.
+    """Yield the epochs of a list of events, `batch` in each, the rest in the last; every table is in every epoch.
 
-    Parameters
-    ----------
-    told
-        The events in order; the first has the `seq` 0.
-    schemas
-        Table → its columns, without `op` and `seq`.
-    batch
-        Events in an epoch, at least 1; the last epoch has the rest.
+    The first event has the `seq` 0. The schemas are without `op` and `seq`.
 
     Examples
     --------
@@ -136,13 +117,6 @@ def replay(epochs: Iterable[Epoch], keys: Mapping[str, tuple[str, ...]]) -> dict
 
     Within a primary key, changes count in the order of `seq`; an insertion of a key that is there is left out, as
     the quarantine does.
-
-    Parameters
-    ----------
-    epochs
-        The stream from its beginning.
-    keys
-        Table → primary key, for every table of the stream.
 
     Returns
     -------

@@ -26,41 +26,24 @@ class Declared:
     key: tuple[str, ...]
 
 
+_PIECE = re.compile(r"""--[^\n]*|'[^']*'?|"[^"]*"?|;|[^-'";]+|-""")
+
+
 def statements(sql: str) -> list[str]:
     """Return the statements of `sql` in order, without comments and semicolons.
-
-    Parameters
-    ----------
-    sql
-        Statements ended by ``;``; ``--`` comments and quoted strings may hold semicolons.
 
     Examples
     --------
     >>> statements("SELECT ';' -- one; two" + chr(10) + ";  SELECT 2;")
     ["SELECT ';'", 'SELECT 2']
     """
-    found: list[str] = []
-    text: list[str] = []
-    quote = ""
-    position = 0
-    while position < len(sql):
-        character = sql[position]
-        if not quote and sql.startswith("--", position):
-            end = sql.find("\n", position)
-            position = len(sql) if end < 0 else end
-            continue
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        if character == ";" and not quote:
-            found.append("".join(text).strip())
-            text = []
-        else:
-            text.append(character)
-        position += 1
-    found.append("".join(text).strip())
-    return [statement for statement in found if statement]
+    found = [""]
+    for piece in _PIECE.findall(sql):
+        if piece == ";":
+            found.append("")
+        elif not piece.startswith("--"):
+            found[-1] += piece
+    return [statement.strip() for statement in found if statement.strip()]
 
 
 _VIEW = re.compile(r"CREATE\s+VIEW\s+(\S+)(?:\s+WITH\s*\([^)]*\))?\s+AS\s+", re.IGNORECASE)
@@ -114,13 +97,6 @@ def declared(sql: str) -> dict[str, Declared]:
 def recompute(select: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """Return the result of `select` over `tables`, computed by DuckDB from nothing.
 
-    Parameters
-    ----------
-    select
-        A SELECT in DuckDB's dialect: a view's, or any other.
-    tables
-        Name → rows; columns named `op` and `seq` are ordinary columns here.
-
     Raises
     ------
     InputError
@@ -144,10 +120,10 @@ def differences(
 ) -> list[str]:
     """Compare two results as bags; return what differs, one readable line each, or nothing.
 
+    The order of rows does not count; column names, types and order do.
+
     Parameters
     ----------
-    expected, actual
-        The oracle's rows and the host's. Order does not count; column names, types and order do.
     magnitudes
         Column → Σ|x| of the summed values, for float columns whose terms cancel; elsewhere the magnitude
         of a float is the larger of the two.
@@ -193,7 +169,7 @@ def _row_differences(expected: pa.Table, actual: pa.Table, magnitudes: Mapping[s
         return "(" + ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=True)) + ")"
 
     sizes = {names.index(name): size for name, size in magnitudes.items()}
-    for found in compare_rows(_rows(actual), _rows(expected), key=_exact(expected, actual), magnitudes=sizes):
+    for found in compare_rows(rows(actual), rows(expected), key=_exact(expected, actual), magnitudes=sizes):
         if found.recomputed is None or found.stored is None:
             what, row = ("missing", found.recomputed) if found.stored is None else ("unexpected", found.stored)
             assert row is not None
@@ -208,5 +184,6 @@ def _exact(expected: pa.Table, actual: pa.Table) -> list[int]:
     return [place for place, pair in types if not any(map(pa.types.is_floating, pair))]
 
 
-def _rows(table: pa.Table) -> Iterator[Row]:
+def rows(table: pa.Table) -> Iterator[Row]:
+    """Yield the rows of a table as tuples of plain values."""
     return zip(*(column.to_pylist() for column in table.columns), strict=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cumulus.catalog import DELETE, INSERT, Event, Relation, Row
 from cumulus.errors import UsageError
-from cumulus.workloads import changes
+from cumulus.workloads import checks
 
 _MOST_DELETES = 0.4
 _RETURNING = 0.1
@@ -41,8 +41,6 @@ def churn(
     relations
         If given, the stream keeps the promises of their foreign keys between these tables: a row comes after its
         parents and leaves before them. Otherwise all rows of all tables are shuffled together.
-    seed
-        Of the order.
     deletes
         Share of deletions, 0 to 0.4, while the tables fill; a deleted row comes again later.
     leaving
@@ -69,7 +67,7 @@ def churn(
     if not 0 <= leaving <= 1:
         raise UsageError(f"leaving is {leaving}", hint="It can be 0 to 1.")
     choose = random.Random(seed)
-    absent = _Pool([(name, row) for name, table in tables.items() for row in changes.rows(table)])
+    absent = _Pool([(name, row) for name, table in tables.items() for row in checks.rows(table)])
     present = _Pool([])
     parents, children = _families(absent.rows, relations or {})
     count = len(absent.rows)
@@ -77,7 +75,7 @@ def churn(
 
     def move(sign: int) -> None:
         source, target, before = (absent, present, parents) if sign == INSERT else (present, absent, children)
-        chosen = source.drawn(choose)
+        chosen = source.draw(choose)
         # Parents that are not there come first; children that are there leave first.
         while waiting := [row for row in before[chosen] if row in source.places]:
             chosen = choose.choice(waiting)
@@ -100,7 +98,7 @@ class _Pool:
         self.rows = rows
         self.places = {row: place for place, row in enumerate(rows)}
 
-    def drawn(self, choose: random.Random) -> Placed:
+    def draw(self, choose: random.Random) -> Placed:
         return choose.choice(self.rows)
 
     def add(self, row: Placed) -> None:

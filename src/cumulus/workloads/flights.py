@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog import INSERT, Event, Row
 from cumulus.errors import MissingError
-from cumulus.workloads import changes
+from cumulus.workloads import changes, checks
 from cumulus.workloads.checks import Declared, declared, recompute
 
 EPOCHS = 53
@@ -109,7 +109,7 @@ def quarantined() -> list[Event]:
     seen: set[Row] = set()
     found = []
     names = tables()["weather"].schema.names
-    for row in changes.rows(published()["weather"]):
+    for row in checks.rows(published()["weather"]):
         key = tuple(row[names.index(name)] for name in tables()["weather"].key)
         if key in seen:
             found.append(Event(INSERT, "weather", row))
@@ -215,33 +215,17 @@ def _changes() -> dict[str, str]:
 def write(folder: Path, *, epochs: int = EPOCHS) -> Path:
     """Write the stream as an input folder: ``folder/<table>/<epoch>.parquet`` with columns `op` and `seq`.
 
-    The three duplicate keys of weather are in it: a host must put them into its quarantine.
-
-    Parameters
-    ----------
-    folder
-        Made if it is not there.
-    epochs
-        How many weeks, from the first.
-
-    Returns
-    -------
-    Path
-        `folder`.
+    The three duplicate keys of weather are in it: a host must put them into its quarantine. Returns the folder, which
+    is made if it is not there, with so many weeks from the first.
     """
     changes.write(folder, map(weeks().epoch, range(epochs)))
     return folder
 
 
 def events(*, epochs: int = EPOCHS, duplicates: bool = False) -> Iterator[list[Event]]:
-    """Yield, for each epoch, its events in order; a correction is the deletion of the old row and an insertion.
+    """Yield, for each week, its events in order; a correction is the deletion of the old row and an insertion.
 
-    Parameters
-    ----------
-    epochs
-        How many weeks, from the first.
-    duplicates
-        Also the insertions of `quarantined`, which a host with kept rows refuses.
+    With `duplicates` also the insertions of `quarantined`, which a host with kept rows refuses.
     """
     refused = set() if duplicates else set(quarantined())
     told = changes.events(map(weeks().epoch, range(epochs)), {"flights": tables()["flights"].key})

@@ -25,16 +25,11 @@ def benchmark(workload: str) -> Benchmark:
 
 
 def queries(
-    workload: str, *, columns: str = "all", keys: str = "primary", static: tuple[str, ...] = ()
+    workload: str, query: str = "", *, columns: str = "all", keys: str = "primary", static: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return name → whole script (CREATE TABLE for what it reads, and its view) of every query of a benchmark.
+    """Return name → whole script (CREATE TABLE for what it reads, and its view) of one query of a benchmark, or of all.
 
-    Parameters
-    ----------
-    workload
-        One of `BENCHMARKS`.
-    columns, keys, static
-        As in `Benchmark.sql`.
+    The other parameters are those of `Benchmark.sql`.
 
     Examples
     --------
@@ -42,4 +37,5 @@ def queries(
     ['axf', 'bsp', 'bsv', 'mst', 'psp', 'vwap']
     """
     found = benchmark(workload)
-    return {query: found.sql(query, columns=columns, keys=keys, static=static) for query in found.queries}
+    wanted = (query,) if query else found.queries
+    return {name: found.sql(name, columns=columns, keys=keys, static=static) for name in wanted}

@@ -71,14 +71,7 @@ class Interleaved:
 def stream(*, scale: float = 1.0, deletes: float = 0.1, seed: int = 0) -> Interleaved:
     """Return the stream; the same parameters give the same events.
 
-    Parameters
-    ----------
-    scale
-        1: 50,000 customers, 500,000 orders, 2,000,000 line items.
-    deletes
-        Share of the rows that go again.
-    seed
-        Of all choices.
+    With scale 1 there are 50,000 customers, 500,000 orders and 2,000,000 line items; a share of the rows goes again.
 
     Examples
     --------

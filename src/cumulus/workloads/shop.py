@@ -38,10 +38,7 @@ def sql_path() -> Path:
 def epochs(*, seed: int = 0) -> list[dict[str, pa.Table]]:
     """Return five epochs of changes (module `changes`): customers, their orders with items, and cancelled orders.
 
-    Parameters
-    ----------
-    seed
-        Of all choices; the same seed gives the same shop.
+    The same seed gives the same shop.
     """
     choose = random.Random(seed)
     customers: list[tuple[Any, ...]] = []

@@ -75,7 +75,7 @@ def prose(choose: random.Random) -> str:
     return " ".join(choose.choice(words) for words in (_SUBJECTS, _VERBS, _OBJECTS, _ENDS))
 
 
-def drawn(choose: random.Random, focus: float, wanted: Sequence[T], every: Sequence[T]) -> T:
+def draw_focused(choose: random.Random, focus: float, wanted: Sequence[T], every: Sequence[T]) -> T:
     """Return one of `wanted` with probability `focus`, else one of `every`."""
     return choose.choice(wanted if choose.random() < focus else every)
 

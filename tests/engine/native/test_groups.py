@@ -93,7 +93,7 @@ def kinds_of(engine: NativeEngine) -> set[str]:
         shape = stored.store.shape
         for number, order in enumerate(shape.orders):
             chain = shape.chain(number)
-            keys = {tuple(key[word] for word in order.group) for key in stored.matrix().tolist()}
+            keys = {tuple(key[word] for word in order.group) for key in stored.view.matrix().tolist()}
             for group in keys if chain is not None else ():
                 is_tree = stored.view.root(number, stored._first[chain](stored._record, *group))
                 found.add("tree" if is_tree else "chain")

@@ -13,7 +13,7 @@ import pytest
 from cumulus.engine.native.kernel import memory
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, compiled, system_functions
+from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_functions, to_object
 from cumulus.engine.native.store import row_layout
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
@@ -52,7 +52,7 @@ def code_for(shapes: list[Shape], level: int) -> MachineCode:
     functions = [*memory.MEMORY_FUNCTIONS, *TABLE_FUNCTIONS]
     for shape in shapes:
         functions += map_functions(shape)
-    return MachineCode([compiled(to_llvm(Module(functions)), level)])
+    return MachineCode([to_object(to_llvm(Module(functions)), level)])
 
 
 @pytest.fixture(scope="module", params=LEVELS)
@@ -294,8 +294,8 @@ def test_a_table_splits_many_times(code: MachineCode) -> None:
 def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: MachineCode) -> None:
     record = (I64 * 4)(0, 1 << 40, 0, system_functions())
     at = ctypes.addressof(record)
-    grow = code.function(memory.GROW.name, PTR, PTR, PTR, I64, I64)
-    release = code.function(memory.RELEASE.name, None, PTR, PTR, I64)
+    grow = code.function(memory.grow_block.name, PTR, PTR, PTR, I64, I64)
+    release = code.function(memory.release_block.name, None, PTR, PTR, I64)
     mappings = len(Path("/proc/self/maps").read_text().splitlines())
     sizes = (100, 50_000, memory.LARGE - 1, memory.LARGE, 5_000_001, 77_000_003, 6_000_000, 9_000_000, 4_000)
     for _ in range(20):

@@ -27,7 +27,13 @@ from cumulus.engine.native.kernel.machine import LEVELS, Load, Loaded
 from cumulus.engine.native.kernel.memory import BUDGET, USED
 from cumulus.engine.native.program import BASE
 from cumulus.engine.native.scalars.patterns import match_function, pieces_of
-from cumulus.engine.native.store.text_table import BEHIND, CHARACTERS, EQUAL, ORDER, bytes_of
+from cumulus.engine.native.store.text_table import (
+    bytes_of,
+    bytes_of_first,
+    compare_texts,
+    count_characters,
+    texts_equal,
+)
 from cumulus.engine.native.values.columns import Column, column_words
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.errors import EvaluationError, MemoryLimitError, MemoryLimitWarning, ValueTypeError
@@ -124,12 +130,12 @@ def test_bytes_have_the_order_and_the_lengths_of_characters(left: str, right: st
     code = code_of([BASE], 0)
     sides = [part for data in (bytes_of(left), bytes_of(right)) for part in (data, len(data))]
     pair = (ctypes.c_char_p, I64)
-    order = code.function(ORDER.name, I64, *pair, *pair)(*sides)
+    order = code.function(compare_texts.name, I64, *pair, *pair)(*sides)
     assert (order > 0) - (order < 0) == (left > right) - (left < right)
     assert duckdb.execute("SELECT ? < ?", [left, right]).fetchall() == [(order < 0,)]
-    assert code.function(EQUAL.name, I64, *pair, *pair)(*sides) == (left == right)
-    assert code.function(CHARACTERS.name, I64, *pair)(*sides[:2]) == len(left)
-    behind = code.function(BEHIND.name, I64, *pair, I64)(*sides[:2], count)
+    assert code.function(texts_equal.name, I64, *pair, *pair)(*sides) == (left == right)
+    assert code.function(count_characters.name, I64, *pair)(*sides[:2]) == len(left)
+    behind = code.function(bytes_of_first.name, I64, *pair, I64)(*sides[:2], count)
     assert bytes_of(left)[:behind] == bytes_of(left[:count])
 
 
@@ -294,8 +300,8 @@ def test_texts_that_are_only_looked_at_are_not_kept() -> None:
         CREATE VIEW v AS SELECT k, COUNT(*) AS n FROM r WHERE s NOT LIKE '%special%requests%' AND s <> 'x' GROUP BY k;
     """)
     native = NativeEngine(program)
-    used = {column.lane.type: column.is_text for column in native.code.image.made.events["r"]}
-    assert [column.is_text for column in native.code.image.made.events["r"]] == [False, True], used
+    used = {column.lane.type: column.is_text for column in native.code.image.plan.events["r"]}
+    assert [column.is_text for column in native.code.image.plan.events["r"]] == [False, True], used
     before = len(native.code.dictionary.values_of)
     for number in range(300):
         native.begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from time import process_time
 
+from cumulus.bench.edges.turns import microseconds
 from cumulus.compiler import compile_sql
 from cumulus.warehouse import Warehouse
 
@@ -23,10 +24,7 @@ _LONG = "CREATE TABLE t (a INTEGER); CREATE VIEW v AS SELECT COUNT(*) AS n FROM 
 def rows(scale: float) -> list[tuple[str, float]]:
     """Return what each edge costs, as its name and microseconds of this process: an event's, or a compilation's.
 
-    Parameters
-    ----------
-    scale
-        How many events are measured, of 1,000 for 1.
+    With scale 1, there are 1,000 events.
     """
     events = max(10, int(1000 * scale))
     found = [
@@ -66,6 +64,4 @@ def _first(size: int, events: int) -> float:
 
 
 def _compiled(condition: str) -> float:
-    started = process_time()
-    Warehouse(compile_sql(_LONG.format(condition)))
-    return (process_time() - started) * 1e6
+    return microseconds(lambda: Warehouse(compile_sql(_LONG.format(condition))))

@@ -10,12 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from statistics import median
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.csv import write_csv
+from pyarrow.parquet import write_table
+
+from cumulus.bench.edges.turns import measure_by_turns
 
 _SQL = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer VARCHAR, price DECIMAL(8,2), quantity INTEGER, sold DATE);
@@ -39,12 +42,8 @@ class FileFormat(NamedTuple):
 def rows(scale: float) -> list[tuple[str, float]]:
     """Return how many rows of each format a second of CPU takes in, by name.
 
-    A row of a change log is one message: an insertion, or an update with the row before and after.
-
-    Parameters
-    ----------
-    scale
-        1 for 200,000 rows of each format.
+    A row of a change log is one message: an insertion, or an update with the row before and after. With scale 1, each
+    format has 200,000 rows.
 
     Examples
     --------
@@ -56,31 +55,26 @@ def rows(scale: float) -> list[tuple[str, float]]:
     count = max(int(_ROWS * scale), 10)
     orders = _orders(count)
     program = compile_sql(_SQL, rely=False)
-    speeds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for each in _FORMATS:
             each.write(orders, Path(folder) / f"orders{each.ending}")
-        for repetition in range(_REPETITIONS + 1):
-            for each in _FORMATS:
-                seconds = _run(program, Path(folder), each, repetition, count)
-                if repetition:  # the first one is for warming up
-                    speeds.setdefault(each.name, []).append(count / seconds)
-    return [(name, median(found)) for name, found in speeds.items()]
+        runs = {each.name: partial(_rows_a_second, program, Path(folder), each, count) for each in _FORMATS}
+        return measure_by_turns(runs, _REPETITIONS)
 
 
-def _run(program: Any, folder: Path, each: FileFormat, repetition: int, count: int) -> float:
+def _rows_a_second(program: Any, folder: Path, each: FileFormat, count: int) -> float:
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
 
     sources = sources_from([f"orders={folder}/orders{each.ending}{each.options}"], program)
-    out = folder / f"{each.name}-{repetition}"
+    out = tempfile.mkdtemp(dir=folder)
     with EmbeddedRun(program, sources, out, make_engine=partial(make_engine, "auto")) as running:
         before = process_time()
         [epoch] = running.steps()
         seconds = process_time() - before
     assert epoch.counts["applied"] == epoch.counts["events"] >= count, epoch.counts
-    return seconds
+    return count / seconds
 
 
 def _orders(count: int) -> pa.Table:
@@ -120,21 +114,9 @@ def _write_debezium(orders: pa.Table, path: Path) -> None:
             before = after
 
 
-def _write_csv(orders: pa.Table, path: Path) -> None:
-    from pyarrow.csv import write_csv
-
-    write_csv(orders, path)
-
-
-def _write_parquet(orders: pa.Table, path: Path) -> None:
-    from pyarrow.parquet import write_table
-
-    write_table(orders, path)
-
-
 _FORMATS = (
     FileFormat("Debezium", ".log", ",format=debezium,order=source.lsn", _write_debezium),
     FileFormat("JSON lines", ".jsonl", "", _write_json),
-    FileFormat("CSV", ".csv", "", _write_csv),
-    FileFormat("Parquet", ".parquet", "", _write_parquet),
+    FileFormat("CSV", ".csv", "", write_csv),
+    FileFormat("Parquet", ".parquet", "", write_table),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import cycle
-from statistics import median
-from time import process_time
 from typing import TYPE_CHECKING, Any
+
+from cumulus.bench.edges.turns import measure_by_turns, microseconds
 
 if TYPE_CHECKING:
     from cumulus.warehouse import Warehouse
@@ -41,10 +41,7 @@ _EVENTS, _REPETITIONS, _LATE = 20_000, 5, 20
 def rows(scale: float) -> list[tuple[str, float]]:
     """Return how many microseconds of CPU an event costs, by name.
 
-    Parameters
-    ----------
-    scale
-        1 for 20,000 events a repetition, and 800 rows a side for thresholds.
+    With scale 1, a repetition has 20,000 events, and thresholds 800 rows a side.
     """
     runs: dict[str, Callable[[], float]] = {}
     count = max(int(_EVENTS * scale), 20)
@@ -62,13 +59,7 @@ def rows(scale: float) -> list[tuple[str, float]]:
             side = max(int(most * scale), 5)
             wh = _open(f"{_TABLES.format(sql_type)} CREATE VIEW v AS {query}")
             runs[f"{name} over {sql_type}, {side} rows a side"] = _thresholds(wh, side, number)
-    costs: dict[str, list[float]] = {name: [] for name in runs}
-    for repetition in range(_REPETITIONS + 1):
-        for name, run in runs.items():
-            cost = run()
-            if repetition:  # the first one is for warming up
-                costs[name].append(cost)
-    return [(name, median(found)) for name, found in costs.items()]
+    return measure_by_turns(runs, _REPETITIONS)
 
 
 def _open(script: str) -> Warehouse:
@@ -77,14 +68,8 @@ def _open(script: str) -> Warehouse:
     return Warehouse(script, keep="none")
 
 
-def _timed(do: Callable[[], object], count: int) -> float:
-    start = process_time()
-    do()
-    return (process_time() - start) / count * 1e6
-
-
 def _listed(wh: Warehouse, given: list[Any]) -> Callable[[], float]:
-    return lambda: _timed(lambda: wh.insert("t", given), len(given))
+    return lambda: microseconds(lambda: wh.insert("t", given), len(given))
 
 
 def _triggered(wh: Warehouse, value: Any, count: int) -> Callable[[], float]:
@@ -94,7 +79,7 @@ def _triggered(wh: Warehouse, value: Any, count: int) -> Callable[[], float]:
         for _ in range(count):
             on(+1, value)
 
-    return lambda: _timed(fire, count)
+    return lambda: microseconds(fire, count)
 
 
 def _inserted(wh: Warehouse, size: int, count: int) -> Callable[[], float]:
@@ -102,7 +87,7 @@ def _inserted(wh: Warehouse, size: int, count: int) -> Callable[[], float]:
         for number in range(count):
             wh.insert("t", [(number % 100 + place, 3) for place in range(size)])
 
-    return lambda: _timed(insert, count)
+    return lambda: microseconds(insert, count)
 
 
 def _thresholds(wh: Warehouse, side: int, number: Callable[[int], float]) -> Callable[[], float]:
@@ -120,4 +105,4 @@ def _thresholds(wh: Warehouse, side: int, number: Callable[[int], float]) -> Cal
             at = next(places)
             wh.apply([(sign, table, some[at]) for table, some in given.items() for sign in (-1, 1)])
 
-    return lambda: _timed(change, 4 * _LATE)
+    return lambda: microseconds(change, 4 * _LATE)

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+
+from cumulus.bench.edges.turns import measure_by_turns, microseconds
 
 _GROUPS = 1_000_000
-_REPEATS = 5
+_REPETITIONS = 5
 _SQL = """
 CREATE TABLE t (g BIGINT, x BIGINT);
 CREATE VIEW v AS SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY g;
 """
 
 
-class TimedRead(NamedTuple):
-    """One way to read, and the milliseconds of CPU time that it takes: the median of a few."""
+def rows(scale: float) -> list[tuple[str, float]]:
+    """Return the milliseconds of CPU time that reading a view takes: whole, one row, a display, as a pandas frame.
 
-    name: str
-    milliseconds: float
-
-
-def rows(scale: float = 1.0) -> list[TimedRead]:
-    """Measure reading a view: whole, one row, a display, and as a pandas frame; each beside DuckDB, one by turns.
-
-    Parameters
-    ----------
-    scale
-        Of a million groups, how many there are.
+    Each stands beside DuckDB. With scale 1, there are a million groups.
     """
     import duckdb
     import numpy as np
@@ -56,15 +46,8 @@ def rows(scale: float = 1.0) -> list[TimedRead]:
             "pandas()": view.pandas,
             "pandas(), DuckDB": lambda: connection.sql("FROM v").df(),
         }
-        return _timed(ways)
+        return measure_by_turns({name: partial(_milliseconds, way) for name, way in ways.items()}, _REPETITIONS)
 
 
-def _timed(ways: dict[str, Callable[[], object]]) -> list[TimedRead]:
-    """Return what each of some ways takes, all of them by turns, after one turn that is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(_REPEATS + 1):
-        for name, way in ways.items():
-            start = time.process_time()
-            way()
-            times[name].append((time.process_time() - start) * 1000)
-    return [TimedRead(name, statistics.median(each[1:])) for name, each in times.items()]
+def _milliseconds(way: Callable[[], object]) -> float:
+    return microseconds(way) / 1000

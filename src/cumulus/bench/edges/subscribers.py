@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import median
-from time import process_time
+from functools import partial
 
+from cumulus.bench.edges.turns import measure_by_turns, microseconds
 from cumulus.warehouse import Warehouse
 
 _TABLE = "CREATE TABLE r (g INTEGER NOT NULL, x BIGINT NOT NULL);"
@@ -22,16 +22,10 @@ _REPETITIONS = 5
 def rows(scale: float) -> list[tuple[str, float]]:
     """Return what an event costs with subscribers of each kind: name → µs of CPU time, the median of some runs.
 
-    The ways are measured in turns, each in a warehouse of its own.
-
-    Parameters
-    ----------
-    scale
-        1 takes some seconds; events and groups are fewer or more by it.
+    The ways are measured in turns, each in a warehouse of its own. With scale 1 that takes some seconds.
     """
     events, groups = max(50, round(2000 * scale)), max(100, round(_GROUPS * scale))
     batch = max(100, round(10_000 * scale))
-    found: dict[str, list[float]] = {}
     with (
         _opened(_SUMS, 100) as plain,
         _opened(_SUMS, 100) as told,
@@ -62,11 +56,8 @@ def rows(scale: float) -> list[tuple[str, float]]:
             f"a row of {batch:,} at once, and a subscriber": (batch, lambda: many.insert("r", changed)),
             f"a row of {batch:,} at once, and a subscriber, LIMIT 3": (batch, lambda: top.insert("r", changed)),
         }
-        for name, (count, way) in (*ways.items(), *list(ways.items()) * _REPETITIONS):
-            before = process_time()
-            way()
-            found.setdefault(name, []).append((process_time() - before) / count * 1e6)
-    return [(name, median(times[1:])) for name, times in found.items()]  # the first run warms up
+        runs = {name: partial(microseconds, way, count) for name, (count, way) in ways.items()}
+        return measure_by_turns(runs, _REPETITIONS)
 
 
 @contextmanager

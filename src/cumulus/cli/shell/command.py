@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.shell.statements import is_empty, split_statements
+from cumulus.cli.shell.statements import is_empty, take_line
 from cumulus.errors import CumulusError, InputError
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ def _given(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         begun = ""
         for line in text.splitlines():
-            if not begun and line.lstrip().startswith("."):
-                yield line.strip()
-                continue
-            statements, begun = split_statements(f"{begun}\n{line}" if begun else line)
+            statements, begun = take_line(begun, line)
             yield from statements
         if not is_empty(begun):
             yield begun

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -23,14 +23,9 @@ class LeaveError(Exception):
 
 @dataclass
 class Shell:
-    """What one shell has at hand; it neither reads nor prints.
+    """What one shell has at hand: what statements are about, and the values of `$name` in them, as `.set` gave them.
 
-    Parameters
-    ----------
-    target
-        What statements are about.
-    parameters
-        The values of `$name` in statements, as `.set` gave them.
+    It neither reads nor prints.
     """
 
     target: Target
@@ -66,7 +61,7 @@ class Command:
 
     usage: str
     summary: str
-    run: Callable[[Shell, str], Iterator[pa.Table | str]]
+    run: Callable[[Shell, str], Iterable[pa.Table | str]]
 
 
 def _help(shell: Shell, _: str) -> Iterator[str]:
@@ -75,28 +70,8 @@ def _help(shell: Shell, _: str) -> Iterator[str]:
     yield from (f"{each.usage:{width}}  {each.summary}" for each in COMMANDS.values())
 
 
-def _tables(shell: Shell, _: str) -> Iterator[str]:
-    yield from (f"{name} ({columns})" for name, columns in shell.target.tables().items())
-
-
-def _views(shell: Shell, _: str) -> Iterator[str]:
-    yield from (f"{name} ({columns})" for name, columns in shell.target.views().items())
-
-
-def _explain(shell: Shell, view: str) -> Iterator[str]:
-    yield shell.target.explain(_view(shell, view))
-
-
-def _watch(shell: Shell, view: str) -> Iterator[str]:
-    yield from shell.target.watch(_view(shell, view))
-
-
-def _m3(shell: Shell, _: str) -> Iterator[str]:
-    yield shell.target.program()
-
-
-def _stats(shell: Shell, _: str) -> Iterator[str]:
-    yield shell.target.stats()
+def _listed(tables: Mapping[str, str]) -> Iterable[str]:
+    return (f"{name} ({columns})" for name, columns in tables.items())
 
 
 def _set(shell: Shell, text: str) -> Iterator[str]:
@@ -138,7 +113,7 @@ def _save(shell: Shell, path: str) -> Iterator[str]:
     yield f"saved in {path}"
 
 
-def _quit(shell: Shell, _: str) -> Iterator[str]:
+def _quit(shell: Shell, _: str) -> NoReturn:
     raise LeaveError
 
 
@@ -154,13 +129,19 @@ def _warehouse(shell: Shell) -> Any:
 
 COMMANDS = {
     ".help": Command(".help", "this", _help),
-    ".tables": Command(".tables", "the base tables, with columns", _tables),
-    ".views": Command(".views", "the views, with columns", _views),
-    ".explain": Command(".explain VIEW", "what keeping a view costs", _explain),
-    ".watch": Command(".watch VIEW", "show what changes in a view", _watch),
+    ".tables": Command(".tables", "the base tables, with columns", lambda shell, _: _listed(shell.target.tables())),
+    ".views": Command(".views", "the views, with columns", lambda shell, _: _listed(shell.target.views())),
+    ".explain": Command(
+        ".explain VIEW",
+        "what keeping a view costs",
+        lambda shell, view: [shell.target.explain(_view(shell, view))],
+    ),
+    ".watch": Command(
+        ".watch VIEW", "show what changes in a view", lambda shell, view: shell.target.watch(_view(shell, view))
+    ),
     ".set": Command(".set NAME VALUE", "a parameter: statements name it $NAME; without a name, all of them", _set),
-    ".m3": Command(".m3", "the program that keeps the views", _m3),
-    ".stats": Command(".stats", "rows, entries, bytes", _stats),
+    ".m3": Command(".m3", "the program that keeps the views", lambda shell, _: [shell.target.program()]),
+    ".stats": Command(".stats", "rows, entries, bytes", lambda shell, _: [shell.target.stats()]),
     ".read": Command(".read FILE", "run the statements of a file", _read),
     ".load": Command(".load TABLE FILE", "insert the rows of a Parquet or CSV file", _load),
     ".save": Command(".save FOLDER", "keep this warehouse", _save),

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
-from cumulus.cli.shell.statements import first_word
-from cumulus.cli.shell.targets import QUERIES
+from cumulus.cli.shell.statements import QUERIES, first_word
 from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
-from cumulus.epochs.output.sink import committed
+from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import UsageError
 from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program
@@ -27,15 +26,7 @@ SECONDS = 0.2
 
 
 class FolderTarget:
-    """The committed epochs of a run, which may be going on; only reading.
-
-    Parameters
-    ----------
-    out
-        The --out folder.
-    functions
-        The user's, which queries may call.
-    """
+    """The committed epochs of a run, which may be going on; only reading."""
 
     def __init__(self, out: Path, functions: Functions | None = None) -> None:
         self._out = out
@@ -87,7 +78,7 @@ class FolderTarget:
         seen = manifest_of(self._out).epoch
         yield f"watching {view} from epoch {seen} on; Ctrl-C ends it"
         while True:
-            for epoch in [each for each in committed(self._out) if each > seen]:
+            for epoch in [each for each in committed_epochs(self._out) if each > seen]:
                 for row in changed_rows(self._out, epoch, view).to_pylist():
                     count = row.pop(CHANGE)
                     yield f"epoch {epoch} {'+' if count > 0 else '−'} {tuple(row.values())}" + (

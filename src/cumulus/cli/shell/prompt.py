@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from cumulus.cli.shell.commands import COMMANDS
-from cumulus.cli.shell.statements import split_statements
+from cumulus.cli.shell.statements import take_line
 from cumulus.cli.shell.targets import Target
 
 WORDS = tuple(
@@ -76,10 +76,7 @@ def lines(target: Target) -> Iterator[str]:
             continue
         except EOFError:
             return
-        if not begun and typed.lstrip().startswith("."):
-            yield typed.strip()
-            continue
-        statements, begun = split_statements(f"{begun}\n{typed}" if begun else typed)
+        statements, begun = take_line(begun, typed)
         yield from statements
 
 

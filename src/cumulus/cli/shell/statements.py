@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT")
+"""The words that a query begins with."""
+
 _SKIPPED = re.compile(
     r"""
       '(?:[^']|'')*'                      # a text
@@ -50,6 +53,16 @@ def split_statements(text: str) -> tuple[list[str], str]:
         else:
             place += 1
     return statements, text[start:].strip()
+
+
+def take_line(begun: str, line: str) -> tuple[list[str], str]:
+    """Return the statements that a further line ends, and what it begins.
+
+    Where a statement may begin, a line with a dot in front is one of its own.
+    """
+    if not begun and line.lstrip().startswith("."):
+        return [line.strip()], ""
+    return split_statements(f"{begun}\n{line}" if begun else line)
 
 
 def is_empty(statement: str) -> bool:

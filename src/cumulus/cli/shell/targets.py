@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from cumulus.errors import InputError
 from cumulus.scalars.user import Functions
 
-QUERIES = ("SELECT", "FROM", "WITH", "VALUES", "TABLE", "DESCRIBE", "SUMMARIZE", "PIVOT", "UNPIVOT")
-"""The words that a query begins with."""
+if TYPE_CHECKING:
+    from cumulus.cli.shell.folder_target import FolderTarget
+    from cumulus.cli.shell.warehouse_target import LiveTarget
 
-
-class Target(Protocol):
-    """A live warehouse (`live`) or the output folder of a run (`folder`)."""
-
-    @property
-    def title(self) -> str:
-        """What the greeting calls it."""
-        ...
-
-    def tables(self) -> Mapping[str, str]:
-        """Return the base tables, each with its columns and types as text."""
-        ...
-
-    def views(self) -> Mapping[str, str]:
-        """Return the views, each with its columns and types as text."""
-        ...
-
-    def run(self, statement: str, parameters: Mapping[str, Any]) -> pa.Table | str:
-        """Run one statement; return the rows of a query, or a line on what was done."""
-        ...
-
-    def explain(self, view: str) -> str:
-        """Return what keeping a view costs."""
-        ...
-
-    def program(self) -> str:
-        """Return the M3 program as text."""
-        ...
-
-    def stats(self) -> str:
-        """Return counts of rows, entries and bytes."""
-        ...
-
-    def watch(self, view: str) -> Iterator[str]:
-        """Yield a line for each change of a view: at once what is there to say, then what comes, if anything can."""
-        ...
-
-    def news(self) -> list[str]:
-        """Return lines on what changed, since the last call, in the views that are watched."""
-        ...
+Target: TypeAlias = "LiveTarget | FolderTarget"
 
 
 def open_target(

@@ -10,32 +10,19 @@ import pyarrow as pa
 from cumulus import Warehouse
 from cumulus.catalog.schema import Column
 from cumulus.cli.shell.changes import run_change
-from cumulus.cli.shell.statements import changed_table, first_word
-from cumulus.cli.shell.targets import QUERIES
+from cumulus.cli.shell.statements import QUERIES, changed_table, first_word
 from cumulus.errors import UsageError
 
 
 class LiveTarget:
-    """A warehouse; what is done here lasts as long as the shell, unless `.save` keeps it.
-
-    Parameters
-    ----------
-    warehouse
-        Any.
-    title
-        What the greeting calls it.
-    """
+    """A warehouse; what is done here lasts as long as the shell, unless `.save` keeps it."""
 
     def __init__(self, warehouse: Warehouse, title: str) -> None:
         self.warehouse = warehouse
-        self._title = title
+        self.title = title
+        """What the greeting calls it."""
         self._news: list[str] = []
         self._watched: set[str] = set()
-
-    @property
-    def title(self) -> str:
-        """What the greeting calls it."""
-        return self._title
 
     def tables(self) -> Mapping[str, str]:
         """Return the base tables, each with its columns and types as text."""

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from cumulus import version
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
 from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
-from cumulus.engine.native.program import CodePlan, written
+from cumulus.engine.native.program import CodePlan, write_program
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 
@@ -29,7 +29,7 @@ _recent: dict[str, tuple[CodePlan, MachineCode]] = {}
 """What this process has loaded, the oldest first."""
 
 
-def built(
+def program_code(
     program: Program, functions: Mapping[str, UserFunction], indexes: Indexes, level: int, load: Load | None
 ) -> tuple[CodePlan, Loaded]:
     """Return a program's code.
@@ -37,7 +37,7 @@ def built(
     Parameters
     ----------
     indexes
-        As for `cumulus.engine.native.program.written`.
+        As for `cumulus.engine.native.program.write_program`.
     level
         How far to optimise at least: `cumulus.engine.native.kernel.machine.LEVELS`.
     load
@@ -49,7 +49,7 @@ def built(
         If a part of the program can only be interpreted.
     """
     if load is not None:
-        plan, modules = written(program, functions, indexes)
+        plan, modules = write_program(program, functions, indexes)
         return plan, load(modules)
     name = name_of(program, functions, indexes)
     for better in LEVELS[::-1]:
@@ -77,7 +77,7 @@ def build(
     """Write and compile a program, and leave the code in the user's cache."""
     store = Cache(default_folder())
     with uncollected(), _deep():
-        plan, modules = written(program, functions, indexes)
+        plan, modules = write_program(program, functions, indexes)
         objects = [_object_of(store, module, level) for module in modules]
     file = f"{name}-{level}.plan"
     store.put(file, pickle.dumps((plan, [each for each, _ in objects])))

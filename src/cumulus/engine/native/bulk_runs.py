@@ -35,7 +35,7 @@ def run_of(image: Image, bulk: Bulk, dictionary: Dictionary) -> Fire:
 
 def rows_of(image: Image, relation: str) -> Callable[..., int]:
     """Return what fires events from a list of rows: see `cumulus.engine.native.intake.python_rows.rows_function`."""
-    number = image.made.number(relation)
+    number = image.plan.number(relation)
     return image.named(f"{ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
 
 
@@ -54,7 +54,7 @@ def _of_changes(image: Image, bulk: Changes) -> Fire:
 def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> Fire:
     """Return what fires upserts into one table; none of them is a transaction of its own."""
     if isinstance(rows, Rows):
-        number = image.made.number(rows.relation.name)
+        number = image.plan.number(rows.relation.name)
         function = image.named(f"{UPSERT_ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
         given = [*rows.rows]
         return lambda start, _: function(image.at, given, start, len(rows), UPSERT, False)
@@ -62,7 +62,7 @@ def _of_upserts(image: Image, rows: Rows | Columns, dictionary: Dictionary) -> F
     alive: list[Any] = []
     words = _words(image, name, table, dictionary, alive)
     columns_at = np.array([word.ctypes.data for word in words], dtype=np.int64)
-    function = image.named(f"{UPSERTS}{image.made.number(name)}", I64, [PTR, I64, I64, PTR])
+    function = image.named(f"{UPSERTS}{image.plan.number(name)}", I64, [PTR, I64, I64, PTR])
 
     def fire(start: int, _: bool) -> int:
         assert alive
@@ -77,7 +77,7 @@ def _words(image: Image, name: str, table: pa.Table, dictionary: Dictionary, ali
     `alive` receives what must live as long as somebody uses them.
     """
     words: list[Column] = []
-    for place, column in enumerate(image.made.events[name]):
+    for place, column in enumerate(image.plan.events[name]):
         if not column.is_used:
             continue
         given = plain_texts(table.column(place)) if column.is_text else table.column(place)
@@ -89,10 +89,10 @@ def _words(image: Image, name: str, table: pa.Table, dictionary: Dictionary, ali
 
 def _of_columns(image: Image, bulk: Columns, dictionary: Dictionary) -> Fire:
     """Return what fires events whose rows are columns, which become words here; see `stream_function`."""
-    numbers = {name: number for number, name in enumerate(image.made.events)}
+    numbers = {name: number for number, name in enumerate(image.plan.events)}
     addresses: list[int] = []
     alive: list[Any] = []
-    for name, columns in image.made.events.items():
+    for name, columns in image.plan.events.items():
         words = _words(image, name, bulk.tables[name], dictionary, alive) if name in bulk.tables else []
         addresses += [word.ctypes.data for word in words] or [0] * event_words(columns)
     places = np.array([numbers[name] for name in bulk.tables], dtype=np.uint8)

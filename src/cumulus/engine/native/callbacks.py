@@ -25,26 +25,12 @@ TOO_LARGE = EvaluationError(
 
 
 class Callbacks:
-    """What the machine code of an image calls; nothing may be raised in it.
-
-    Parameters
-    ----------
-    words
-        Its context.
-    made
-        What it was written from.
-    functions
-        The user's that it calls.
-    dictionary
-        Numbers of texts and intervals, and boxes.
-    failures
-        Takes what is reported.
-    """
+    """What the machine code of an image calls; nothing may be raised in it."""
 
     def __init__(
         self,
         words: ContextWords,
-        made: CodePlan,
+        plan: CodePlan,
         functions: Mapping[str, UserFunction],
         dictionary: Dictionary,
         failures: Failures,
@@ -52,13 +38,13 @@ class Callbacks:
         self._words = words
         self._boxes = dictionary.boxes
         self._failures = failures
-        self._outside = [
+        self._python_functions = [
             (
                 each.callee.implement(functions),
                 [(decoder(lane, dictionary), lane.words) for lane in each.args],
                 encoder(each.result, dictionary),
             )
-            for each in made.outside
+            for each in plan.python_functions
         ]
         """The functions of Python that code calls, how arguments are read and how results are written, by number."""
         self.called_count = 0
@@ -70,7 +56,7 @@ class Callbacks:
 
     def call(self, number: int, frame: int) -> int:
         """Call a function of Python; return 0 with a value, 1 with NULL, 2 if it raised."""
-        implement, args, encode = self._outside[number]
+        implement, args, encode = self._python_functions[number]
         self.called_count += 1
         words = (I64 * 64).from_address(frame)
         values = []

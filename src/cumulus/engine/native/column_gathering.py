@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cumulus.engine.native.build import code_of
-from cumulus.engine.native.kernel.body import define
-from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, i64, select
+from cumulus.engine.native.kernel.body import Body, kernel_function
+from cumulus.engine.native.kernel.language import I64, PTR, Local, Module, i64, select
 from cumulus.engine.native.kernel.machine import LEVELS
 
 WORTH = 1 << 16
@@ -26,27 +26,24 @@ _SPEC = 24
 """Bytes that say of a column where in a row it is, where its first value goes, and how far apart its values lie."""
 
 
-def _gather_function() -> Function:
-    names = [("rows", PTR), ("size", I64), ("count", I64), ("specs", PTR), ("width", I64)]
-    with define("cu_gather", names) as body:
-        rows, size, count, specs, width = body.function.parameters
-        with body.counting(0, body.let((count + ((1 << _TOGETHER) - 1)) >> _TOGETHER, "blocks")) as block:
-            first = body.let(block << _TOGETHER, "first")
-            after = body.let(first + (1 << _TOGETHER), "after")
-            last = body.let(select(after < count, after, count), "last")
-            with body.counting(i64(0), width) as which:
-                spec = body.let(specs.at(which * _SPEC), "spec")
-                source = body.let(rows.at(body.load(I64, spec, 0, "offset")), "source")
-                target = body.load(PTR, spec, 8, "target")
-                step = body.load(I64, spec, 16, "step")
-                with body.counting(first, last) as at:
-                    body.store(I64, target.at(at * step), 0, body.load(I64, source.at(at * size), 0, "word"))
-    return body.function
+@kernel_function("cu_gather", [("rows", PTR), ("size", I64), ("count", I64), ("specs", PTR), ("width", I64)])
+def _gather_function(body: Body, rows: Local, size: Local, count: Local, specs: Local, width: Local) -> None:
+    with body.counting(0, body.let((count + ((1 << _TOGETHER) - 1)) >> _TOGETHER, "blocks")) as block:
+        first = body.let(block << _TOGETHER, "first")
+        after = body.let(first + (1 << _TOGETHER), "after")
+        last = body.let(select(after < count, after, count), "last")
+        with body.counting(i64(0), width) as which:
+            spec = body.let(specs.at(which * _SPEC), "spec")
+            source = body.let(rows.at(body.load(I64, spec, 0, "offset")), "source")
+            target = body.load(PTR, spec, 8, "target")
+            step = body.load(I64, spec, 16, "step")
+            with body.counting(first, last) as at:
+                body.store(I64, target.at(at * step), 0, body.load(I64, source.at(at * size), 0, "word"))
 
 
 @cache
 def _gather() -> tuple[Any, Any]:
-    code = code_of([Module([_gather_function()])], LEVELS[-1])
+    code = code_of([Module([_gather_function])], LEVELS[-1])
     number, pointer = ctypes.c_int64, ctypes.c_void_p
     return code.function("cu_gather", None, pointer, number, number, pointer, number), code
 

@@ -23,13 +23,7 @@ _NUMBERED = (Kind.VARCHAR, Kind.INTERVAL)
 
 
 class StoredColumns:
-    """The columns of a map, by the numbers of its rows: a `cumulus.views.batches.MapColumns`.
-
-    Parameters
-    ----------
-    stored, dictionary
-        The map, and what its numbers stand for.
-    """
+    """The columns of a map, by the numbers of its rows: a `cumulus.views.batches.MapColumns`."""
 
     def __init__(self, stored: StoredMap, dictionary: Dictionary) -> None:
         self._store = stored.store

@@ -13,13 +13,7 @@ _I64 = ctypes.c_int64
 
 
 class ContextWords:
-    """The words of a context, all 0 at first.
-
-    Parameters
-    ----------
-    layout
-        Where they are.
-    """
+    """The words of a context, all 0 at first."""
 
     def __init__(self, layout: ContextLayout) -> None:
         self.buffer = ctypes.create_string_buffer(layout.size + 8)

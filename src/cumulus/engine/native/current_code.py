@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cumulus.engine.failures import Failures
-from cumulus.engine.native.build import built
+from cumulus.engine.native.build import program_code
 from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.key_checks import SETTLED
 from cumulus.engine.native.kernel.machine import Load
-from cumulus.engine.native.scalars.python_functions import called_of
+from cumulus.engine.native.scalars.python_functions import called_names
 from cumulus.engine.native.store.memory_layout import event_words
 from cumulus.engine.native.tiering import Tier
 from cumulus.engine.native.transaction_notes import Notes
@@ -27,30 +27,24 @@ from cumulus.scalars.user import UserFunction
 
 
 class EntryPoints:
-    """The functions of an image that its engine calls.
-
-    Parameters
-    ----------
-    image
-        Whose code it is.
-    """
+    """The functions of an image that its engine calls."""
 
     def __init__(self, image: Image) -> None:
-        made = image.made
+        plan = image.plan
         self.triggers: dict[tuple[On, str], Callable[..., int]] = {}
-        for (on, relation), name in made.triggers.items():
-            count = 0 if on is On.BATCH else event_words(made.events[relation])
+        for (on, relation), name in plan.triggers.items():
+            count = 0 if on is On.BATCH else event_words(plan.events[relation])
             self.triggers[on, relation] = image.named(name, I64, [PTR, *[I64] * count])
         self.fill: dict[str, Callable[..., None]] = {
             relation: image.named(
-                name, None, [PTR, *[I64] * sum(each.lane.words for each in made.events[relation]), I64]
+                name, None, [PTR, *[I64] * sum(each.lane.words for each in plan.events[relation]), I64]
             )
-            for relation, (name, _) in made.batches.items()
+            for relation, (name, _) in plan.batches.items()
         }
         self.undo: Callable[[int, int], int] = image.named(UNDO, I64, [PTR, I64])
         self.mark_touched = image.named(TOUCHED, None, [PTR, PTR])
         self.settled = image.named(SETTLED, I64, [PTR])
-        self.assigns = {target: image.named(name, None, [PTR]) for target, name in made.assigns.items()}
+        self.assigns = {target: image.named(name, None, [PTR]) for target, name in plan.assigns.items()}
         self.notes = Notes(image)
 
 
@@ -59,14 +53,10 @@ class CurrentCode:
 
     Parameters
     ----------
-    program, functions
-        What is compiled, and the user's functions that it calls.
     indexes
         Map → key columns that it is looked up by.
     level, load
         As for `cumulus.engine.native.engine.NativeEngine`.
-    failures
-        Takes what code reports.
     """
 
     def __init__(
@@ -84,21 +74,21 @@ class CurrentCode:
         self._users: list[Callable[[Image], None]] = []
         self.fired = 0
         """Events since `go_on`."""
-        made, code = built(program, functions, indexes, level or 0, load)
+        plan, code = program_code(program, functions, indexes, level or 0, load)
         self.dictionary = Dictionary(code)
-        self._install(Image(made, code, self.dictionary, functions, failures), indexes)
+        self._install(Image(plan, code, self.dictionary, functions, failures), indexes)
 
     def _install(self, image: Image, indexes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         """Make an image the one in use."""
         self.image, self._indexes = image, indexes
         is_tiered = self._level is None and self._load is None
         self._tier = Tier(self.program, self._functions, indexes) if is_tiered else None
-        made = image.made
-        self._failures.locate(made.places)
+        plan = image.plan
+        self._failures.locate(plan.places)
         self.maps = {definition.name: image.maps[number] for number, definition in enumerate(self.program.maps)}
-        self.python_functions = called_of(made.outside)
+        self.python_functions = called_names(plan.python_functions)
         self.encoders = {
-            name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in made.events.items()
+            name: [encoder(each.lane, self.dictionary) for each in columns] for name, columns in plan.events.items()
         }
         """Relation → what turns the values of a row into words."""
         self._bind()
@@ -125,7 +115,7 @@ class CurrentCode:
         """Go on with better code once there is some; no transaction is open."""
         better = None if self._tier is None or not self.fired else self._tier.after(self.fired)
         self.fired = 0
-        if better is not None and better[0] == self.image.made:
+        if better is not None and better[0] == self.image.plan:
             self.image.use(better[1])
             self._bind()
 
@@ -139,8 +129,8 @@ class CurrentCode:
         """
         wanted = {**self._indexes, map: [*self._indexes.get(map, ()), positions]}
         with Deferring():
-            made, code = built(self.program, self._functions, wanted, self._level or 0, self._load)
-            image = Image(made, code, self.dictionary, self._functions, self._failures)
+            plan, code = program_code(self.program, self._functions, wanted, self._level or 0, self._load)
+            image = Image(plan, code, self.dictionary, self._functions, self._failures)
             image.callbacks.called_count = self.image.callbacks.called_count
             for number, store in image.maps.items():
                 if not store.store.is_scratch and not store.adopt(self.image.maps[number]):

@@ -21,17 +21,7 @@ from cumulus.engine.protocol import Changes, Run
 
 
 class NativeFastPath:
-    """The `cumulus.engine.protocol.FastPath` of machine code.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        What code may allocate.
-    transactions
-        Those of the same engine.
-    """
+    """The `cumulus.engine.protocol.FastPath` of machine code."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
         self._code = code
@@ -79,7 +69,7 @@ class NativeFastPath:
 
     def checks(self, relation: str) -> bool:
         """Whether code checks keys and references of a relation; see `FastPath.checks`."""
-        return relation in self._code.image.made.checked
+        return relation in self._code.image.plan.checked
 
     def take_upserted(self, relation: str) -> dict[int, int]:
         """Return how many rows upserts have added and taken away; see `FastPath.take_upserted`."""
@@ -125,7 +115,7 @@ class NativeFastPath:
         if by_python or not self._has_few_relations:
             return None
         if isinstance(bulk, Upserts):
-            if not code.image.made.upserted.issuperset(bulk.names):
+            if not code.image.plan.upserted.issuperset(bulk.names):
                 return None
             for name in bulk.names:
                 self.take_upserted(name)  # of a transaction that failed
@@ -188,4 +178,4 @@ class NativeFastPath:
 
 
 def _attach(entry: Entry, relation: str, image: Image) -> None:
-    entry.attach(image, f"{SINGLE}{image.made.number(relation)}")
+    entry.attach(image, f"{SINGLE}{image.plan.number(relation)}")

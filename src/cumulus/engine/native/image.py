@@ -16,7 +16,7 @@ from cumulus.engine.native.intake.python_rows import NUMBERS, open_word
 from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
 from cumulus.engine.native.kernel.language import Signature
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
-from cumulus.engine.native.kernel.memory import BUDGET, GROW, RELEASE, SYSTEM, UNLIMITED
+from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED, grow_block, release_block
 from cumulus.engine.native.program import CodePlan
 from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import BOX, CALL, JOURNAL, JOURNAL_SIZE, LITERALS, MEMORY, REPORT, TEXTS
@@ -27,37 +27,27 @@ from cumulus.scalars.user import UserFunction
 
 
 class Image:
-    """Machine code, and its context, maps and journal; their memory goes when the image does.
-
-    Parameters
-    ----------
-    made, code
-        The program: see `cumulus.engine.native.build`.
-    dictionary
-        Numbers of texts and intervals.
-    functions, failures
-        As for `cumulus.engine.native.callbacks.Callbacks`.
-    """
+    """Machine code, and its context, maps and journal; their memory goes when the image does."""
 
     def __init__(
         self,
-        made: CodePlan,
+        plan: CodePlan,
         code: Loaded,
         dictionary: Dictionary,
         functions: Mapping[str, UserFunction],
         failures: Failures,
     ) -> None:
-        self.made = made
+        self.plan = plan
         self.code = code
         self._codes = [code]
         self._named: dict[str, Callable[..., Any]] = {}
         self._dictionary = dictionary
-        self.words = ContextWords(made.context)
+        self.words = ContextWords(plan.context)
         self.at = self.words.at
         self.words.set(MEMORY + BUDGET, UNLIMITED)
         self.words.set(TEXTS, dictionary.texts)
         self.words.set(MEMORY + SYSTEM, system_functions())
-        self.callbacks = Callbacks(self.words, made, functions, dictionary, failures)
+        self.callbacks = Callbacks(self.words, plan, functions, dictionary, failures)
         self._called = (
             ctypes.CFUNCTYPE(I64, I64, PTR)(self.callbacks.call),
             ctypes.CFUNCTYPE(I64, I64, I64, I64)(self.callbacks.report),
@@ -67,8 +57,8 @@ class Image:
             self.words.set(offset, ctypes.cast(called, PTR).value or 0)
         self._set_literals()
         records = [
-            (store.shape.free, store.shape.new, self.at + made.context.record(store))
-            for store in made.context.stores.values()
+            (store.shape.free, store.shape.new, self.at + plan.context.record(store))
+            for store in plan.context.stores.values()
         ]
         freed = [(free, at) for free, _, at in records]
         self._free = weakref.finalize(self, _free, code, self.words.buffer, self.at, freed)
@@ -77,8 +67,8 @@ class Image:
             if not self.function(new)(self.at + MEMORY, at):
                 raise MemoryError
         self.maps = {
-            store.number: StoredMap(code, store, self.at + made.context.record(store), dictionary)
-            for store in made.context.stores.values()
+            store.number: StoredMap(code, store, self.at + plan.context.record(store), dictionary)
+            for store in plan.context.stores.values()
         }
         self._alive: list[Any] = []
         self._introduce(dictionary)
@@ -87,9 +77,9 @@ class Image:
         """Tell code the Python objects that it looks at; the context holds no reference to them."""
         for name, thing in OBJECTS.items():
             self.words.set_word(name, id(thing))
-        self._alive.append({relation: number for number, relation in enumerate(self.made.events)})
+        self._alive.append({relation: number for number, relation in enumerate(self.plan.events)})
         self.words.set_word(NUMBERS, id(self._alive[-1]))
-        for relation, columns in self.made.events.items():
+        for relation, columns in self.plan.events.items():
             self.words.set_word(open_word(relation), 1)
             for place, column in enumerate(columns):
                 if is_converted(column.lane):
@@ -102,7 +92,7 @@ class Image:
                             self.words.set_word(("memo", relation, place, part, number), id(memo))
 
     def _set_literals(self) -> None:
-        for (_, value), place in self.made.context.literals.items():
+        for (_, value), place in self.plan.context.literals.items():
             self.words.set(LITERALS + 8 * place, self._dictionary[value])
 
     def forget_numbers(self) -> None:
@@ -118,13 +108,13 @@ class Image:
     def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[MemoryBlock, Any]]) -> bool:
         """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
         store = self.maps[number].store
-        memory, at = self.at + MEMORY, self.at + self.made.context.record(store)
-        grow = self.code.function(GROW.name, PTR, PTR, PTR, I64, I64)
+        memory, at = self.at + MEMORY, self.at + self.plan.context.record(store)
+        grow = self.code.function(grow_block.name, PTR, PTR, PTR, I64, I64)
         taken: list[tuple[MemoryBlock, int]] = []
         for block, data in blocks:
             address = grow(memory, None, 0, block.size)
             if not address:
-                release = self.code.function(RELEASE.name, None, PTR, PTR, I64)
+                release = self.code.function(release_block.name, None, PTR, PTR, I64)
                 for each, place in taken:
                     release(memory, place, each.size)
                 return False
@@ -168,7 +158,7 @@ class Image:
     def free_journal(self) -> None:
         """Give back the memory of the journal, which must be empty."""
         size = self.words.get(JOURNAL_SIZE)
-        self.code.function(RELEASE.name, None, PTR, PTR, I64)(self.at + MEMORY, self.words.get(JOURNAL), size)
+        self.code.function(release_block.name, None, PTR, PTR, I64)(self.at + MEMORY, self.words.get(JOURNAL), size)
         for offset in (JOURNAL, JOURNAL_SIZE):
             self.words.set(offset, 0)
 
@@ -179,5 +169,5 @@ def _free(code: Loaded, buffer: Any, at: int, records: list[tuple[Signature, int
         code.function(free.name, None, PTR)(record)
     journal = int(I64.from_address(at + JOURNAL).value)
     size = int(I64.from_address(at + JOURNAL_SIZE).value)
-    code.function(RELEASE.name, None, PTR, PTR, I64)(at + MEMORY, journal, size)
+    code.function(release_block.name, None, PTR, PTR, I64)(at + MEMORY, journal, size)
     del buffer

@@ -24,17 +24,7 @@ from cumulus.scalars.python_code import canonical
 
 
 class NativeMaps:
-    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        Asked when memory is refused.
-    transactions
-        Those of the same engine: none may be open where contents are replaced.
-    """
+    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
         self._code = code
@@ -114,7 +104,7 @@ class NativeMaps:
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         store = self.store(map)
-        for key, stored in store.codec.stored_rows(store.matrix()):
+        for key, stored in store.codec.stored_rows(store.view.matrix()):
             values = store.codec.values_of(stored)
             if values is not None:
                 yield key, values
@@ -193,7 +183,7 @@ class NativeMaps:
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored; see `Engine.stored`."""
         store = self.store(map)
-        return store.codec.stored_rows(store.matrix())
+        return store.codec.stored_rows(store.view.matrix())
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         """Replace the map's contents by what `stored` gave."""
@@ -211,7 +201,7 @@ class NativeMaps:
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return everything that is stored as columns; see `Engine.stored_columns`."""
         store = self.store(map)
-        return frame(store.store, store.matrix(), self._dictionary)
+        return frame(store.store, store.view.matrix(), self._dictionary)
 
     def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
         """Replace the map's contents by columns; see `Engine.restore_columns`."""

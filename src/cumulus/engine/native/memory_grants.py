@@ -12,13 +12,7 @@ from cumulus.errors import MemoryLimitError
 
 
 class MemoryGrants:
-    """What machine code, and the dictionary of texts, may allocate.
-
-    Parameters
-    ----------
-    code
-        In use; its maps and texts are counted.
-    """
+    """What machine code, and the dictionary of texts, may allocate."""
 
     def __init__(self, code: CurrentCode) -> None:
         self._code = code
@@ -45,7 +39,7 @@ class MemoryGrants:
     def begin_anew(self) -> None:
         """Forget what was refused, and grant what may be."""
         self._code.image.words.set(MEMORY + REFUSED, 0)
-        self._dictionary.forgive()
+        self._dictionary.reset_refusals()
         self.grant()
 
     def widen(self) -> bool:

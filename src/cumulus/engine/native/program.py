@@ -18,30 +18,20 @@ from cumulus.engine.analysis.signs import SIGN, joined_triggers
 from cumulus.engine.native.code.adders import adder_of
 from cumulus.engine.native.code.assignments import assign_function
 from cumulus.engine.native.code.numbers import Env
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.statements import StatementEmitter
 from cumulus.engine.native.code.undo_log import journal_functions, notes_function, touched_function, undo_function
+from cumulus.engine.native.intake import python_rows
 from cumulus.engine.native.intake.builtin import builtin_function
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.prefetch import fetch_functions
-from cumulus.engine.native.intake.python_rows import (
-    CHANGES,
-    ROWS,
-    SINGLE,
-    changes_function,
-    nothing_function,
-    row_function,
-    rows_function,
-    single_function,
-    take_function,
-)
 from cumulus.engine.native.intake.streams import stream_function
 from cumulus.engine.native.intake.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, about, from_words
 from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, Type, i64
 from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
-from cumulus.engine.native.scalars.python_functions import Outside
+from cumulus.engine.native.scalars.python_functions import PythonFunction
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of
@@ -74,7 +64,7 @@ class CodePlan:
         Relation → the function that adds a row to its net change, and the number of the store that this is in.
     events
         Relation → the columns of its events.
-    outside
+    python_functions
         The Python functions that it calls, in the order of their numbers.
     places
         What its reports concern, by site.
@@ -89,7 +79,7 @@ class CodePlan:
     assigns: dict[str, str]
     batches: dict[str, tuple[str, int]]
     events: dict[str, tuple[EventLane, ...]]
-    outside: tuple[Outside, ...]
+    python_functions: tuple[PythonFunction, ...]
     places: tuple[frozenset[Place], ...]
     checked: frozenset[str]
     upserted: frozenset[str]
@@ -99,7 +89,7 @@ class CodePlan:
         return list(self.events).index(relation)
 
 
-BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function()])
+BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function])
 
 
 @cache
@@ -112,7 +102,7 @@ _MOST_WORDS = 1000
 """Of an event or of an entry: ctypes has a limit of 1,024 arguments."""
 
 
-def written(
+def write_program(
     program: Program, functions: Mapping[str, UserFunction], indexes: Mapping[str, Sequence[tuple[int, ...]]]
 ) -> tuple[CodePlan, tuple[Module, ...]]:
     """Return a program as code: what all programs have, what all have that use a shape of map, and its own.
@@ -137,7 +127,7 @@ def written(
     before: object = None
     while True:
         # The code tells which stores and indexes there are, and they tell where the code finds them.
-        writer = _Writer(program, functions, context, indexes)
+        module = _ModuleWriter(program, functions, context, indexes)
         for name, wanted in indexes.items():
             for places in wanted:
                 context.stores[name].index(places)
@@ -152,14 +142,14 @@ def written(
         for store in context.stores.values():
             if store.shape.keys + store.shape.values > _MOST_WORDS:
                 raise NotNativeError("more columns than machine code takes", (store.name,))
-        found = writer.write()
+        found = module.write()
         if context.state == before:
             return found
         before = context.state
-        context.settle()
+        context.place_records()
 
 
-class _Writer:
+class _ModuleWriter:
     def __init__(
         self,
         program: Program,
@@ -169,7 +159,7 @@ class _Writer:
     ) -> None:
         self._program = program
         self._indexes = indexes
-        self._host = ProgramHost(program, functions, context)
+        self._writer = ProgramWriter(program, functions, context)
         self._numbered = frozenset(context.numbered)
         self._lanes: dict[str, tuple[EventLane, ...]] = {}
         self._signed = _signed_triggers(program)
@@ -188,20 +178,20 @@ class _Writer:
         for number, (target, statements) in enumerate(assignments(self._program).items()):
             assigns[target] = f"assign_{number}"
             with about(target):
-                functions.append(assign_function(self._host, assigns[target], statements))
-        functions += [touched_function(), notes_function()]
+                functions.append(assign_function(self._writer, assigns[target], statements))
+        functions += [touched_function, notes_function]
         batches: dict[str, tuple[str, int]] = {}
         for relation in {trigger.relation: None for trigger in self._program.triggers if trigger.on is On.BATCH}:
-            store = self._host.batch_store(relation)
-            batches[relation] = (adder_of(self._host, store, (0,), is_ahead=False).name, store.number)
+            store = self._writer.batch_store(relation)
+            batches[relation] = (adder_of(self._writer, store, (0,), is_ahead=False).name, store.number)
         events = {relation.name: self._event_lanes(relation) for relation in self._program.relations}
         for name, columns in events.items():
             if event_words(columns) > _MOST_WORDS:
                 raise NotNativeError(f"more columns of {name} than machine code takes")
-        checks = Checks(self._host, events, self._indexes)
+        checks = KeyChecks(self._writer, events, self._indexes)
         functions += checks.functions()
         functions += self._entrances(events, triggers, {each.name: each for each in functions}, checks)
-        context = self._host.context
+        context = self._writer.context
         shapes = {store.shape.name: store.shape for store in context.stores.values()}
         plan = CodePlan(
             context,
@@ -209,12 +199,12 @@ class _Writer:
             assigns,
             batches,
             events,
-            tuple(self._host.outside),
-            tuple(self._host.sites.places()),
+            tuple(self._writer.python_functions),
+            tuple(self._writer.sites.places()),
             frozenset(checks.tables),
             frozenset(name for name, table in checks.tables.items() if table.key is not None),
         )
-        return plan, (BASE, *map(library, shapes.values()), Module([*self._host.functions, *functions]))
+        return plan, (BASE, *map(library, shapes.values()), Module([*self._writer.functions, *functions]))
 
     def _event_lanes(self, relation: Relation) -> tuple[EventLane, ...]:
         """Return the columns of a relation, and which of them its single triggers use."""
@@ -238,15 +228,17 @@ class _Writer:
         events: Mapping[str, tuple[EventLane, ...]],
         triggers: Mapping[tuple[On, str], str],
         functions: Mapping[str, Function],
-        checks: Checks,
+        checks: KeyChecks,
     ) -> Iterator[Function]:
         """Yield what takes events from outside: see `cumulus.engine.native.intake.python_rows`."""
-        undo = undo_function(self._host, [self._host.store(definition.name) for definition in self._program.maps])
+        undo = undo_function(self._writer, [self._writer.store(definition.name) for definition in self._program.maps])
         yield undo
         fetches: dict[str, tuple[Function, Function]] = {}
         for number, (relation, columns) in enumerate(events.items()):
             single = [each for each in self._program.triggers if each.relation == relation and each.on is not On.BATCH]
-            fetches[relation] = fetch_functions(self._host, str(number), columns, single[:1], checks.lookups(relation))
+            fetches[relation] = fetch_functions(
+                self._writer, str(number), columns, single[:1], checks.lookups(relation)
+            )
             yield from fetches[relation]
         takes: dict[tuple[int, str], Function] = {}
         rows: dict[str, Function] = {}
@@ -256,32 +248,36 @@ class _Writer:
                 trigger = functions[triggers[on, relation]] if on in mine else None
                 name = f"take_{_VERBS[on]}_{number}"
                 takes[sign, relation] = (
-                    take_function(self._host, name, (sign, relation), columns, trigger, undo.signature, checks)
+                    python_rows.take_function(
+                        self._writer, name, (sign, relation), columns, trigger, undo.signature, checks
+                    )
                     if mine or relation in checks.tables
-                    else nothing_function(name)
+                    else python_rows.nothing_function(name)
                 )
                 yield takes[sign, relation]
             both = {sign: takes[sign, relation] for sign in (1, -1)}
-            rows[relation] = row_function(self._host, f"row_{number}", relation, columns, both, fetches[relation])
+            rows[relation] = python_rows.row_function(
+                self._writer, f"row_{number}", relation, columns, both, fetches[relation]
+            )
             yield rows[relation]
-            yield single_function(self._host, f"{SINGLE}{number}", relation, rows[relation])
-            yield rows_function(self._host, f"{ROWS}{number}", rows[relation])
+            yield python_rows.single_function(self._writer, f"{python_rows.SINGLE}{number}", relation, rows[relation])
+            yield python_rows.rows_function(self._writer, f"{python_rows.ROWS}{number}", rows[relation])
             if relation in checks.tables and checks.tables[relation].key is not None:
-                upsert = upsert_function(self._host, f"upsert_{number}", relation, both, undo.signature, checks)
-                row = row_function(
-                    self._host, f"upsert_row_{number}", relation, columns, {UPSERT: upsert}, fetches[relation]
+                upsert = upsert_function(self._writer, f"upsert_{number}", relation, both, undo.signature, checks)
+                row = python_rows.row_function(
+                    self._writer, f"upsert_row_{number}", relation, columns, {UPSERT: upsert}, fetches[relation]
                 )
-                yield from (upsert, row, rows_function(self._host, f"{UPSERT_ROWS}{number}", row))
+                yield from (upsert, row, python_rows.rows_function(self._writer, f"{UPSERT_ROWS}{number}", row))
                 yield upserts_function(f"{UPSERTS}{number}", columns, upsert, fetches[relation])
-        yield changes_function(self._host, CHANGES, [*rows.values()])
+        yield python_rows.changes_function(self._writer, python_rows.CHANGES, [*rows.values()])
         yield stream_function(list(events.items()), takes, fetches)
 
     def _trigger(self, trigger: Trigger, name: str) -> Iterator[Function]:
         """Yield the function of a trigger, and what it calls that is not written yet."""
-        if trigger.relation not in self._host.relations:
+        if trigger.relation not in self._writer.relations:
             raise NotNativeError(f"the relation {trigger.relation}, which is not declared")
         if trigger.on is On.BATCH:
-            self._host.begin(name, {trigger.relation: self._host.relations[trigger.relation]})
+            self._writer.begin(name, {trigger.relation: self._writer.relations[trigger.relation]})
             with define(name, [("context", PTR)], I64) as body:
                 self._statements(trigger.statements, body, {}, {})
             yield body.function
@@ -307,7 +303,7 @@ class _Writer:
 
     def _single(self, name: str, trigger: Trigger, statements: Sequence[Statement], *, is_signed: bool) -> Function:
         """Return the function of an event: `(context, its sign if that is wanted, its words)` → the status."""
-        self._host.begin(name, {})
+        self._writer.begin(name, {})
         sign: list[tuple[str, Type]] = [("sign", I64)] if is_signed else []
         parameters = [("context", PTR), *sign, *self._parameters(trigger.relation)]
         with define(name, parameters, I64, inline=True if is_signed else None, is_public=not is_signed) as body:
@@ -316,14 +312,14 @@ class _Writer:
             if is_signed:
                 env[SIGN.name] = Scalar(INTEGER, body.parameter("sign"), None, bits=1)
                 known[SIGN.name] = Typed(INTEGER, False)
-            columns = self._host.relations[trigger.relation]
+            columns = self._writer.relations[trigger.relation]
             used = self._event_lanes(self._program.relation(trigger.relation))
             for place, (variable, each, column) in enumerate(zip(trigger.variables, used, columns, strict=True)):
                 if not each.is_used:
                     continue
                 words = [body.parameter(f"event{place}_{word}") for word in range(each.words)]
                 if each.is_text:
-                    env[variable] = self._host.event_text(body, trigger.relation, place, each.lane, words)
+                    env[variable] = self._writer.event_text(body, trigger.relation, place, each.lane, words)
                 else:
                     env[variable] = from_words(body, each.lane, words)
                 assert column.type is not None
@@ -341,9 +337,9 @@ class _Writer:
         ]
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass
-        StatementEmitter(self._host, body, known).write([each for each in statements if each.op == "+="], env)
+        StatementEmitter(self._writer, body, known).write([each for each in statements if each.op == "+="], env)
         with body.inside(start):
-            self._host.forget_shared(body)
+            self._writer.forget_shared(body)
         body.leave(body.load(I64, CONTEXT, STATUS))
 
 

@@ -29,13 +29,7 @@ _NEVER = -(1 << 62)
 
 
 class Tier:
-    """The best code of a program, when somebody has made it.
-
-    Parameters
-    ----------
-    program, functions, indexes
-        As for `cumulus.engine.native.build.built`.
-    """
+    """The best code of a program, when somebody has made it."""
 
     def __init__(self, program: Program, functions: Mapping[str, UserFunction], indexes: Indexes) -> None:
         self._what = (program, functions, indexes)

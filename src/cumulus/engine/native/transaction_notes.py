@@ -20,13 +20,7 @@ Change = tuple[Values | None, Values | None]
 
 
 class Notes:
-    """The notes in the journal of an image.
-
-    Parameters
-    ----------
-    image
-        Whose code writes them.
-    """
+    """The notes in the journal of an image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image

@@ -28,17 +28,7 @@ _LARGE_JOURNAL = 1 << 26
 
 
 class Transactions:
-    """The `cumulus.engine.protocol.Firing` of machine code, but for its errors.
-
-    Parameters
-    ----------
-    code
-        In use.
-    grants
-        Asked when memory is refused.
-    failures
-        What code has reported.
-    """
+    """The `cumulus.engine.protocol.Firing` of machine code, but for its errors."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, failures: Failures) -> None:
         self._code = code
@@ -170,7 +160,7 @@ class Transactions:
             return
         words: list[int] = []
         looked_at = []
-        for column, encode, value in zip(code.image.made.events[relation], code.encoders[relation], row, strict=True):
+        for column, encode, value in zip(code.image.plan.events[relation], code.encoders[relation], row, strict=True):
             if column.is_text:
                 looked_at.append(None if value is None else bytes_of(value))
                 words += text_words(looked_at[-1])
@@ -199,7 +189,7 @@ class Transactions:
             return
         code.fired += len(changes)
         image = code.image
-        batch = image.maps[image.made.batches[relation][1]]
+        batch = image.maps[image.plan.batches[relation][1]]
         batch.clear()
         fill, encoders = code.entry_points.fill[relation], code.encoders[relation]
         image.callbacks.batch = batch

@@ -18,7 +18,6 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
-from cumulus.engine.garbage_collection import uncollected
 from cumulus.engine.integrity import references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
@@ -29,11 +28,12 @@ from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.positions import TablePositions
-from cumulus.epochs.bucket.references import sees, violations
+from cumulus.epochs.bucket.references import sees_both_sides, violations
 from cumulus.epochs.bucket.view_errors import failed_rows
 from cumulus.epochs.bucket.waiting import WaitingRows, row_of
 from cumulus.epochs.intake.packing import unpack
 from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.garbage_collection import uncollected
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -48,15 +48,9 @@ class Bucket:
     ----------
     program
         Compiled without RELY: nothing promises the order of tables inside an epoch.
-    plan, index
-        Which rows live here.
     make_engine
         Gives an empty engine for a program, the functions that it calls, and `indexes`
         (`cumulus.engine.protocol.Indexes`).
-    late_epochs
-        How many epochs a row may wait for its parent.
-    functions
-        The user's that the program's views call when they are written.
     refused
         (table, source, position) of rows that are left out, since a view refused them where they came first.
     """
@@ -83,7 +77,9 @@ class Bucket:
         self._waiting = WaitingRows(late_epochs)
         self._columnar = ColumnarPath(self._session, plan, self._positions, self._waiting)
         self._moves = MoveFinder(self._session, self._ownership, self._positions)
-        self._references = [each for each in references(kept) if sees(plan.partitioned, each.child.name, each.key)]
+        self._references = [
+            each for each in references(kept) if sees_both_sides(plan.partitioned, each.child.name, each.key)
+        ]
         self._ordered = parents_first(program)
         self._assigned = sources(program)
         self._watched: dict[str, set[str]] = {}

@@ -36,15 +36,6 @@ class ColumnarPath:
 
     These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
     code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
-
-    Parameters
-    ----------
-    session
-        Has the code, and the rows.
-    plan
-        How rows are spread over buckets.
-    positions, waiting
-        What has come before, and what waits.
     """
 
     def __init__(self, session: Session, plan: BucketPlan, positions: TablePositions, waiting: WaitingRows) -> None:
@@ -80,7 +71,7 @@ class ColumnarPath:
                 continue
             fresh[name] = newer
             account.repeat(name, None, _row_count(mine) - _row_count(newer))
-            dealt = rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
+            dealt = deal_rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
             if dealt:
                 chosen[name] = dealt
         if not kept <= chosen.keys():
@@ -91,7 +82,7 @@ class ColumnarPath:
 
     def _is_able(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
         relation, fast = self._session.relations[name], self._session.fast
-        if relation.static and not (epoch == 1 and only_comes(payloads)):
+        if relation.static and (epoch > 1 or _have(payloads, UPSERT, DELETE)):
             return False
         if name not in self._kept:
             return is_plain(relation, payloads, updates=False)
@@ -136,17 +127,10 @@ def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) 
     required = [column.name for column in relation.columns if is_required(relation, column)]
     if any(payload.rows.column(name).null_count for payload in payloads for name in required):
         return False
-    if any(_has(payload, TRUNCATE) for payload in payloads):
-        return False
-    return updates or not any(_has(payload, UPSERT) for payload in payloads)
+    return not _have(payloads, TRUNCATE) and (updates or not _have(payloads, UPSERT))
 
 
-def only_comes(payloads: Sequence[Payload]) -> bool:
-    """Whether every row is an insertion."""
-    return not any(_has(payload, UPSERT) or _has(payload, DELETE) for payload in payloads)
-
-
-def rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
+def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
     """Return the rows of a kept table dealt to rounds; none if they are too many.
 
     O(rows), and O(log rows) for each row whose key has another.
@@ -182,5 +166,6 @@ def rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Table]:
     return [rows.filter(pa.array(dealt == number)) for number in range(int(dealt.max()) + 1)]
 
 
-def _has(payload: Payload, operation: int) -> bool:
-    return bool(pc.any(pc.equal(payload.rows.column("_op"), operation)).as_py())
+def _have(payloads: Sequence[Payload], *operations: int) -> bool:
+    """Whether a row has one of some operations."""
+    return any(pc.any(pc.equal(each.rows.column("_op"), op)).as_py() for each in payloads for op in operations)

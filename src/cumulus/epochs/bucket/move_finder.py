@@ -28,17 +28,7 @@ from cumulus.m3.dataflow import parents_first
 
 
 class MoveFinder:
-    """Finds the moves of a bucket.
-
-    Parameters
-    ----------
-    session
-        Has the rows.
-    ownership
-        Says which rows live here.
-    positions
-        What has come before.
-    """
+    """Finds the moves of a bucket."""
 
     def __init__(self, session: Session, ownership: Ownership, positions: TablePositions) -> None:
         self._session, self._ownership, self._positions = session, ownership, positions
@@ -54,13 +44,7 @@ class MoveFinder:
         fresh: Mapping[str, list[Payload]],
         account: EpochAccount,
     ) -> list[Move]:
-        """Return the moves of what has waited and of what has come.
-
-        Parameters
-        ----------
-        fresh
-            The tables of which what is repeated was dropped before.
-        """
+        """Return the moves of what has waited and of what has come; of `fresh`, what is repeated was dropped before."""
         changes: dict[str, list[InputChange]] = {}
         for change in waiting:
             changes.setdefault(change.relation, []).append(change)
@@ -87,7 +71,7 @@ class MoveFinder:
             last = self._positions.of(relation)
             if any(change.op == TRUNCATE for change in changes):
                 positions = self._all_positions(relation, last)
-            changes, seen, repeated = drop_repeated(changes, relation.key_positions, last)
+            changes, seen, repeated = drop_repeated(changes, relation.key_positions, last.get)
             last.update(seen)
             for change in repeated:
                 account.repeat(name, change.row)

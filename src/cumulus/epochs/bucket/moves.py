@@ -5,11 +5,11 @@ This is where at-least-once, updates and the source's order end: a move is final
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from cumulus.catalog.arrow import plain_list
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
@@ -19,14 +19,6 @@ from cumulus.epochs.intake.packing import Payload
 Key = tuple[Any, ...]
 Position = tuple[int, int]
 """(the source's order, 0 for a deletion or 1 otherwise): an update's deletion comes before its insertion."""
-
-
-class Last(Protocol):
-    """The last position seen of each primary key."""
-
-    def get(self, key: Key) -> Position | None:
-        """Return that of a key, None if there is none; of a key of NULLs, that of the last truncation."""
-        ...
 
 
 class InputChange(NamedTuple):
@@ -81,11 +73,16 @@ def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputC
 
 
 def drop_repeated(
-    changes: list[InputChange], key_at: tuple[int, ...], last: Last
+    changes: list[InputChange], key_at: tuple[int, ...], last: Callable[[Key], Position | None]
 ) -> tuple[list[InputChange], dict[Key, Position], list[InputChange]]:
     """Sort the ordered changes of each primary key and drop what is not newer than the last one seen.
 
     A truncation is of all keys: what is not newer is dropped, too.
+
+    Parameters
+    ----------
+    last
+        The last position of a key, None if there is none; of a key of NULLs, that of the last truncation.
 
     Returns
     -------
@@ -98,12 +95,12 @@ def drop_repeated(
     kept: list[InputChange] = []
     dropped: list[InputChange] = []
     every = (None,) * len(key_at)
-    truncated = last.get(every)
+    truncated = last(every)
     for change in in_order(changes):
         place = change.place()
         if place is not None:
             key = tuple([change.row[at] for at in key_at])
-            before = seen.get(key) or last.get(key)
+            before = seen.get(key) or last(key)
             if (before is not None and place <= before) or (truncated is not None and place <= truncated):
                 dropped.append(change)
                 continue
@@ -207,43 +204,36 @@ def _only_key(relation: Relation, row: Row) -> bool:
     return len(row) > len(keys) and all(value is None for at, value in enumerate(row) if at not in keys)
 
 
-def _count(rows: Mapping[Row, int], row: Row) -> int:
-    return rows.get(row, 0)
-
-
 def truncated_bag_moves(
     relation: Relation, changes: list[InputChange], current: Mapping[Row, int]
 ) -> tuple[list[Move], list[Refused], list[Row]]:
     """Return the moves of a table without a primary key that is truncated, what is refused, and what was truncated.
 
-    Parameters
-    ----------
-    current
-        Row → how often it is there, all of them.
+    `current` are all its rows, and how often each is there.
     """
-    rows = dict(current)
+    rows = Counter(current)
     refused: list[Refused] = []
     gone: list[Row] = []
     cause: dict[Row, InputChange] = {}
     begin = 0
     ends = [at for at, change in enumerate(changes) if change.op == TRUNCATE]
     for end in [*ends, len(changes)]:
-        made, bad = bag_moves(relation, changes[begin:end], partial(_count, rows))
+        made, bad = bag_moves(relation, changes[begin:end], rows.__getitem__)
         refused.extend(bad)
         for move in made:
             row = move.removed if move.added is None else move.added
             assert row is not None, "a move has a row"
-            rows[row] = rows.get(row, 0) + (move.count if move.added is not None else -move.count)
+            rows[row] += move.count if move.added is not None else -move.count
             cause[row] = move.cause
         if end < len(changes):
             for row, count in rows.items():
                 gone.extend([row] * count)
                 cause[row] = changes[end]
-            rows = {}
+            rows = Counter()
         begin = end + 1
     moves = []
     for row in {**current, **rows}:
-        more = rows.get(row, 0) - current.get(row, 0)
+        more = rows[row] - current.get(row, 0)
         if more:
             removed, added = (None, row) if more > 0 else (row, None)
             moves.append(Move(relation.name, removed, added, cause[row], abs(more)))
@@ -253,10 +243,7 @@ def truncated_bag_moves(
 def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> tuple[list[Move], list[Refused]]:
     """Return the net moves of a table without a primary key, or whose rows are not kept.
 
-    Parameters
-    ----------
-    count_of
-        Row → how often it is there; None if rows are not kept (then nothing can be refused but updates).
+    `count_of` says how often a row is there; None if rows are not kept (then nothing can be refused but updates).
     """
     net: dict[Row, int] = {}
     cause: dict[Row, InputChange] = {}

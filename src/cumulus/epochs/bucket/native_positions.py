@@ -71,13 +71,7 @@ def _code(shape: Shape) -> MachineCode:
 
 
 class Newest:
-    """Positions by key.
-
-    Parameters
-    ----------
-    keys
-        The columns of the primary key, with their types; NotNativeError if one has none.
-    """
+    """Positions by key; NotNativeError if a column of the primary key has no type."""
 
     def __init__(self, keys: Sequence[Column]) -> None:
         lanes = lanes_of(keys)
@@ -134,7 +128,7 @@ class Newest:
 
     def dump(self) -> pa.Table:
         """Return all keys with their positions: the key columns, and a last one."""
-        columns = frame(self._map.store, self._map.matrix(), self._dictionary)
+        columns = frame(self._map.store, self._map.view.matrix(), self._dictionary)
         assert columns is not None, "keys of a table have its columns' types"
         return pa.table(columns[:-1], names=[*(each.name for each in self._keys), POSITION])
 

@@ -8,8 +8,8 @@ from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.epochs.bucket.moves import InputChange, Refused
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow, row_text
+from cumulus.epochs.formats.parsed_rows import Rejected
 from cumulus.epochs.intake.packing import Payload
-from cumulus.epochs.intake.reading import Rejected
 from cumulus.m3.program import Program
 
 
@@ -27,12 +27,8 @@ class Outcome:
         and the deletions that truncations are.
     applied
         Rows that are in the tables, or were replaced or taken back in the same epoch.
-    repeated
-        Rows dropped because their position was seen.
-    waiting
-        Rows that wait for a parent, or for children to go.
-    quarantine
-        Rows that were refused.
+    repeated, waiting, quarantine
+        Rows dropped because their position was seen, rows that wait for a parent or for children to go, rows refused.
     ignored
         Records that say nothing about rows, by what they are.
     views
@@ -61,15 +57,7 @@ class Outcome:
 
 
 class EpochAccount:
-    """Counts the rows of an epoch that this bucket speaks about.
-
-    Parameters
-    ----------
-    program
-        Whose tables they are of.
-    ownership
-        Says which these are.
-    """
+    """Counts the rows of an epoch that this bucket speaks about."""
 
     def __init__(self, program: Program, ownership: Ownership) -> None:
         self._program, self._ownership = program, ownership

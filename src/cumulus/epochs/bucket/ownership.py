@@ -9,15 +9,7 @@ from cumulus.m3.program import Program
 
 
 class Ownership:
-    """The rows of one bucket.
-
-    Parameters
-    ----------
-    program, plan
-        Its tables, and how they are spread over buckets.
-    index
-        The bucket's number.
-    """
+    """The rows of the bucket with a number."""
 
     def __init__(self, program: Program, plan: BucketPlan, index: int) -> None:
         self._plan, self._index = plan, index

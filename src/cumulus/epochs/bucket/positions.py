@@ -21,15 +21,7 @@ _FAR = 1 << 61
 
 
 class Positions:
-    """Positions by primary key.
-
-    Parameters
-    ----------
-    relation
-        Has a primary key.
-    is_native
-        Whether whole columns can be asked; else one key at a time only.
-    """
+    """Positions by the primary key of a table; with machine code, whole columns can be asked."""
 
     def __init__(self, relation: Relation, *, is_native: bool) -> None:
         self._names = [relation.columns[place].name for place in relation.key_positions]
@@ -118,15 +110,7 @@ class Positions:
 
 
 class TablePositions:
-    """The positions of all tables with primary keys, each made when it is first needed.
-
-    Parameters
-    ----------
-    program
-        Has the tables.
-    is_native
-        As for `Positions`.
-    """
+    """The positions of all tables with primary keys, each made when it is first needed."""
 
     def __init__(self, program: Program, *, is_native: bool) -> None:
         self._program, self._is_native = program, is_native

@@ -6,6 +6,7 @@ far as the answer needs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
 """Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
 
 
-def sees(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
+def sees_both_sides(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
     """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
     columns = (partitioned.get(child), partitioned.get(key.parent))
     return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
@@ -52,12 +53,7 @@ def violations(references: Iterable[Reference], moves: list[Move], count: Count)
 
 def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
     """Find insertions of children whose parent is not there after all moves."""
-    change: dict[Values, int] = {}
-    for move in moves:
-        if move.relation == each.parent.name:
-            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
-                if row is not None:
-                    _add(change, tuple([row[at] for at in each.parent_places]), sign)
+    change = _parent_changes(each, moves)
     for move in moves:
         if move.relation == each.child.name and move.added is not None:
             value = tuple([move.added[at] for at in each.child_places])
@@ -70,16 +66,11 @@ def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, 
 
 def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
     """Find deletions of parents that still have children after the deletions of children."""
-    gone: dict[Values, int] = {}
+    gone: Counter[Values] = Counter()
     for move in moves:
         if move.relation == each.child.name and move.removed is not None:
-            _add(gone, tuple([move.removed[at] for at in each.child_places]), -move.count)
-    comes: dict[Values, int] = {}
-    for move in moves:
-        if move.relation == each.parent.name:
-            for row, sign in ((move.removed, -move.count), (move.added, move.count)):
-                if row is not None:
-                    _add(comes, tuple([row[at] for at in each.parent_places]), sign)
+            gone[tuple([move.removed[at] for at in each.child_places])] -= move.count
+    comes = _parent_changes(each, moves)
     for move in moves:
         if move.relation == each.parent.name and move.removed is not None:
             value = tuple([move.removed[at] for at in each.parent_places])
@@ -89,12 +80,15 @@ def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[i
                 found[id(move)] = f"parent with children: {_reference_text(each)}, and such rows are there"
 
 
-def _add(counts: dict[Values, int], value: Values, change: int) -> None:
-    count = counts.get(value, 0) + change
-    if count:
-        counts[value] = count
-    else:
-        counts.pop(value, None)
+def _parent_changes(each: Reference, moves: list[Move]) -> Counter[Values]:
+    """Return how many parents more there are after all moves, by their referenced values."""
+    changes: Counter[Values] = Counter()
+    for move in moves:
+        if move.relation == each.parent.name:
+            for row, count in ((move.removed, -move.count), (move.added, move.count)):
+                if row is not None:
+                    changes[tuple([row[at] for at in each.parent_places])] += count
+    return changes
 
 
 def _reference_text(each: Reference) -> str:

@@ -76,10 +76,10 @@ def error_path(view: str, epoch: int, bucket: object) -> Path:
     return Path("data") / view / f"{epoch}-{bucket}-{os.urandom(4).hex()}.errors.parquet"
 
 
-def error_table(epoch: int, rows: Sequence[FailedRow]) -> pa.Table:
-    """Return errors as Arrow."""
-    columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names[1:]}
-    return pa.table({"epoch": [epoch] * len(rows), **columns}, schema=SCHEMA)
+def table_of_epoch(epoch: int, rows: Sequence[object], schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Return the number of an epoch, and the attributes of rows that are called as the other columns."""
+    columns = {name: [getattr(row, name) for row in rows] for name in schema.names[1:]}
+    return pa.table({"epoch": [epoch] * len(rows), **columns}, schema=schema)
 
 
 def merge_errors(out: Path, view: str, epoch: int, files: Sequence[str]) -> tuple[str, int]:

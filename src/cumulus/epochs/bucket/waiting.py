@@ -11,13 +11,7 @@ from cumulus.epochs.intake.packing import Payload
 
 
 class WaitingRows:
-    """The changes that wait, in their order.
-
-    Parameters
-    ----------
-    late_epochs
-        How many epochs a row may wait.
-    """
+    """The changes that wait, in their order, for so many epochs at most."""
 
     def __init__(self, late_epochs: int) -> None:
         self.late_epochs = late_epochs

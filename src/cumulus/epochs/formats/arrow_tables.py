@@ -10,9 +10,9 @@ from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
-from cumulus.epochs.formats.lines import LineReader, NotARowError, shown
+from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
-from cumulus.epochs.formats.parsed_rows import Content, Found, Values
+from cumulus.epochs.formats.parsed_rows import Content, Found, Positions, Values
 from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
 
@@ -51,7 +51,7 @@ def by_name(
     relation: Relation,
     columns: dict[str, Values],
     header: list[str],
-    positions: np.ndarray[tuple[int], np.dtype[np.int64]],
+    positions: Positions,
     place: str,
 ) -> Found:
     """Return columns as those of a table.
@@ -106,11 +106,8 @@ def _messages(source: FolderSource, relation: Relation, table: pa.Table, place: 
         try:
             record = {name: column[at].as_py() for name, column in zip(wanted, columns, strict=True)}
         except (ValueError, OverflowError) as problem:
-            text = shown({name: str(cell_of(column, at)) for name, column in zip(wanted, columns, strict=True)})
+            text = json_text({name: str(cell_of(column, at)) for name, column in zip(wanted, columns, strict=True)})
             reader.reject(first + at, f"a value that cannot be read: {problem}", text)
             continue
-        try:
-            reader.take(first + at, shown(record), record)
-        except NotARowError as problem:
-            reader.reject(first + at, str(problem), shown(record))
+        reader.take(first + at, record)
     return reader.content()

@@ -326,7 +326,7 @@ def _scalar(word: Any) -> Any:
 def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Array:
     """Return the source's order as int64, so that positions of all files compare."""
     if isinstance(values, list):
-        return pa.array(_order_values(values, 0, name, problems), pa.int64())
+        return pa.array(_order_values(values, name, problems), pa.int64())
     column = _unchunked(decoded(values))
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
@@ -337,7 +337,7 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
             column = None
         if column is None:
             texts = [_scalar(value) for value in values]
-            return pa.array(_order_values(texts, 0, name, problems), pa.int64())
+            return pa.array(_order_values(texts, name, problems), pa.int64())
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise InputError(
             f"{place}: the order column {name!r} must hold whole numbers or times", hint="Choose another: order=COLUMN."
@@ -345,7 +345,7 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
     try:
         return _unchunked(column.cast(pa.int64()))
     except pa.ArrowException:
-        return pa.array(_order_values(column.to_pylist(), 0, name, problems), pa.int64())
+        return pa.array(_order_values(column.to_pylist(), name, problems), pa.int64())
 
 
 _WHOLE = SqlType(Kind.BIGINT)
@@ -353,9 +353,9 @@ _MOMENT = SqlType(Kind.TIMESTAMP)
 _ZERO = dt.datetime(1970, 1, 1)
 
 
-def _order_values(values: Sequence[Any], first: int, name: str, problems: Problems) -> list[int | None]:
+def _order_values(values: Sequence[Any], name: str, problems: Problems) -> list[int | None]:
     found: list[int | None] = []
-    for index, value in enumerate(values, first):
+    for index, value in enumerate(values):
         number = None if value is None else _order_value(value)
         if number is None and value is not None:
             problems.setdefault(index, f"{name}: {str(value)[:100]!r} is not a whole number or a time")

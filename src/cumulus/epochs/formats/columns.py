@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from cumulus.catalog.arrow import widest_decimal
@@ -31,6 +30,9 @@ from cumulus.epochs.sources import FolderSource
 
 Read = tuple[Found | None, list[int]]
 """The rows of most lines, and the indexes of the lines that somebody else must look at."""
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+_NOWHERE = np.array([], np.int64)
 
 SAMPLE = 32
 """Lines that tell how a file writes its columns."""
@@ -138,13 +140,7 @@ class Spellings:
 
 
 def parsed_type(wanted: SqlType, encoding: Encoding | None, sample: Any) -> pa.DataType | None:
-    """Return the Arrow type as which JSON is to be read for a column; None if there is none.
-
-    Parameters
-    ----------
-    sample
-        A value that was found, or None.
-    """
+    """Return the Arrow type as which JSON is to be read for a column, of which a value was found; None if none is."""
     if encoding is not None and (sample is None or isinstance(sample, _WRITTEN_AS[encoding.what])):
         return encoding.parsed_type()
     if isinstance(sample, str):
@@ -179,9 +175,9 @@ def word_type(sample: Any) -> pa.DataType:
     return pa.int64() if isinstance(sample, int) and not isinstance(sample, bool) else pa.string()
 
 
-def sample_of(records: Iterable[Mapping[str, Any]], name: str | None) -> Any:
+def sample_of(records: Iterable[Mapping[str, Any]], name: str) -> Any:
     """Return the first value of a field that is not NULL."""
-    return None if name is None else next((each[name] for each in records if each.get(name) is not None), None)
+    return next((each[name] for each in records if each.get(name) is not None), None)
 
 
 def parsed_sample(lines: Iterable[bytes]) -> list[Any]:
@@ -200,7 +196,7 @@ def texts_of(lines: Sequence[bytes], rows: Sequence[int] | None = None) -> Any:
     return lambda index: readable(lines[index if rows is None else rows[index]])
 
 
-def is_all_null(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+def is_all_null(columns: Sequence[pa.Array]) -> Mask | None:
     """Return which rows have no value at all; None if each has one."""
     if any(not column.null_count for column in columns):
         return None
@@ -307,12 +303,3 @@ class PlainColumns:
             operations = None if operations is None else operations.filter(kept)
             order = None if order is None else order.filter(kept)
         return Found([*columns], operations, order, _NOWHERE, str, self._encodings), mask
-
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-_NOWHERE = np.array([], np.int64)
-
-
-def flat(values: pa.Array, *path: str) -> pa.Array:
-    """Return a nested field of structs, NULL where a struct on the way is."""
-    return pc.struct_field(values, list(path)) if path else values

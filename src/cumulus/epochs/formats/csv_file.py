@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable
-from cumulus.epochs.formats.parsed_rows import Content, Values
+from cumulus.epochs.formats.parsed_rows import Content, Positions, Values
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 
@@ -72,7 +72,7 @@ def _may_be_open(data: bytes, mark: str) -> bool:
 
 def _by_arrow(
     data: bytes, header: list[str], mark: str, content: Content
-) -> tuple[dict[str, Values], np.ndarray[tuple[int], np.dtype[np.int64]]] | None:
+) -> tuple[dict[str, Values], Positions] | None:
     """Return columns and positions; None if Arrow cannot read the file."""
     skipped: list[tuple[int, str, str]] = []
 
@@ -107,9 +107,7 @@ def _by_arrow(
     return None
 
 
-def _by_python(
-    data: bytes, header: list[str], mark: str, content: Content
-) -> tuple[dict[str, Values], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _by_python(data: bytes, header: list[str], mark: str, content: Content) -> tuple[dict[str, Values], Positions]:
     """Return columns and positions, row by row."""
     rows: list[list[bytes | None]] = []
     positions: list[int] = []

@@ -5,13 +5,13 @@ Each message is looked at alone: a topic may have messages with their schema and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange
-from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
+from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange, RecordNames
+from cumulus.epochs.formats.names import FileColumns
 from cumulus.epochs.formats.parsed_rows import MESSAGES, TOMBSTONES
 from cumulus.epochs.sources import FolderSource
 
@@ -43,6 +43,14 @@ def envelope_in(message: Any) -> Mapping[str, Any] | None:
     )
 
 
+def value_at(envelope: Mapping[str, Any], path: Iterable[str]) -> Any:
+    """Return the value at a path of nested objects, None where there is none."""
+    value: Any = envelope
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
 class EnvelopeRecords:
     """Messages as changes: an update with `before` is a deletion and an insertion, without it an upsert.
 
@@ -50,10 +58,10 @@ class EnvelopeRecords:
     """
 
     def __init__(self, source: FolderSource, relation: Relation) -> None:
-        self._source, self._relation = source, relation
+        self._relation = relation
         self._given = encodings_of(source, relation)
         self._path = source.order.split(".")
-        self._names: dict[tuple[str, ...], FileColumns] = {}
+        self._names = RecordNames(source, relation)
 
     def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the changes that a message says, or what it is if it says none."""
@@ -64,7 +72,8 @@ class EnvelopeRecords:
         if op == "m":
             return MESSAGES
         schema = record.get("schema") if isinstance(record, Mapping) and envelope is not record else None
-        order = self._order(envelope)
+        order = value_at(envelope, self._path)
+        order = ABSENT if order is None else order
         if op in ("t", "truncate"):
             return [RecordChange((None,) * len(self._relation.columns), "truncate", order, self._given)]
         before, after = envelope.get("before"), envelope.get("after")
@@ -73,16 +82,10 @@ class EnvelopeRecords:
         side = "before" if op == "d" else "after"
         return [self._row(before if op == "d" else after, op, order, schema, side)]
 
-    def _order(self, envelope: Mapping[str, Any]) -> Any:
-        value: Any = envelope
-        for part in self._path:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return ABSENT if value is None else value
-
     def _row(self, row: Any, op: str, order: Any, schema: Any, side: str) -> RecordChange:
         if not isinstance(row, Mapping):
             raise NotARowError(f"op {op!r} without {side!r}" if row is None else f"{side!r} is not an object")
-        names = self._found(row)
+        names = self._names.of(row)
         if row and not any(names.columns):
             raise NotARowError(
                 f"no column of {self._relation.name} in {side!r}; found: {', '.join(map(str, list(row)[:8]))}"
@@ -96,15 +99,3 @@ class EnvelopeRecords:
             return encodings_in(schema, self._relation, names.columns, self._given)
         except (TypeError, ValueError, OverflowError) as problem:
             raise NotARowError(f"its schema cannot be read: {problem}") from None
-
-    def _found(self, row: Mapping[str, Any]) -> FileColumns:
-        keys = tuple(row)
-        names = self._names.get(keys)
-        if names is None:
-            try:
-                names = find_names(keys, self._relation, self._source)
-            except AmbiguousNameError as problem:
-                raise NotARowError(str(problem)) from None
-            if len(self._names) < 1000:
-                self._names[keys] = names
-        return names

@@ -6,7 +6,7 @@ Messages with a schema begin with it, each with the same one: that text is taken
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from cumulus.epochs.formats.columns import (
     texts_of,
     word_type,
 )
+from cumulus.epochs.formats.debezium import value_at
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
 from cumulus.epochs.formats.parsed_rows import Found
 from cumulus.epochs.sources import FolderSource
@@ -126,7 +127,7 @@ class EnvelopeColumns:
         has_before, has_after = (side.is_valid().to_numpy(zero_copy_only=False) for side in (before, after))
         mask: Mask = np.where(op == 3, has_before, has_after) & (op >= 0)
         mask &= table.column("schema" if form.nested else "payload").chunk(0).is_null().to_numpy(zero_copy_only=False)
-        sides = [_fields(side, form.row.columns) for side in (before, after)]
+        sides = [[pc.struct_field(side, [name]) for name in form.row.columns] for side in (before, after)]
         for side, is_there in zip(sides, (has_before, has_after), strict=True):
             nothing = is_all_null(side)
             if nothing is not None:
@@ -164,21 +165,23 @@ class EnvelopeColumns:
         records = [each[side] for each in envelopes for side in ("before", "after") if isinstance(each.get(side), dict)]
         if not records:
             return None
-        columns = _Columns(self._source, self._relation)
         encodings = self._given
         if schema is not None:
-            names = columns.names(records)
-            if names is None:
+            bare = shape_of(self._source, self._relation, records, (None,) * len(encodings))
+            if bare is None:
                 return None
             try:
-                encodings = encodings_in(schema, self._relation, names, self._given)
+                encodings = encodings_in(schema, self._relation, bare.columns, self._given)
             except (TypeError, ValueError, OverflowError):
                 return None
-        row = columns.shape(records, encodings)
+        # Inside of envelopes, no field is an operation or an order.
+        row = shape_of(self._source, self._relation, records, encodings)
         if row is None:
             return None
         struct = pa.struct([row.schema.field(name) for name in dict.fromkeys(row.columns)])
-        order: pa.DataType = word_type(_order(envelopes, self._path))
+        orders = (value_at(each, self._path) for each in envelopes)
+        # Where no order is there it is read as a number, since most are.
+        order: pa.DataType = word_type(next((each for each in orders if each is not None), 0))
         for part in reversed(self._path[1:]):
             order = pa.struct({part: order})
         fields = {"before": struct, "after": struct, "op": pa.string(), self._path[0]: order}
@@ -189,39 +192,9 @@ class EnvelopeColumns:
         return _Form(prefix, nested, row, pa.schema(list(fields.items())), encodings)
 
 
-class _Columns:
-    """How the rows inside of envelopes write the columns of a table: there, no field is an operation or an order."""
-
-    def __init__(self, source: FolderSource, relation: Relation) -> None:
-        self._source, self._relation = source, relation
-
-    def shape(self, records: Sequence[Mapping[str, Any]], encodings: Encodings) -> LineShape | None:
-        return shape_of(self._source, self._relation, records, encodings)
-
-    def names(self, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
-        nothing = (None,) * len(self._relation.columns)
-        shape = shape_of(self._source, self._relation, records, nothing)
-        return None if shape is None else shape.columns
-
-
 def is_message(line: bytes) -> bool:
     """Whether a line may be a message with an envelope, and no tombstone."""
     return is_plain(line) and b'"op"' in line
-
-
-def _fields(side: pa.Array, names: Sequence[str]) -> list[pa.Array]:
-    return [pc.struct_field(side, [name]) for name in names]
-
-
-def _order(envelopes: Sequence[Mapping[str, Any]], path: Sequence[str]) -> Any:
-    """Return the first order that is there; a number where none is, since most are."""
-    for envelope in envelopes:
-        value: Any = envelope
-        for part in path:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            return value
-    return 0
 
 
 def _prefix(line: bytes) -> tuple[bytes, Any]:

@@ -16,13 +16,7 @@ from cumulus.epochs.sources import FolderSource
 
 
 def read_json(source: FolderSource, relation: Relation, path: str, *, careful: bool = False) -> Content:
-    """Return what a file of JSON says.
-
-    Parameters
-    ----------
-    careful
-        Look at each line alone, for comparison.
-    """
+    """Return what a file of JSON says; `careful` looks at each line alone, for comparison."""
     data = read_text(source, path)
     is_log = source.format == "debezium"
     records = EnvelopeRecords(source, relation) if is_log else PlainRecords(source, relation)

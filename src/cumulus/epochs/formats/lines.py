@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,6 +49,27 @@ class _Absent:
 ABSENT = _Absent()
 
 
+class RecordNames:
+    """How records call the columns of a table; what most records of a file have alike is looked up once."""
+
+    def __init__(self, source: FolderSource, relation: Relation) -> None:
+        self._source, self._relation = source, relation
+        self._known: dict[tuple[str, ...], FileColumns] = {}
+
+    def of(self, record: Mapping[str, Any]) -> FileColumns:
+        """Return the names of a record; NotARowError if two of its fields could be one column."""
+        keys = tuple(record)
+        names = self._known.get(keys)
+        if names is None:
+            try:
+                names = find_names(keys, self._relation, self._source)
+            except AmbiguousNameError as problem:
+                raise NotARowError(str(problem)) from None
+            if len(self._known) < 1000:
+                self._known[keys] = names
+        return names
+
+
 class Records(Protocol):
     """How records become changes."""
 
@@ -64,44 +84,26 @@ class Records(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class PlainRecords:
     """Records with a field for each column; one that is not written is NULL."""
 
-    relation: Relation
-    source: FolderSource
-    _names: dict[tuple[str, ...], FileColumns]
-    _encodings: Encodings
-
     def __init__(self, source: FolderSource, relation: Relation) -> None:
-        self.relation, self.source = relation, source
-        self._names = {}
+        self._table = relation.name
+        self._names = RecordNames(source, relation)
         self._encodings = encodings_of(source, relation)
 
     def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the one row that a record is."""
         if not isinstance(record, dict):
             raise NotARowError("not a JSON object")
-        names = self._found(record)
+        names = self._names.of(record)
         if record and not any(names.columns) and record.keys() - {names.operation, names.order}:
             shown = ", ".join(map(str, list(record)[:8]))
-            raise NotARowError(f"no column of {self.relation.name} is in it; found: {shown}")
+            raise NotARowError(f"no column of {self._table} is in it; found: {shown}")
         values = tuple([None if name is None else record[name] for name in names.columns])
         operation = None if names.operation is None else record[names.operation]
         order = ABSENT if names.order is None else record[names.order]
         return [RecordChange(values, operation, order, self._encodings)]
-
-    def _found(self, record: dict[str, Any]) -> FileColumns:
-        keys = tuple(record)
-        names = self._names.get(keys)
-        if names is None:
-            try:
-                names = find_names(keys, self.relation, self.source)
-            except AmbiguousNameError as problem:
-                raise NotARowError(str(problem)) from None
-            if len(self._names) < 1000:
-                self._names[keys] = names
-        return names
 
 
 class Gathered:
@@ -115,10 +117,9 @@ class Gathered:
 
     def add(self, position: int, text: str, changes: Sequence[RecordChange]) -> None:
         """Add the changes of the record at a position."""
-        for change in changes:
-            self._changes.append(change)
-            self._positions.append(position)
-            self._texts.append(text)
+        self._changes.extend(changes)
+        self._positions.extend([position] * len(changes))
+        self._texts.extend([text] * len(changes))
 
     def found(self) -> list[Found]:
         """Return the rows gathered, in order, with equal encodings together; forget them."""
@@ -147,15 +148,7 @@ class Gathered:
 
 
 class LineReader:
-    """Reads the lines of one file.
-
-    Parameters
-    ----------
-    records
-        Makes changes of what a line says.
-    columns
-        Reads many lines at a time; None if that cannot be done for the table.
-    """
+    """Reads the lines of one file; `columns` many at a time, None if that cannot be done for the table."""
 
     def __init__(self, records: Records, columns: ColumnReader | None, relation: Relation) -> None:
         self._records = records
@@ -224,31 +217,29 @@ class LineReader:
                 record = parse(text)
             except ValueError as problem:
                 raise NotARowError(f"not JSON: {problem}{_part_of(text)}") from None
-            self.take(position, text, record)
+            self._take(position, text, record)
         except NotARowError as problem:
             self.reject(position, str(problem), readable(line))
 
     def read_records(self, records: Iterable[Any]) -> Content:
         """Return what records say that are read already; positions count them."""
         for position, record in enumerate(records, 1):
-            text = shown(record)
-            try:
-                self.take(position, text, record)
-            except NotARowError as problem:
-                self.reject(position, str(problem), text)
+            self.take(position, record)
         return self.content()
 
-    def take(self, position: int, text: str, record: Any) -> None:
-        """Take what a record says.
+    def take(self, position: int, record: Any) -> None:
+        """Take what a record says that is read already, or note that it is no row."""
+        text = json_text(record)
+        try:
+            self._take(position, text, record)
+        except NotARowError as problem:
+            self.reject(position, str(problem), text)
 
-        Raises
-        ------
-        NotARowError
-            If it says nothing that is known.
-        """
+    def _take(self, position: int, text: str, record: Any) -> None:
+        """Take what a record says; NotARowError if that is nothing known."""
         changes = self._records.changes(record)
         if isinstance(changes, str):
-            self._content.ignore(changes)
+            self._content.ignored[changes] += 1
         else:
             self._gathered.add(position, text, changes)
 
@@ -261,7 +252,7 @@ def _part_of(text: str) -> str:
     return " (each object stands on a line of its own)" if _PIECE.match(text) else ""
 
 
-def shown(record: Any) -> str:
+def json_text(record: Any) -> str:
     """Return a record as JSON again."""
     try:
         return json.dumps(record, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,8 +74,4 @@ class Content:
     found: list[Found] = field(default_factory=list)
     rejected: list[tuple[int, str, str]] = field(default_factory=list)
     """(position, reason, text)"""
-    ignored: dict[str, int] = field(default_factory=dict)
-
-    def ignore(self, name: str, count: int = 1) -> None:
-        """Count records that say nothing."""
-        self.ignored[name] = self.ignored.get(name, 0) + count
+    ignored: Counter[str] = field(default_factory=Counter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,8 @@ from cumulus.catalog.arrow import ZSTD
 from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
-from cumulus.epochs.intake.reading import Reading, Rejected
+from cumulus.epochs.formats.parsed_rows import Rejected
+from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
@@ -63,7 +64,8 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
     packed: list[list[bytes]] = [[] for _ in range(plan.buckets)]
     for reading in readings:
         if reading.rejected:
-            packed[0].append(_frame("rejected", reading, 0, _rejected_table(reading.rejected)))
+            rejected = pa.Table.from_pylist([asdict(each) for each in reading.rejected], schema=_REJECTED)
+            packed[0].append(_frame("rejected", reading, 0, rejected))
         for bucket, (rows, count) in enumerate(_split(reading, plan)):
             ignored = {} if bucket else dict(reading.ignored)
             if rows.num_rows or count or ignored:
@@ -122,10 +124,3 @@ def _frames(packed: bytes) -> Iterator[Payload]:
             rows = rows.slice(0, 0)
         ignored = header.get("ignored", {})
         yield Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored)
-
-
-def _rejected_table(rejected: Iterable[Rejected]) -> pa.Table:
-    columns = zip(*(astuple(item) for item in rejected), strict=True)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, _REJECTED, strict=True)], schema=_REJECTED
-    )

@@ -7,7 +7,7 @@ A file that cannot be read at all is an InputError and stops the run; a row that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,32 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cumulus.catalog.arrow import table_of
 from cumulus.catalog.schema import Relation
-from cumulus.catalog.types import arrow_type
+from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
 from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
-from cumulus.epochs.formats.parsed_rows import (
-    MESSAGES,
-    OPERATIONS,
-    TOMBSTONES,
-    Content,
-    Rejected,
-)
-from cumulus.epochs.sources import FolderSource
-
-__all__ = [
-    "MESSAGES",
-    "OPERATIONS",
-    "TOMBSTONES",
-    "Reading",
-    "Rejected",
-    "RowGroups",
-    "parts_of",
-    "read_file",
-    "read_table",
-]
+from cumulus.epochs.formats.parsed_rows import Content, Rejected
+from cumulus.epochs.sources import FolderSource, file_path
+from cumulus.m3.program import Program
 
 PART_ROWS = 200_000
 """A file is read in parts of so many rows at least: a task for less costs more than it saves."""
@@ -110,6 +94,18 @@ def read_file(
     return reading_of(source, relation, content, path, label)
 
 
+def read_files(
+    program: Program, sources: Iterable[FolderSource], files: Mapping[str, Sequence[str]]
+) -> Iterator[Reading]:
+    """Yield what the files of an epoch give, table by table; `files` are their names."""
+    for source in sources:
+        for name in files.get(source.relation, ()):
+            relation = program.relation(source.relation)
+            reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
+            faults.crash_point("after-read")
+            yield reading
+
+
 def read_table(source: FolderSource, relation: Relation, table: pa.Table, label: str) -> Reading:
     """Give a table (of a streaming DataFrame) the types of `relation`; see `read_file`."""
     return reading_of(source, relation, rows_of_table(source, relation, table, label), label, label)
@@ -142,7 +138,7 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
     rejected.sort(key=lambda each: each[0])
     return Reading(
         relation.name,
-        _in_order(pa.concat_tables(tables) if tables else _no_rows(relation)),
+        _in_order(pa.concat_tables(tables)) if tables else _no_rows(relation),
         label,
         tuple(Rejected(reason, relation.name, label, position, text) for position, reason, text in rejected),
         content.ignored,
@@ -170,8 +166,5 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def _no_rows(relation: Relation) -> pa.Table:
-    fields: Sequence[pa.Field] = [
-        pa.field(column.name, pa.null() if column.type is None else arrow_type(column.type))
-        for column in relation.columns
-    ]
-    return pa.schema([*fields, ("_op", pa.int8()), ("_position", pa.int64())]).empty_table()
+    rows = table_of(relation.columns, ()).append_column("_op", pa.array([], pa.int8()))
+    return rows.append_column("_position", pa.array([], pa.int64()))

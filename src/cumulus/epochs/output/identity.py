@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file
@@ -31,13 +32,7 @@ def program_hash(program: Program) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The card of a checkpoint.
-
-    Parameters
-    ----------
-    fresh
-        There was no card: the run starts from nothing.
-    """
+    """The card of a checkpoint; `fresh` if there was none: the run starts from nothing."""
 
     checkpoint: str
     program: str
@@ -46,14 +41,9 @@ class Identity:
 
 
 class Checkpoint:
-    """A checkpoint folder, locked by the run that uses it.
+    """A checkpoint folder, locked by the run that uses it, and created if it is not there.
 
-    Parameters
-    ----------
-    path
-        Created if it is not there.
-    host
-        "spark" or "embedded": their states are not the same.
+    The states of the hosts "spark" and "embedded" are not the same.
     """
 
     def __init__(self, path: str | Path, host: str) -> None:
@@ -77,13 +67,8 @@ class Checkpoint:
             self._lock.close()
             self._lock = None
 
-    def bind(self, program: Program, choose: Any) -> Identity:
-        """Return the identity of the checkpoint, made now if it has none.
-
-        Parameters
-        ----------
-        choose
-            Gives the plan of a new checkpoint; an old one keeps its own.
+    def bind(self, program: Program, choose: Callable[[], BucketPlan]) -> Identity:
+        """Return the identity of the checkpoint, made now with the plan that `choose` gives if it has none.
 
         Raises
         ------

@@ -51,12 +51,12 @@ class Origin:
         return BucketPlan(self.buckets, dict(self.partitioned))
 
 
-def absolute(text: str) -> str:
+def with_absolute_path(text: str) -> str:
     """Return a `--from` text with an absolute path.
 
     Examples
     --------
-    >>> absolute("orders=/data/orders,op=kind")
+    >>> with_absolute_path("orders=/data/orders,op=kind")
     'orders=/data/orders,op=kind'
     """
     head, comma, options = text.partition(",")

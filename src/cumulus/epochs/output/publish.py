@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import os
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,8 @@ from cumulus.durable.files import write_bytes, write_parquet
 from cumulus.engine.analysis.float_sums import read_cell
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
-from cumulus.epochs.bucket.view_errors import FailedRow, error_path, error_table
+from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
 from cumulus.epochs.formats.parsed_rows import IGNORED
-from cumulus.epochs.intake.reading import Rejected
 from cumulus.epochs.output.sink import QUARANTINE, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, layout_of
@@ -61,7 +60,7 @@ def merge_of(plan: BucketPlan, program: Program, view: ViewDef) -> Merge:
     return found
 
 
-def merges(
+def merge_functions(
     plan: BucketPlan, program: Program, out: Path, functions: Functions | None = None
 ) -> dict[str, Callable[[int, list[str]], str]]:
     """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
@@ -136,12 +135,7 @@ def write_outputs(
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views and of the quarantine.
 
-    Parameters
-    ----------
-    snapshots
-        Whether this epoch writes views, and whether also those that it did not change.
-    final
-        Nothing is left to read after this epoch.
+    `final` says that nothing is left to read after this epoch.
 
     Raises
     ------
@@ -162,7 +156,7 @@ def write_outputs(
                     errors[view.name] = problem.message
         if outcome.quarantine:
             path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
-            write_parquet(out / path, _quarantine_table(epoch, outcome.quarantine))
+            write_parquet(out / path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
             files[QUARANTINE] = str(path)
         view_errors = _write_errors(bucket, outcome, epoch, out)
     except OSError as problem:
@@ -189,7 +183,7 @@ def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> di
     files = {}
     for view, failed in rows.items():
         path = error_path(view, epoch, bucket.index)
-        write_parquet(out / path, error_table(epoch, failed))
+        write_parquet(out / path, table_of_epoch(epoch, failed))
         files[view] = str(path)
     return files
 
@@ -203,12 +197,3 @@ def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Pa
         table = MapViewReader(Finisher(bucket.program, view, bucket.functions), bucket.engine).arrow()
     write_parquet(out / f"{stem}.parquet", table)
     return f"{stem}.parquet"
-
-
-def _quarantine_table(epoch: int, rows: Iterable[Rejected]) -> pa.Table:
-    columns: Mapping[str, list[Any]] = {name: [] for name in QUARANTINE_SCHEMA.names}
-    for row in rows:
-        columns["epoch"].append(epoch)
-        for name in QUARANTINE_SCHEMA.names[1:]:
-            columns[name].append(getattr(row, name))
-    return pa.table(dict(columns), schema=QUARANTINE_SCHEMA)

@@ -16,7 +16,7 @@ from cumulus.durable.folders import refuse_remote
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import Manifest, committed, read_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
@@ -35,7 +35,7 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     refuse_remote(out, "")
     if not (Path(out) / "cumulus.json").exists():
         raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
-    epochs = committed(out)
+    epochs = committed_epochs(out)
     if not epochs:
         raise InputError(f"{out}: no epoch is committed yet", hint="Wait for the run's first epoch.")
     if epoch and epoch not in epochs:
@@ -60,8 +60,6 @@ def query(
         One DuckDB SELECT.
     epoch
         0 for the last committed one.
-    functions
-        The user's that it calls.
     parameters
         Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
 
@@ -77,16 +75,11 @@ def query(
         create_functions(connection, given_functions(functions))
         views = [view for view in manifest.views if manifest.files(view)]
         for view in views:
-            _register(connection, view, [Path(out) / path for path in manifest.files(view)])
-        if manifest.quarantine:
-            _register(connection, "quarantine", [Path(out) / path for path in manifest.quarantine])
-        else:
-            connection.register("quarantine", QUARANTINE_SCHEMA.empty_table())
-        failed = [Path(out) / path for paths in manifest.view_errors.values() for path in paths]
-        if failed and VIEW_ERRORS not in views:
-            _register(connection, VIEW_ERRORS, failed)
-        elif VIEW_ERRORS not in views:
-            connection.register(VIEW_ERRORS, ERRORS_SCHEMA.empty_table())
+            _register(connection, view, out, manifest.files(view))
+        _register(connection, "quarantine", out, manifest.quarantine, QUARANTINE_SCHEMA)
+        if VIEW_ERRORS not in views:
+            failed = [path for paths in manifest.view_errors.values() for path in paths]
+            _register(connection, VIEW_ERRORS, out, failed, ERRORS_SCHEMA)
         return select(connection, sql, parameters)
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
@@ -99,12 +92,7 @@ def query(
 def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     """Return the rows of a view that an epoch took away and brought, from the published files of two epochs.
 
-    Parameters
-    ----------
-    out
-        An output folder; a run may be writing it.
-    epoch
-        A committed one, from 1.
+    A run may be writing the folder.
 
     Returns
     -------
@@ -147,6 +135,10 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     return summed.filter(pc.not_equal(summed[CHANGE], 0))
 
 
-def _register(connection: Any, name: str, files: list[Path]) -> None:
-    listed = ", ".join(print_text(str(file)) for file in files)
-    connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
+def _register(connection: Any, name: str, out: str | Path, files: list[str], schema: pa.Schema = None) -> None:
+    """Give the rows of files a name; without any, an empty table of a schema."""
+    if files:
+        listed = ", ".join(print_text(str(Path(out) / file)) for file in files)
+        connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
+    else:
+        connection.register(name, schema.empty_table())

@@ -1,14 +1,4 @@
-"""The output folder: whole views per epoch, committed by one manifest each.
-
-::
-
-    OUT/cumulus.json             which checkpoint and program the folder belongs to
-    OUT/epochs/N.json            the manifest of epoch N: created once, never changed; it is the commit
-    OUT/data/VIEW/N-B-A.parquet  the rows of a view that bucket B wrote in epoch N (attempt A)
-    OUT/data/VIEW/….errors.parquet      rows that a view could not take in whole
-    OUT/data/quarantine/…        rows that were refused
-    OUT/views/VIEW/N/…           links to the files of one epoch
-    OUT/latest/VIEW              a symbolic link to the newest of them
+"""The output folder: whole views per epoch, committed by one manifest each (docs/spark.md, "The output folder").
 
 A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other
 manifest. Whoever finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
@@ -121,18 +111,10 @@ class Manifest:
 
 
 class Sink:
-    """An output folder, opened by the one run that may write it.
+    """An output folder, opened by the one run that may write it, and created if it is not there.
 
-    Parameters
-    ----------
-    path
-        Created if it is not there.
-    checkpoint
-        The identity of the run's checkpoint.
-    program
-        Hash of the program.
-    resuming
-        The checkpoint has committed epochs: an empty folder is then a mismatch.
+    It belongs to the identity of a checkpoint and the hash of a program. If the checkpoint has committed epochs
+    (`resuming`), an empty folder is a mismatch.
     """
 
     def __init__(self, path: str | Path, checkpoint: str, program: str, *, resuming: bool = False) -> None:
@@ -194,7 +176,7 @@ class Sink:
 
     def newest(self) -> Manifest | None:
         """Return the last committed epoch."""
-        epochs = committed(self.path)
+        epochs = committed_epochs(self.path)
         return read_manifest(self.path, epochs[-1]) if epochs else None
 
     def commit(
@@ -211,8 +193,6 @@ class Sink:
         ----------
         merge
             View → function from its buckets' files to the path of one finished file; other views need no merging.
-        keep
-            Epochs to keep.
 
         Returns
         -------
@@ -240,16 +220,15 @@ class Sink:
         faults.crash_point("after-manifest")
         self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
-        self.retain(keep)
+        self.drop_old_epochs(keep)
         return manifest, True
 
     def _next(
         self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
     ) -> Manifest:
-        views = {name: dict(files) for name, files in before.views.items()} if before else {}
-        merged = dict(before.merged) if before else {}
-        quarantine = list(before.quarantine) if before else []
-        errors = dict(before.errors) if before else {}
+        before = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        views = {name: dict(files) for name, files in before.views.items()}
+        merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
         counts: dict[str, int] = {}
         touched: set[str] = set()
         for report in reports:
@@ -260,8 +239,7 @@ class Sink:
                     views.setdefault(name, {})[str(report.bucket)] = path
                     touched.add(name)
             errors |= report.errors
-            for name, number in report.counts.items():
-                counts[name] = counts.get(name, 0) + number
+            counts = totals_with(counts, report.counts)
         for name in sorted(touched):
             errors.pop(name, None)
             if name in merge:
@@ -271,7 +249,7 @@ class Sink:
                     errors[name] = problem.message
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
-        totals = dict(before.totals) if before else {}
+        totals = dict(before.totals)
         for name in ("events", "applied", "repeated", "quarantined", *IGNORED, "errors"):
             totals[name] = totals.get(name, 0) + counts.get(name, 0)
         return Manifest(
@@ -286,14 +264,14 @@ class Sink:
             merged,
             errors,
             time.time(),
-            epoch if before is None or all(report.snapshot for report in reports) else before.snapshot,
+            epoch if not before.epoch or all(report.snapshot for report in reports) else before.snapshot,
             error_files,
             error_counts,
-            totals_with(before.view_error_totals if before else {}, error_counts),
+            totals_with(before.view_error_totals, error_counts),
         )
 
     def _errors(
-        self, epoch: int, before: Manifest | None, reports: Sequence[Written]
+        self, epoch: int, before: Manifest, reports: Sequence[Written]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
         """Return the files with errors of views up to `epoch`, and how many errors the epoch has brought."""
         written: dict[str, list[str]] = {}
@@ -302,7 +280,7 @@ class Sink:
             counts = totals_with(counts, report.view_error_counts)
             for view, path in report.view_errors.items():
                 written.setdefault(view, []).append(path)
-        files = {view: list(paths) for view, paths in before.view_errors.items()} if before else {}
+        files = {view: list(paths) for view, paths in before.view_errors.items()}
         for view, paths in sorted(written.items()):
             if len(paths) > 1:
                 path, dropped = merge_errors(self.path, view, epoch, paths)
@@ -311,7 +289,7 @@ class Sink:
         return files, counts
 
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
-        listed = referenced(manifest)
+        listed = listed_files(manifest)
         for report in reports:
             for path in (*report.files.values(), *report.view_errors.values()):
                 if path not in listed:
@@ -333,13 +311,13 @@ class Sink:
             with written_aside(link) as fresh:
                 fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
 
-    def retain(self, keep: int) -> None:
+    def drop_old_epochs(self, keep: int) -> None:
         """Delete all but the last `keep` epochs, and the files that only they used."""
-        epochs = committed(self.path)
+        epochs = committed_epochs(self.path)
         if len(epochs) <= keep:
             return
         old, kept = epochs[:-keep], epochs[-keep:]
-        still = referenced(read_manifest(self.path, kept[0]))
+        still = listed_files(read_manifest(self.path, kept[0]))
         for epoch in old:
             manifest = read_manifest(self.path, epoch)
             for view in manifest.views:
@@ -347,15 +325,15 @@ class Sink:
                 if shown != str(epoch):
                     shutil.rmtree(self.path / "views" / view / str(epoch), ignore_errors=True)
             # A file used by an old and a new epoch is used by all between: looking at the oldest kept one is enough.
-            for path in referenced(manifest) - still:
+            for path in listed_files(manifest) - still:
                 (self.path / path).unlink(missing_ok=True)
             (self.path / "epochs" / f"{epoch}.json").unlink(missing_ok=True)
 
     def drop_orphans(self) -> None:
         """Delete files that no manifest lists: what an interrupted run left behind."""
         known: set[str] = set()
-        for epoch in committed(self.path):
-            known |= referenced(read_manifest(self.path, epoch))
+        for epoch in committed_epochs(self.path):
+            known |= listed_files(read_manifest(self.path, epoch))
         for file in (self.path / "data").glob("*/*"):
             if str(file.relative_to(self.path)) not in known:
                 file.unlink(missing_ok=True)
@@ -365,14 +343,14 @@ class Sink:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def referenced(manifest: Manifest) -> set[str]:
+def listed_files(manifest: Manifest) -> set[str]:
     """Return all files that `manifest` lists."""
     files = {path for buckets in manifest.views.values() for path in buckets.values()}
     errors = {path for paths in manifest.view_errors.values() for path in paths}
     return files | set(manifest.merged.values()) | set(manifest.quarantine) | errors
 
 
-def committed(path: str | Path) -> list[int]:
+def committed_epochs(path: str | Path) -> list[int]:
     """Return the committed epochs in an output folder, in order."""
     return sorted(int(file.stem) for file in (Path(path) / "epochs").glob("[0-9]*.json"))
 

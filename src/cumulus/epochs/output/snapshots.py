@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cumulus.epochs.output.sink import Manifest
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
@@ -28,6 +30,13 @@ class Snapshots:
     last: int = 0
     behind: bool = False
     first: int = 1
+
+    @classmethod
+    def after(cls, newest: Manifest | None, every: int, last: int = 0) -> Snapshots:
+        """Return those of a run that goes on after the newest committed epoch."""
+        if newest is None:
+            return cls(every, last)
+        return cls(every, last, newest.snapshot != newest.epoch, newest.epoch + 1)
 
     def due(self, epoch: int, final: bool) -> bool:
         """Whether `epoch` writes views; `final`: nothing is left to read after it."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Const, Scalar, Var
 from cumulus.catalog.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, Kind, SqlType, decimal
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import SqlCall
 from cumulus.sql.binding.scalar_calls import ScalarCalls
@@ -46,51 +44,48 @@ class AggregateCalls:
 
     def check(self, expr: SqlCall) -> None:
         """Refuse a call with too many arguments or too few."""
-        place = self.scope.source.place(expr.at)
         if not expr.args and (expr.name != "count" or expr.distinct):
-            raise BindError(f"{expr.name.upper()} needs an argument", **place)
+            raise self.scope.source.bind_error(f"{expr.name.upper()} needs an argument", expr.at)
         if len(expr.args) > 1:
-            raise BindError(f"{expr.name.upper()} takes one argument", **place)
+            raise self.scope.source.bind_error(f"{expr.name.upper()} takes one argument", expr.at)
 
     def add(self, expr: SqlCall, arg: Scalar | None, where: Scalar | None) -> Scalar:
         """Return the variable of an aggregate call of a bound argument, None for COUNT(*), over the rows of FILTER."""
         if arg is None:
             return self._register(Aggregate("count", None, False, where, BIGINT, expr.at), nullable=False)
-        place = self.scope.source.place(expr.at)
         if not variables_of(arg).isdisjoint(self.aggregates):
-            raise BindError("aggregates do not nest", hint="Aggregate in a query in FROM first.", **place)
+            hint = "Aggregate in a query in FROM first."
+            raise self.scope.source.bind_error("aggregates do not nest", expr.at, hint=hint)
         # How often a value stands does not matter to an end.
         distinct = expr.distinct and expr.name not in ("min", "max", "bool_and", "bool_or")
-        arg, result = self._aggregated(expr, arg, place)
+        arg, result = self._aggregated(expr, arg)
         if distinct and expr.name not in ("sum", "count", "avg"):
-            raise UnsupportedError(
-                f"{expr.name.upper()}(DISTINCT …) does not compile",
-                feature=f"{expr.name.upper()}(DISTINCT …)",
-                hint="COUNT, SUM and AVG of DISTINCT values do.",
-                **place,
-            )
+            what = f"{expr.name.upper()}(DISTINCT …)"
+            raise self.scope.context.refuse(what, expr.at, "COUNT, SUM and AVG of DISTINCT values do.")
         nullable = expr.name != "count"
         return self._register(Aggregate(expr.name, arg, distinct, where, result, expr.at), nullable=nullable)
 
-    def _aggregated(self, expr: SqlCall, arg: Scalar, place: dict[str, Any]) -> tuple[Scalar, SqlType]:
+    def _aggregated(self, expr: SqlCall, arg: Scalar) -> tuple[Scalar, SqlType]:
         """Return the argument of an aggregate as it is taken, and the type of the result."""
-        name, found = expr.name, self.calls.type_of(arg)
+        name, arg_type = expr.name, self.calls.type_of(arg)
         if name == "count":
             return arg, BIGINT
         if name in ("min", "max"):
-            return (Const(None, INTEGER), INTEGER) if found.kind is Kind.NULL else (arg, found)
+            return (Const(None, INTEGER), INTEGER) if arg_type.kind is Kind.NULL else (arg, arg_type)
         if name in ("bool_and", "bool_or", "count_if"):
-            if not (found.kind in (Kind.BOOLEAN, Kind.NULL) or (found.is_numeric and name == "count_if")):
-                raise BindError(f"{name.upper()} needs a condition, not {found}", hint="Compare it.", **place)
+            if not (arg_type.kind in (Kind.BOOLEAN, Kind.NULL) or (arg_type.is_numeric and name == "count_if")):
+                told = f"{name.upper()} needs a condition, not {arg_type}"
+                raise self.scope.source.bind_error(told, expr.at, hint="Compare it.")
             return self.calls.cast(arg, BOOLEAN, expr.at), HUGEINT if name == "count_if" else BOOLEAN
-        if found.kind is Kind.NULL:
-            found = HUGEINT if name == "sum" else DOUBLE
-            arg = Const(None, found)
-        if not (found.is_numeric or (found.kind is Kind.BOOLEAN and name == "sum")):
-            raise BindError(f"{name.upper()} needs a number, not {found}", hint="CAST the argument.", **place)
-        if name != "sum" or found.is_float:
+        if arg_type.kind is Kind.NULL:
+            arg_type = HUGEINT if name == "sum" else DOUBLE
+            arg = Const(None, arg_type)
+        if not (arg_type.is_numeric or (arg_type.kind is Kind.BOOLEAN and name == "sum")):
+            told = f"{name.upper()} needs a number, not {arg_type}"
+            raise self.scope.source.bind_error(told, expr.at, hint="CAST the argument.")
+        if name != "sum" or arg_type.is_float:
             return arg, DOUBLE
-        return arg, decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+        return arg, decimal(38, arg_type.scale) if arg_type.kind is Kind.DECIMAL else HUGEINT
 
     def _register(self, aggregate: Aggregate, *, nullable: bool) -> Scalar:
         for name, known in self.aggregates.items():

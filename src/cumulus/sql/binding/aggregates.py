@@ -27,10 +27,10 @@ from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECI
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
-from cumulus.sql.binding.branches import NEVER, Within, settle, summed
-from cumulus.sql.binding.conditions import is_not_null, special, summand
-from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, apart, is_apart
-from cumulus.sql.binding.groups import Grouped, derive
+from cumulus.sql.binding.branches import NEVER, Within, settle_branches, sum_branches
+from cumulus.sql.binding.conditions import is_not_null, summand
+from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, column_summand, is_summed_by_sides
+from cumulus.sql.binding.groups import Grouped, derive_relation
 from cumulus.sql.binding.scope import Scope
 
 SPREADS = {
@@ -77,7 +77,7 @@ class Sums:
 
     def __post_init__(self) -> None:
         if self.standing:
-            self._added("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
+            self._add_sum("n", BIGINT, ("rows",), lambda: sum_of([self.rows(lambda within: ONE), *self.standing]))
         else:
             self.column("n", BIGINT, (), lambda within: ONE)
 
@@ -85,7 +85,7 @@ class Sums:
 
     def rows(self, factor: Factor) -> Term:
         """Return the rows of all branches and sets, times a factor."""
-        return summed(
+        return sum_branches(
             ((within, [*lifts(within), factor(within)]) for lifts in self.sets for within in self.branches), self.keys
         )
 
@@ -93,22 +93,21 @@ class Sums:
         """Return the sum of a factor over the rows as a variable, adding it if it is new."""
         if len(self.branches) == 1:
             identity = (factor(self.branches[0]),)
-        return self._added(hint, found, identity, lambda: self.rows(factor))
+        return self._add_sum(hint, found, identity, lambda: self.rows(factor))
 
-    def _added(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
+    def _add_sum(self, hint: str, found: SqlType, identity: tuple[object, ...], make: Callable[[], Term]) -> Scalar:
         name = self._known.get(identity)
         if name is None:
-            name = self._named(hint, Typed(found, False))
+            name = self._new_name(hint, Typed(found, False))
             self._known[identity] = name
             self.sums.append(Summed(name, make(), found))
         kept = self.scope.variables[name].type
         return Var(name) if kept == found else Cast(Var(name), found)
 
-    def _named(self, hint: str, typed: Typed) -> str:
+    def _new_name(self, hint: str, typed: Typed) -> str:
         """Return a name that no variable and no other sum has."""
-        taken = set(self.scope.variables)
         name, count = hint, 1
-        while name in taken:
+        while name in self.scope.variables:
             count += 1
             name = f"{hint}{count}"
         self.scope.variables[name] = typed
@@ -133,12 +132,8 @@ class Sums:
 
         if aggregate.kind in ("min", "max"):
             return self._end(aggregate, arg, present)
-        if aggregate.kind in ("bool_and", "bool_or"):
-            return self._boolean(aggregate, arg, only, present)
-        if aggregate.kind == "count_if":
-            count = self.column("n", BIGINT, ("count", arg, where), present)
-            holds = self.column("t", HUGEINT, ("true", arg, where), lambda w: product_of([only(w), w.condition(arg)]))
-            return self._finished(aggregate, arg, holds, count, present)
+        if aggregate.kind in ("bool_and", "bool_or", "count_if"):
+            return self._conditions(aggregate, arg, only, present)
         if aggregate.kind in SPREADS:
             return self._spread(aggregate, arg, only, present)
         if aggregate.distinct:
@@ -147,9 +142,9 @@ class Sums:
         if aggregate.kind == "count":
             return count
         total: Scalar = self._total(aggregate, arg, only)
-        return self._finished(aggregate, arg, total, count, present)
+        return self._null_of_none(aggregate, arg, total, count, present)
 
-    def _finished(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
+    def _null_of_none(self, aggregate: Aggregate, arg: Scalar, total: Scalar, count: Scalar, present: Factor) -> Scalar:
         if aggregate.kind == "avg":
             total = Apply("div", (total, count))
         if self.keys and not self.standing and len(self.branches) == 1 and present(self.branches[0]) is ONE:
@@ -157,35 +152,35 @@ class Sums:
         return Apply("case", (Apply("eq", (count, number(0))), NULL_VALUE, total))
 
     def _total(self, aggregate: Aggregate, arg: Scalar, only: Factor) -> Scalar:
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         identity = ("sum", arg, aggregate.where)
 
         def number_of(within: Within) -> Term:
             return product_of([only(within), summand(within.scalar(arg), within.variables)])
 
-        if found.is_float and any(is_apart(within, arg) for within in self.branches):
-            return self._apart(arg, identity, only)
-        if found.is_float:
+        if arg_type.is_float and any(is_summed_by_sides(within, arg) for within in self.branches):
+            return self._sum_by_sides(arg, identity, only)
+        if arg_type.is_float:
             plain = self.column("s", DOUBLE, identity, number_of)
-            return Apply("float_sum", (plain, self._odd(arg, aggregate, only)))
-        return self.column("s", _kept(aggregate, found), identity, number_of)
+            return Apply("float_sum", (plain, self._not_finite(arg, aggregate, only)))
+        return self.column("s", _total_type(aggregate, arg_type), identity, number_of)
 
-    def _apart(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
+    def _sum_by_sides(self, arg: Scalar, identity: tuple[object, ...], only: Factor) -> Scalar:
         """Return the sum of a difference of floats from exact sums over each side of it."""
 
         def summed_up(column: FloatSumColumn) -> Scalar:
             kept, part = column.type, column.function
             return self.column(
-                column.hint, kept, (part, *identity), lambda w: product_of([only(w), apart(w, arg, column)])
+                column.hint, kept, (part, *identity), lambda w: product_of([only(w), column_summand(w, arg, column)])
             )
 
         return Apply("float_total", tuple(map(summed_up, COLUMNS)))
 
     def _spread(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
         """Variance and deviation are made of the count, the sum and the sum of squares, all of them exact."""
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
-        is_long = found.is_float or found.scale > MAX_PRECISION // 2
+        is_long = arg_type.is_float or arg_type.scale > MAX_PRECISION // 2
 
         def value(within: Within) -> Term:
             scalar = within.scalar(arg)
@@ -199,29 +194,30 @@ class Sums:
             kept = BIGDECIMAL
             total = self.column("s", kept, ("exact", arg, aggregate.where), lambda w: product_of([only(w), value(w)]))
         else:
-            kept = decimal(38, 2 * found.scale) if found.kind is Kind.DECIMAL else HUGEINT
+            kept = decimal(38, 2 * arg_type.scale) if arg_type.kind is Kind.DECIMAL else HUGEINT
             total = self._total(replace(aggregate, kind="avg"), arg, only)
         squares = self.column("q", kept, ("squares", arg, aggregate.where), square)
         function, missing = SPREADS[aggregate.kind]
         spread = Apply(function, (count, total, squares, number(missing)))
-        if not found.is_float:
+        if not arg_type.is_float:
             return spread
         # One value has no spread, whatever it is; several of which one is not finite have NaN, as in DuckDB.
-        tame = Apply("or", (Apply("eq", (self._odd(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
+        tame = Apply("or", (Apply("eq", (self._not_finite(arg, aggregate, only), ZERO)), Apply("le", (count, ONE))))
         return Apply("case", (tame, spread, Const(NAN, DOUBLE)))
 
-    def _odd(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
+    def _not_finite(self, arg: Scalar, aggregate: Aggregate, only: Factor) -> Scalar:
         """Return the count of what is not finite among floats."""
         identity = ("odd", "sum", arg, aggregate.where)
-        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), special(w.scalar(arg))]))
+        return self.column("odd", HUGEINT, identity, lambda w: product_of([only(w), _special(w.scalar(arg))]))
 
-    def _boolean(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
-        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE."""
+    def _conditions(self, aggregate: Aggregate, arg: Scalar, only: Factor, present: Factor) -> Scalar:
+        """BOOL_AND is TRUE where no value is FALSE, BOOL_OR where some value is TRUE; COUNT_IF counts these."""
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
+        kept = HUGEINT if aggregate.kind == "count_if" else BIGINT
         true = ("true", arg, aggregate.where)
-        holds = self.column("t", BIGINT, true, lambda w: product_of([only(w), w.condition(arg)]))
-        test = Apply("eq", (holds, count)) if aggregate.kind == "bool_and" else Apply("gt", (holds, number(0)))
-        return self._finished(aggregate, arg, test, count, present)
+        holds = self.column("t", kept, true, lambda w: product_of([only(w), w.condition(arg)]))
+        tests = {"bool_and": Apply("eq", (holds, count)), "bool_or": Apply("gt", (holds, number(0)))}
+        return self._null_of_none(aggregate, arg, tests.get(aggregate.kind, holds), count, present)
 
     def _end(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """MIN and MAX are the ends of the group's values, which are kept with their counts."""
@@ -230,9 +226,9 @@ class Sums:
         if name is None:
             found = Typed(scalar_type(arg, self.scope.variables), True)
             value, bind = self._value(arg, found)
-            name = self._named(aggregate.kind, found)
+            name = self._new_name(aggregate.kind, found)
             self._known[identity] = name
-            term = self.rows(bound(present, bind))
+            term = self.rows(_present_rows(present, bind))
             self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
         return Var(name)
 
@@ -242,41 +238,41 @@ class Sums:
             scalar = self.branches[0].scalar(arg)
             if isinstance(scalar, Var) and scalar.name not in {*self.keys, *self.scope.parameters.values()}:
                 return scalar.name, lambda within: ONE
-        name = self._named("x", typed)
+        name = self._new_name("x", typed)
         return name, lambda within: Lift(name, within.scalar(arg))
 
     def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """Add up over the different values of the group, which are a derived relation."""
-        found = scalar_type(arg, self.scope.variables)
+        arg_type = scalar_type(arg, self.scope.variables)
         identity = ("distinct", arg, aggregate.where)
         if identity not in self._values:
-            value, bind = self._value(arg, Typed(found, False))
-            body = self.rows(bound(present, bind))
-            count = self._named("n", Typed(BIGINT, False))
+            value, bind = self._value(arg, Typed(arg_type, False))
+            body = self.rows(_present_rows(present, bind))
+            count = self._new_name("n", Typed(BIGINT, False))
             rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
             there = Compare(">", Var(count), number(0))
-            self._values[identity] = (value, derive(rows, (), there, lookup=False))
+            self._values[identity] = (value, derive_relation(rows, (), there, lookup=False))
         x, values = self._values[identity]
         atom = Atom(values.name, values.parameters)
-        each = self._added("d", BIGINT, ("d", *identity), lambda: atom)
+        different = self._add_sum("d", BIGINT, ("d", *identity), lambda: atom)
         if aggregate.kind == "count":
-            return each
+            return different
 
         def values_of() -> Term:
             return product_of([atom, summand(Var(x), self.scope.variables)])
 
-        if found.is_float:
-            plain = self._added("s", DOUBLE, ("s", *identity), values_of)
-            odd = self._added("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, special(Var(x))]))
+        if arg_type.is_float:
+            plain = self._add_sum("s", DOUBLE, ("s", *identity), values_of)
+            odd = self._add_sum("odd", HUGEINT, ("odd", *identity), lambda: product_of([atom, _special(Var(x))]))
             total: Scalar = Apply("float_sum", (plain, odd))
         else:
-            total = self._added("s", _kept(aggregate, found), ("s", *identity), values_of)
+            total = self._add_sum("s", _total_type(aggregate, arg_type), ("s", *identity), values_of)
         if aggregate.kind == "avg":
-            total = Apply("div", (total, each))
-        return Apply("case", (Apply("eq", (each, number(0))), NULL_VALUE, total))
+            total = Apply("div", (total, different))
+        return Apply("case", (Apply("eq", (different, number(0))), NULL_VALUE, total))
 
 
-def bound(present: Factor, bind: Factor) -> Factor:
+def _present_rows(present: Factor, bind: Factor) -> Factor:
     """Return the rows that are present, each with its value; where none ever is, the value is bound all the same."""
 
     def rows(within: Within) -> Term:
@@ -289,16 +285,18 @@ def bound(present: Factor, bind: Factor) -> Factor:
 def one_group(scope: Scope, *, merging: bool = True) -> tuple[Grouped, Sums]:
     """Return the rows of a scope as one group, which is there without rows too, and what adds up more of it.
 
-    Parameters
-    ----------
-    merging
-        See `settle`.
+    Equal columns become one variable if `merging`: see `settle_branches`.
     """
-    sums = Sums(scope, settle(scope, merging=merging), (), [lambda within: []])
+    sums = Sums(scope, settle_branches(scope, merging=merging), (), [lambda within: []])
     return Grouped(scope, (), sums.sums, sums.ends, [], always=True), sums
 
 
-def _kept(aggregate: Aggregate, found: SqlType) -> SqlType:
+def _special(scalar: Scalar) -> Term:
+    """Return the number in which NaN and the infinities among floats are counted."""
+    return Apply("special", (scalar,))
+
+
+def _total_type(aggregate: Aggregate, found: SqlType) -> SqlType:
     """Return the type in which an exact total is kept."""
     if aggregate.kind == "avg":
         return decimal(38, found.scale) if found.kind is Kind.DECIMAL else HUGEINT

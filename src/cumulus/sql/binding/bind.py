@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from cumulus.algebra.terms import Const, Scalar
 from cumulus.catalog.types import BOOLEAN, Kind
-from cumulus.errors import BindError
 from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, SqlCall, Star, Subquery
 from cumulus.sql.binding.aggregate_calls import AggregateCalls
 from cumulus.sql.binding.scalar_calls import ScalarCalls
@@ -63,10 +62,10 @@ class Binder:
                 return self.calls.cast(self.bind(arg, aggregates=aggregates, clause=clause), target, at)
             case SqlCall(name, _, at) if name in AGGREGATES:
                 if not aggregates:
-                    raise BindError(
+                    raise self.scope.source.bind_error(
                         f"{name.upper()} cannot stand in {clause}",
+                        at,
                         hint="Conditions on aggregates go into HAVING; aggregates do not nest.",
-                        **self.scope.source.place(at),
                     )
                 return self._aggregate(expr)
             case SqlCall("try", (inner,), at):
@@ -77,13 +76,13 @@ class Binder:
                     self.calls.folds = folds
             case SqlCall("grouping" | "grouping_id", args, at):
                 if not aggregates:
-                    raise BindError(f"GROUPING cannot stand in {clause}", **self.scope.source.place(at))
+                    raise self.scope.source.bind_error(f"GROUPING cannot stand in {clause}", at)
                 return self.aggregate_calls.add_grouping(tuple(self._key(arg) for arg in args), at)
             case SqlCall(name, args, at):
                 bound = tuple(self.bind(arg, aggregates=aggregates, clause=clause) for arg in args)
                 return self.calls.apply(name, bound, at)
             case Star(_, at):
-                raise BindError("* cannot stand here", **self.scope.source.place(at))
+                raise self.scope.source.bind_error("* cannot stand here", at)
             case Subquery():
                 return self._subquery(expr, truth=False, aggregates=aggregates, clause=clause)
 
@@ -137,7 +136,5 @@ class Binder:
         scalar = self.bind(expr, aggregates=aggregates, clause=clause)
         found = self.calls.type_of(scalar)
         if not (found.is_numeric or found.kind in (Kind.BOOLEAN, Kind.NULL)):
-            raise BindError(
-                f"{clause} needs a condition, not {found}", hint="Compare it.", **self.scope.source.place(expr.at)
-            )
+            raise self.scope.source.bind_error(f"{clause} needs a condition, not {found}", expr.at, hint="Compare it.")
         return self.calls.cast(scalar, BOOLEAN, expr.at)

@@ -27,7 +27,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.types import INTEGER_BITS, SqlType
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type, typed
 from cumulus.sql.binding.conditions import condition, conjuncts
-from cumulus.sql.binding.folding import folded
+from cumulus.sql.binding.folding import fold_constants
 from cumulus.sql.binding.scope import Branch, Scope
 
 MAX_BRANCHES = 512
@@ -50,7 +50,7 @@ class Within:
     def scalar(self, scalar: Scalar) -> Scalar:
         """Return a scalar of the scope as it is here."""
         changed = substitute(scalar, self.branch.values)
-        return scalar if changed is scalar else folded(changed, self.variables)
+        return scalar if changed is scalar else fold_constants(changed, self.variables)
 
     def condition(self, scalar: Scalar) -> Term:
         """Return the term that is 1 where a condition of the scope is TRUE here."""
@@ -99,7 +99,7 @@ class Within:
         return {name for name, count in counts.items() if count > 1 or name in given}
 
 
-def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
+def settle_branches(scope: Scope, *, merging: bool = True) -> list[Within]:
     """Turn the branches of a scope, to which all conditions have been added, to their final form.
 
     A branch whose conditions cannot hold is dropped, unless it is the last.
@@ -112,7 +112,7 @@ def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
     """
     alive: list[Branch] = []
     for branch in scope.branches:
-        if _settled(scope, branch) or (not alive and branch is scope.branches[-1]):
+        if _settle_branch(scope, branch) or (not alive and branch is scope.branches[-1]):
             alive.append(branch)
     scope.branches[:] = alive
     if len(alive) == 1 and merging:
@@ -121,7 +121,7 @@ def settle(scope: Scope, *, merging: bool = True) -> list[Within]:
     return [Within(scope, branch) for branch in alive]
 
 
-def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...]) -> Term:
+def sum_branches(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...]) -> Term:
     """Return the sum of branches, each times its factors, binding `keys`; never without a relation."""
     given = list(products)
     total = sum_of(within.product(factors, keys) for within, factors in given)
@@ -135,20 +135,20 @@ def summed(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...])
     return total
 
 
-def _settled(scope: Scope, branch: Branch) -> bool:
+def _settle_branch(scope: Scope, branch: Branch) -> bool:
     variables = {**scope.variables, **branch.known}
     where = [substitute(scalar, branch.values) for scalar in branch.where]
-    where = [part for scalar in where for part in conjuncts(folded(scalar, variables))]
+    where = [part for scalar in where for part in conjuncts(fold_constants(scalar, variables))]
     where = _with_parameters(scope, where, variables)
     while True:
         # What columns have become may make others equal: COALESCE(x, x) = y.
-        rest = _unified(scope, branch, where)
+        rest = _unify_columns(scope, branch, where)
         variables = {**scope.variables, **branch.known}
-        rest = [part for scalar in rest for part in conjuncts(folded(scalar, variables))]
+        rest = [part for scalar in rest for part in conjuncts(fold_constants(scalar, variables))]
         if rest == where:
             break
         where = rest
-    branch.where[:] = _lifted(scope, branch, where)
+    branch.where[:] = _lift_parameters(scope, branch, where)
     dead = [part for part in branch.where if isinstance(part, Const) and part.value is not True]
     branch.where[:] = [part for part in branch.where if not isinstance(part, Const)]
     if dead:
@@ -158,7 +158,7 @@ def _settled(scope: Scope, branch: Branch) -> bool:
 
 def _with_parameters(scope: Scope, where: list[Scalar], variables: Mapping[str, Typed]) -> list[Scalar]:
     """Make one parameter of what stands outside in `inside = f(outside)`, so that it can be looked up."""
-    given = {variable: outside for outside, variable in scope.parameters.items()}
+    outer = {variable: outside for outside, variable in scope.parameters.items()}
     result: list[Scalar] = []
     for scalar in where:
         match scalar:
@@ -166,20 +166,20 @@ def _with_parameters(scope: Scope, where: list[Scalar], variables: Mapping[str, 
                 sides = []
                 for side, other in ((left, right), (right, left)):
                     names = variables_of(side)
-                    outside = names and names <= given.keys() and not isinstance(side, Var) and variables_of(other)
-                    alike = outside and _alike(scalar_type(side, variables), scalar_type(other, variables))
-                    sides.append(scope.parameter(substitute(side, given)) if alike else side)
+                    outside = names and names <= outer.keys() and not isinstance(side, Var) and variables_of(other)
+                    alike = outside and _are_one_value(scalar_type(side, variables), scalar_type(other, variables))
+                    sides.append(scope.parameter(substitute(side, outer)) if alike else side)
                 result.append(Apply("eq", (sides[0], sides[1])))
             case _:
                 result.append(scalar)
     return result
 
 
-def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
+def _unify_columns(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     """Make one variable of columns that are equal; return the other conditions."""
     leader: dict[str, str] = {}
     variables = {**scope.variables, **branch.known}
-    given = set(scope.parameters.values())
+    parameters = set(scope.parameters.values())
     outs = {name for lookup in scope.lookups for name in lookup.outs}
     stand_ins = [branch.values.get(name) for name in outs]
     outs |= {scalar.name for scalar in stand_ins if isinstance(scalar, Var)}
@@ -192,7 +192,7 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     def mergeable(left: str, right: str) -> bool:
         ends = {find(left), find(right)}
         members = {left, right, *ends, *(name for name in leader if find(name) in ends)}
-        return _mergeable(members, variables, outs)
+        return _can_merge(members, variables, outs)
 
     rest: list[Scalar] = []
     for scalar in where:
@@ -203,11 +203,11 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
                 first, second = find(left), find(right)
                 if first == second:
                     continue
-                if first in given and second in given:
+                if first in parameters and second in parameters:
                     rest.append(scalar)
                     continue
-                if second in given or (
-                    first not in given
+                if second in parameters or (
+                    first not in parameters
                     and (
                         (first in outs and second not in outs)
                         or _bits(variables[second].type) < _bits(variables[first].type)
@@ -218,27 +218,27 @@ def _unified(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
             case _:
                 rest.append(scalar)
     names = {name: find(name) for name in variables if find(name) != name}
-    values = _merged(branch, names, variables)
+    values = _merge_columns(branch, names, variables)
     return [substitute(scalar, values) for scalar in rest]
 
 
-def _lifted(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
+def _lift_parameters(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     """Let the branch bind parameters that equal what is computed of its columns; return the other conditions."""
     variables = {**scope.variables, **branch.known}
-    given = set(scope.parameters.values())
+    parameters = set(scope.parameters.values())
     bound = {name for atom in branch.atoms for name in atom.variables}
     lifted: set[str] = set()
     rest: list[Scalar] = []
     for scalar in where:
         match scalar:
             case Apply("eq", (Var(name), other)) | Apply("eq", (other, Var(name))) if (
-                name in given
+                name in parameters
                 and name not in lifted
                 and name not in bound
                 and variables_of(other)
-                and variables_of(other).isdisjoint(given)
+                and variables_of(other).isdisjoint(parameters)
                 and variables_of(other) <= bound
-                and _alike(scalar_type(other, variables), variables[name].type)
+                and _are_one_value(scalar_type(other, variables), variables[name].type)
             ):
                 lifted.add(name)
                 branch.guards.append(Lift(name, other))
@@ -249,7 +249,7 @@ def _lifted(scope: Scope, branch: Branch, where: list[Scalar]) -> list[Scalar]:
     return rest
 
 
-def _merged(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Typed]) -> dict[str, Scalar]:
+def _merge_columns(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Typed]) -> dict[str, Scalar]:
     """Put the first of equal columns in the place of the others in a branch; return what each of them is now."""
     for kept in dict.fromkeys(names.values()):
         members = [kept, *(name for name, target in names.items() if target == kept)]
@@ -272,15 +272,15 @@ def _merged(branch: Branch, names: Mapping[str, str], variables: Mapping[str, Ty
     return values
 
 
-def _mergeable(names: set[str], variables: Mapping[str, Typed], outs: set[str]) -> bool:
+def _can_merge(names: set[str], variables: Mapping[str, Typed], outs: set[str]) -> bool:
     """Whether one variable can stand for all of `names`; what a look-up gives is never cast."""
     types = [variables[name].type for name in sorted(names)]
     if not names.isdisjoint(outs):
         return len(set(types)) == 1
-    return all(_alike(types[0], found) for found in types)
+    return all(_are_one_value(types[0], found) for found in types)
 
 
-def _alike(left: SqlType, right: SqlType) -> bool:
+def _are_one_value(left: SqlType, right: SqlType) -> bool:
     """Whether equal values of two types are one value everywhere, so that one variable can stand for both."""
     return left == right or (left.is_integer and right.is_integer)
 

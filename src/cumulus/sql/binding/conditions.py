@@ -27,10 +27,10 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.scalars.function import common_type
+from cumulus.scalars.python_code import COMPARISONS
 from cumulus.scalars.registry import FUNCTIONS
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
-from cumulus.sql.syntax.chains import chained
-from cumulus.sql.syntax.membership import links
+from cumulus.sql.syntax.membership import join_conditions, links_of
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
@@ -40,8 +40,8 @@ _FAILING = frozenset(
 )
 """Functions that have no value for some arguments; overflows are not looked at."""
 
-_OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+"""Each comparison's opposite."""
 
 
 def conjuncts(scalar: Scalar) -> list[Scalar]:
@@ -59,29 +59,20 @@ def conjuncts(scalar: Scalar) -> list[Scalar]:
     if isinstance(scalar, Apply) and scalar.function == "and":
         return [part for arg in scalar.args for part in conjuncts(arg)]
     if isinstance(scalar, Apply) and scalar.function == "or":
-        branches = [conjuncts(branch) for branch in disjuncts(scalar)]
+        branches = [conjuncts(branch) for branch in links_of("or", scalar)]
         shared = [part for part in dict.fromkeys(branches[0]) if all(part in branch for branch in branches[1:])]
         if shared:
             rests = [[part for part in branch if part not in shared] for branch in branches]
             if not all(rests):
                 return shared
-            return [*shared, _join("or", [_join("and", rest) for rest in rests])]
+            return [*shared, join_conditions("or", [join_conditions("and", rest) for rest in rests])]
     return [scalar]
-
-
-def disjuncts(scalar: Scalar) -> list[Scalar]:
-    """Split a condition at its ORs."""
-    return links("or", scalar)
-
-
-def _join(function: str, parts: list[Scalar]) -> Scalar:
-    return chained(parts, lambda left, right: Apply(function, (left, right)))
 
 
 def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool = False) -> Term:
     """Return the term that is 1 where a scalar is not NULL.
 
-    It fails where the scalar does, so that an aggregate counts what it adds: see `fails`.
+    It fails where the scalar does, so that an aggregate counts what it adds: see `can_fail`.
 
     Parameters
     ----------
@@ -89,7 +80,7 @@ def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool 
         Take CASE apart, as a sum over its branches. Only for numbers that are added up: in a condition of the join a
         sum would pass for a number of the row.
     """
-    if not is_nullable(scalar, variables) and not fails(scalar, variables):
+    if not is_nullable(scalar, variables) and not can_fail(scalar, variables):
         return ONE
     match scalar:
         case Apply(function, args) if function in ("add", "sub", "mul", "neg"):
@@ -107,7 +98,7 @@ def _is_users(scalar: Scalar) -> bool:
     return isinstance(scalar, Apply) and scalar.function not in FUNCTIONS
 
 
-def fails(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
+def can_fail(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
     """Whether a scalar cannot be computed for ordinary values: it divides, or it casts to a type that is not wider."""
     match scalar:
         case Apply("try", _):
@@ -115,9 +106,9 @@ def fails(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
         case Apply() if _is_users(scalar):
             return True
         case Cast(arg, target):
-            return _is_users(arg) or not _widens(scalar_type(arg, variables), target) or fails(arg, variables)
+            return _is_users(arg) or not _widens(scalar_type(arg, variables), target) or can_fail(arg, variables)
         case Apply(function, args):
-            return function in _FAILING or any(fails(arg, variables) for arg in args)
+            return function in _FAILING or any(can_fail(arg, variables) for arg in args)
         case _:
             return False
 
@@ -159,19 +150,17 @@ def _condition(scalar: Scalar, variables: Mapping[str, Typed]) -> list[Term]:
             return [Compare("<>", left, right)]
         case Apply("is_null", (inner,)):
             return [Compare("=", inner, NULL_VALUE)] if is_nullable(inner, variables) else [ZERO]
-        case Apply("not", (Apply(inner, (left, right)),)) if inner in _NEGATED:
-            return _condition(Apply(_NEGATED[inner], (left, right)), variables)
+        case Apply("not", (Apply(inner, (left, right)),)) if inner in NEGATED:
+            return _condition(Apply(NEGATED[inner], (left, right)), variables)
         case Apply("not", (Apply("not", (inner,)),)):
             return [condition(inner, variables)]
-        case Apply(function, (left, right)) if function in _OPERATORS:
+        case Apply(function, (left, right)) if function in COMPARISONS:
             guards = [side for side in (left, right) if is_nullable(side, variables)]
-            if function == "eq" and len(guards) < 2:
-                guards = []  # NULL is equal to NULL only
-            elif function == "eq":
-                guards = guards[:1]
+            if function == "eq":
+                guards = guards[:1] if len(guards) == 2 else []  # NULL is equal to NULL only
             elif function != "ne":
                 guards = []  # an order comparison with NULL is 0 by itself
-            return [Compare(_OPERATORS[function], left, right), *(is_not_null(side, variables) for side in guards)]
+            return [Compare(COMPARISONS[function], left, right), *(is_not_null(side, variables) for side in guards)]
         case _:
             return [Compare("=", scalar, TRUE)]
 
@@ -199,14 +188,14 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
     match scalar:
         case Const(value, _):
             return ZERO if value is None else scalar
-        case Apply("mul", (left, right)) if _exact(scalar, variables):
+        case Apply("mul", (left, right)) if _is_exact(scalar, variables):
             return product_of([summand(left, variables), summand(right, variables)])
-        case Apply("add" | "sub" as function, (left, right)) if _exact(scalar, variables):
+        case Apply("add" | "sub" as function, (left, right)) if _is_exact(scalar, variables):
             guard = _is_there(scalar, variables)
-            inner = _guarded(guard, variables)
+            inner = _known_behind(guard, variables)
             first, second = summand(left, inner), summand(right, inner)
             return product_of([guard, sum_of([first, second if function == "add" else negate(second)])])
-        case Apply("neg", (inner,)) if _exact(scalar, variables):
+        case Apply("neg", (inner,)) if _is_exact(scalar, variables):
             return negate(summand(inner, variables))
         case Apply("case", args) if len(args) < MAX_BRANCHES * 2:
             return _cases(scalar, variables, summand)
@@ -218,7 +207,7 @@ def summand(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
             return scalar
 
 
-def _guarded(guard: Term, variables: Mapping[str, Typed]) -> Mapping[str, Typed]:
+def _known_behind(guard: Term, variables: Mapping[str, Typed]) -> Mapping[str, Typed]:
     """Return what is known of variables behind a guard: those that it wants there are, and need no second guard."""
     there = {
         part.left.name
@@ -228,7 +217,7 @@ def _guarded(guard: Term, variables: Mapping[str, Typed]) -> Mapping[str, Typed]
     return {**variables, **{name: Typed(variables[name].type, False) for name in there}} if there else variables
 
 
-def _exact(scalar: Apply, variables: Mapping[str, Typed]) -> bool:
+def _is_exact(scalar: Apply, variables: Mapping[str, Typed]) -> bool:
     return all(scalar_type(arg, variables).is_exact for arg in scalar.args)
 
 
@@ -241,18 +230,13 @@ def _cases(
     for index in range(0, len(scalar.args) - 1, 2):
         test, value = scalar.args[index], scalar.args[index + 1]
         terms.append(product_of([*before, condition(test, variables), branch(value, variables)]))
-        before.append(untrue(test, variables))
+        before.append(negated_condition(test, variables))
     terms.append(product_of([*before, branch(scalar.args[-1], variables)]))
     return sum_of(terms)
 
 
-def untrue(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
+def negated_condition(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:
     """Return the term that is 1 where a condition is FALSE or NULL."""
     if not is_nullable(scalar, variables):
         return condition(Apply("not", (scalar,)), variables)
     return Compare("<>", scalar, TRUE)
-
-
-def special(scalar: Scalar) -> Term:
-    """Return the term that counts NaN and the infinities of a floating point scalar (`scalar.special`)."""
-    return Apply("special", (scalar,))

@@ -8,8 +8,8 @@ from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Var
 from cumulus.m3.program import OrderItem
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import Within, settle
-from cumulus.sql.binding.groups import Grouped, stands
+from cumulus.sql.binding.branches import Within, settle_branches
+from cumulus.sql.binding.groups import Grouped, has_rows
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import QueryRows
 
@@ -24,7 +24,7 @@ def rows_of(
 ) -> Grouped:
     """Return the rows of a bag as groups of equal rows."""
     scope = bag.scope
-    settled = settle(scope) if branches is None else branches
+    settled = settle_branches(scope) if branches is None else branches
     if len(settled) == 1 and branches is None:
         bag.columns = [(name, settled[0].scalar(scalar)) for name, scalar in bag.columns]
         order_by = [OrderItem(settled[0].scalar(i.expression), i.descending, i.nulls_first) for i in order_by]
@@ -45,7 +45,7 @@ def rows_of(
         sums=sums.sums,
         ends=sums.ends,
         columns=[(name, keys.shown(scalar)) for name, scalar in bag.columns],
-        having=None if keys.variables or not distinct else stands(count),
+        having=None if keys.variables or not distinct else has_rows(count),
         repeat=None if distinct else Var(count),
         order_by=tuple(OrderItem(keys.shown(i.expression), i.descending, i.nulls_first) for i in order_by),
         limit=limits[0],

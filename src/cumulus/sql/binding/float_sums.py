@@ -44,7 +44,7 @@ COLUMNS = (
 """What `float_total` makes the sum of."""
 
 
-def is_apart(within: Within, arg: Scalar) -> bool:
+def is_summed_by_sides(within: Within, arg: Scalar) -> bool:
     """Whether a float is the sum or difference of two that come from tables which no column joins.
 
     Where a column does, an event meets the few rows that have its value, and one sum of them costs less than three. It
@@ -54,13 +54,13 @@ def is_apart(within: Within, arg: Scalar) -> bool:
     match within.scalar(arg):
         case Apply("add" | "sub", (left, right)):
             tables = [frozenset(atom.variables) for atom in within.branch.atoms]
-            sides = [_joined(variables_of(side), tables) for side in (left, right)]
+            sides = [_joined_columns(variables_of(side), tables) for side in (left, right)]
             return None not in sides and sides[0] != sides[1]
         case _:
             return False
 
 
-def _joined(names: frozenset[str], tables: list[frozenset[str]]) -> frozenset[str] | None:
+def _joined_columns(names: frozenset[str], tables: list[frozenset[str]]) -> frozenset[str] | None:
     """Return the columns of all tables that are joined with the one that has some columns; None if none has them."""
     found = next((table for table in tables if names <= table), None) if names else None
     while found is not None:
@@ -71,10 +71,10 @@ def _joined(names: frozenset[str], tables: list[frozenset[str]]) -> frozenset[st
     return found
 
 
-def apart(within: Within, arg: Scalar, column: FloatSumColumn) -> Term:
+def column_summand(within: Within, arg: Scalar, column: FloatSumColumn) -> Term:
     """Return the term that adds up one column of a float: of each side by itself where it is taken apart."""
     scalar = within.scalar(arg)
-    if not is_apart(within, arg):
+    if not is_summed_by_sides(within, arg):
         return _part(scalar, column)
     assert isinstance(scalar, Apply), "it is a sum or a difference"
     left, right = scalar.args

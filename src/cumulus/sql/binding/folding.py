@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import localcontext
+from typing import Any
 
 from cumulus.algebra.terms import FALSE, TRUE, Apply, Cast, Const, Scalar, children, rebuild
 from cumulus.catalog.types import BOOLEAN, EXACT
 from cumulus.errors import CumulusError
 from cumulus.scalars.registry import FUNCTIONS, call, cast_value
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
-from cumulus.sql.syntax.chains import chained
-from cumulus.sql.syntax.membership import links
+from cumulus.sql.syntax.membership import join_conditions, links_of
 
 
-def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
+def fold_constants(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
     """Return a scalar with its constant parts computed; what fails to compute stays.
 
     Examples
@@ -22,19 +22,19 @@ def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
     >>> from cumulus.algebra.terms import Var, number
     >>> from cumulus.catalog.types import INTEGER
     >>> missing, x = Const(None, INTEGER), {"x": Typed(INTEGER, False)}
-    >>> folded(Apply("and", (Apply("eq", (missing, Var("x"))), Apply("gt", (Var("x"), number(0))))), x).function
+    >>> fold_constants(Apply("and", (Apply("eq", (missing, Var("x"))), Apply("gt", (Var("x"), number(0))))), x).function
     'and'
-    >>> folded(Apply("add", (missing, Var("x"))), x).value is None
+    >>> fold_constants(Apply("add", (missing, Var("x"))), x).value is None
     True
     """
     if not children(scalar):
         return scalar
-    inner: Scalar = rebuild(scalar, lambda child: folded(child, variables))
+    inner: Scalar = rebuild(scalar, lambda child: fold_constants(child, variables))
     match inner:
         case Cast(Const(value, _), target):
-            return _computed(inner, variables, lambda: cast_value(value, target))
+            return _compute(inner, variables, lambda: cast_value(value, target))
         case Apply("and" | "or" as function, args):
-            return _connected(function, [link for arg in args for link in links(function, arg)])
+            return _fold_connective(function, [link for arg in args for link in links_of(function, arg)])
         case Apply("case", args):
             return _case(args, inner, variables)
         case Apply("coalesce", args):
@@ -51,14 +51,13 @@ def folded(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
             if FUNCTIONS[function].strict and any(value is None for value in values):
                 return Const(None, scalar_type(inner, variables))
             if len(values) == len(args):
-                return _computed(inner, variables, lambda: call(function, tuple(values)))
+                return _compute(inner, variables, lambda: call(function, tuple(values)))
             return inner
         case _:
             return inner
 
 
-def _computed(scalar: Scalar, variables: Mapping[str, Typed], compute: object) -> Scalar:
-    assert callable(compute)
+def _compute(scalar: Scalar, variables: Mapping[str, Typed], compute: Callable[[], Any]) -> Scalar:
     try:
         with localcontext(EXACT):
             return Const(compute(), scalar_type(scalar, variables))
@@ -68,10 +67,10 @@ def _computed(scalar: Scalar, variables: Mapping[str, Typed], compute: object) -
 
 def _cast(scalar: Scalar, whole: Scalar, variables: Mapping[str, Typed]) -> Scalar:
     found = scalar_type(whole, variables)
-    return scalar if scalar_type(scalar, variables) == found else folded(Cast(scalar, found), variables)
+    return scalar if scalar_type(scalar, variables) == found else fold_constants(Cast(scalar, found), variables)
 
 
-def _connected(function: str, args: Iterable[Scalar]) -> Scalar:
+def _fold_connective(function: str, args: Iterable[Scalar]) -> Scalar:
     """Return AND or OR without what does not matter."""
     neutral, final = (TRUE, FALSE) if function == "and" else (FALSE, TRUE)
     given = list(dict.fromkeys(args))
@@ -80,7 +79,7 @@ def _connected(function: str, args: Iterable[Scalar]) -> Scalar:
     rest = [arg for arg in given if not (isinstance(arg, Const) and arg.value is neutral.value)]
     if all(isinstance(arg, Const) for arg in rest):
         return Const(None, BOOLEAN) if rest else neutral
-    return chained(rest, lambda left, right: Apply(function, (left, right)))
+    return join_conditions(function, rest)
 
 
 def _case(args: tuple[Scalar, ...], whole: Scalar, variables: Mapping[str, Typed]) -> Scalar:

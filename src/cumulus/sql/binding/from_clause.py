@@ -8,16 +8,15 @@ from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Atom, Const, Scalar, Var, number
 from cumulus.catalog.names import Name
 from cumulus.catalog.types import BIGINT
-from cumulus.errors import BindError
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Derived, FromItem, Join, Query, TableRef
 from cumulus.sql.binding.aggregates import one_group
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import MAX_BRANCHES
 from cumulus.sql.binding.conditions import conjuncts
-from cumulus.sql.binding.groups import derive
+from cumulus.sql.binding.groups import derive_relation
 from cumulus.sql.binding.scalar_calls import ScalarCalls
-from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, showing
+from cumulus.sql.binding.scope import Branch, Queries, Scope, ScopeTable, SubqueryLookup, tables_showing
 from cumulus.sql.source import SqlText
 
 
@@ -50,7 +49,7 @@ def _item(scope: Scope, item: FromItem) -> list[Branch]:
 
 def _add_table(scope: Scope, table: ScopeTable, at: int) -> None:
     if table.alias and any(known.alias == table.alias for known in scope.tables):
-        raise BindError(f"two tables called {table.alias} in FROM", hint="Give one an alias.", **scope.source.place(at))
+        raise scope.source.bind_error(f"two tables called {table.alias} in FROM", at, hint="Give one an alias.")
     scope.tables.append(table)
 
 
@@ -62,14 +61,14 @@ def _table(scope: Scope, name: str, alias: str, at: int) -> list[Branch]:
     if name in context.views:
         view = context.views[name]
         if name in context.opened:
-            raise BindError(f"view {name} reads itself", **scope.source.place(at))
+            raise scope.source.bind_error(f"view {name} reads itself", at)
         opened, context.opened = context.opened, (*context.opened, name)
         branches = _query(scope, view.query, alias, view.columns, at, queries={}, outside=False)
         context.opened = opened
         return branches
     if name not in context.tables:
         there = ", ".join([*scope.queries, *context.tables, *context.views])
-        raise BindError(f"no table {name}", hint=f"There are {there or 'none'}.", **scope.source.place(at))
+        raise scope.source.bind_error(f"no table {name}", at, hint=f"There are {there or 'none'}.")
     columns: dict[str, str] = {}
     for column in context.tables[name].columns:
         assert column.type is not None, "SQL declares every type"
@@ -104,7 +103,7 @@ def _query(
 def unique_names(given: Sequence[str], own: Sequence[str], what: str, source: SqlText, at: int) -> list[str]:
     """Return the names of the columns; a name that stands twice gets a number, as in DuckDB's tables."""
     if len(given) > len(own):
-        raise BindError(f"{what} names {len(given)} columns, its SELECT has {len(own)}", **source.place(at))
+        raise source.bind_error(f"{what} names {len(given)} columns, its SELECT has {len(own)}", at)
     names: list[str] = []
     for name in [*given, *own[len(given) :]]:
         unique, count = name, 1
@@ -129,24 +128,24 @@ def _join(scope: Scope, join: Join) -> list[Branch]:
         left = _as_variables(scope, left, lefts)
     # USING makes one name of a column of each side: what is of one side alone is told before.
     of_left, of_right = _variables(lefts), _variables(rights)
-    conditions = _on(scope, join, lefts, rights)
+    conditions = _join_conditions(scope, join, lefts, rights)
     branches = _product(scope, left, right, join.at)
     for branch in branches:
         branch.where += conditions
     if not outer:
         return branches
-    made: list[Branch] = []
+    unmatched: list[Branch] = []
     if missing_right:
-        made += _unmatched(scope, left, right, of_right, conditions)
+        unmatched += _unmatched_rows(scope, left, right, of_right, conditions)
     if missing_left:
-        made += _unmatched(scope, right, left, of_left, conditions)
+        unmatched += _unmatched_rows(scope, right, left, of_left, conditions)
     for names, absent in ((of_right, missing_right), (of_left, missing_left)):
         for variable in names if absent else ():
             known = scope.variables[variable]
             for branch in branches:
                 branch.known.setdefault(variable, known)
             scope.variables[variable] = Typed(known.type, True)
-    return branches + made
+    return branches + unmatched
 
 
 def _variables(tables: list[ScopeTable]) -> list[str]:
@@ -199,7 +198,7 @@ def _with_values(branches: list[Branch], values: dict[str, Scalar]) -> list[Bran
     ]
 
 
-def _unmatched(
+def _unmatched_rows(
     scope: Scope,
     left: list[Branch],
     right: list[Branch],
@@ -225,7 +224,7 @@ def _unmatched(
     # The variables are those of the join itself, where less may be known of them.
     grouped, _ = one_group(inner, merging=False)
     out = scope.new_variable("matches", "of", Typed(BIGINT, False))
-    derived = derive(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
+    derived = derive_relation(grouped, [(out, Var(grouped.count))], ONE, lookup=True)
     given = {variable: outside for outside, variable in inner.parameters.items()}
     args = tuple(given.get(name, Var(name)) for name in (*derived.keys, *derived.inputs))
     scope.lookups.append(SubqueryLookup(derived, args, (out,)))
@@ -234,31 +233,31 @@ def _unmatched(
     return [branch.joined(Branch(where=[none], values=absent)) for branch in left]
 
 
-def _on(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
+def _join_conditions(scope: Scope, join: Join, lefts: list[ScopeTable], rights: list[ScopeTable]) -> list[Scalar]:
     """Return the conditions of a join, and merge the columns that USING or NATURAL name."""
     using = join.using
-    place = scope.source.place(join.at)
     if join.natural:
         shared = {name for table in lefts for name in table.columns if table.shows(name)}
         using = ordered(name for table in rights for name in table.columns if table.shows(name) and name in shared)
         if not using:
-            raise BindError("the sides of NATURAL JOIN have no column in common", hint="Write JOIN … ON.", **place)
-    conditions = [_same(scope, name, lefts, rights, join) for name in using]
+            told = "the sides of NATURAL JOIN have no column in common"
+            raise scope.source.bind_error(told, join.at, hint="Write JOIN … ON.")
+    conditions = [_using_condition(scope, name, lefts, rights, join) for name in using]
     if join.on is not None:
         conditions += conjuncts(Binder(scope).truth(join.on, clause="ON"))
     return conditions
 
 
-def _same(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTable], join: Join) -> Scalar:
+def _using_condition(scope: Scope, name: str, lefts: list[ScopeTable], rights: list[ScopeTable], join: Join) -> Scalar:
     """Return the equality that USING (name) means, and merge the two columns into one name."""
     sides = []
     for side in (lefts, rights):
-        found = showing(side, name)
+        found = tables_showing(side, name)
         if len(found) != 1:
-            raise BindError(
+            raise scope.source.bind_error(
                 f"USING ({name}): one side has {'no such column' if not found else 'several such columns'}",
+                join.at,
                 hint="Write JOIN … ON.",
-                **scope.source.place(join.at),
             )
         sides.append(found[0])
     left, right = sides

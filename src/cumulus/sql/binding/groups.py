@@ -57,7 +57,7 @@ class Grouped:
         return self.sums[0].name
 
 
-def stands(count: str) -> Scalar:
+def has_rows(count: str) -> Scalar:
     """Return the condition that a group has rows: what no key tells, where there is none but constants."""
     return Apply("gt", (Var(count), number(0)))
 
@@ -77,7 +77,9 @@ def is_bound(name: str, term: Term, scope: Scope) -> bool:
     return True
 
 
-def derive(grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term, *, lookup: bool) -> DerivedRelation:
+def derive_relation(
+    grouped: Grouped, columns: Iterable[tuple[str, Scalar]], where: Term, *, lookup: bool
+) -> DerivedRelation:
     """Return the derived relation of a query's groups.
 
     Parameters
@@ -121,18 +123,18 @@ def as_bag(grouped: Grouped, into: Scope) -> QueryRows:
     simple = not grouped.after and grouped.repeat is None
     if simple:
         where = there if grouped.having is None else product_of([there, condition(grouped.having, scope.variables)])
-        made = [
+        outputs = [
             (scope.new_variable(name if name.isidentifier() else "value", "of", scope.typed(scalar)), scalar)
             for name, scalar in grouped.columns
             if not (isinstance(scalar, Var) and scalar.name in grouped.keys)
         ]
-        derived = derive(grouped, made, where, lookup=lookup)
-        out = {scalar: Var(variable) for variable, scalar in made}
+        derived = derive_relation(grouped, outputs, where, lookup=lookup)
+        out = {scalar: Var(variable) for variable, scalar in outputs}
         columns = [(name, out.get(scalar, scalar)) for name, scalar in grouped.columns]
     else:
-        made = [(scope.new_variable(name, "of", scope.variables[name]), Var(name)) for name in names]
-        derived = derive(grouped, made, there, lookup=lookup)
-        renamed: dict[str, Scalar] = {name: Var(variable) for name, (variable, _) in zip(names, made, strict=True)}
+        outputs = [(scope.new_variable(name, "of", scope.variables[name]), Var(name)) for name in names]
+        derived = derive_relation(grouped, outputs, there, lookup=lookup)
+        renamed: dict[str, Scalar] = {name: Var(variable) for name, (variable, _) in zip(names, outputs, strict=True)}
         columns = [(name, substitute(scalar, renamed)) for name, scalar in grouped.columns]
     branch = Branch(atoms=[Atom(derived.name, derived.parameters)])
     if not simple:

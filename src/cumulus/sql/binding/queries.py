@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from cumulus.m3.program import OrderItem
 from cumulus.sql.ast import Query, Select, SetOperation
-from cumulus.sql.binding.branches import settle
+from cumulus.sql.binding.branches import settle_branches
 from cumulus.sql.binding.equal_rows import rows_of
 from cumulus.sql.binding.from_clause import open_from, set_columns_apart
 from cumulus.sql.binding.groups import Grouped, as_bag
 from cumulus.sql.binding.scope import QueryRows, Scope
-from cumulus.sql.binding.select_list import Selecting, has_aggregate
+from cumulus.sql.binding.select_list import SelectBinder, has_aggregate
 from cumulus.sql.binding.set_operations import bag_of_set, groups_of_set
 
 
@@ -22,21 +22,21 @@ def query_bag(scope: Scope, query: Query) -> QueryRows:
         raise scope.context.refuse(
             "LIMIT inside a query", query.limit_at, "Put LIMIT into the outermost SELECT, or use query() over the view."
         )
-    _with(scope, query)
+    _add_named_queries(scope, query)
     if isinstance(query, SetOperation):
         return bag_of_set(scope, query)
     if query.distinct or is_grouped(query):
-        return as_bag(_grouped(scope.around(), query), scope)
-    selecting = _opened(scope, query)
+        return as_bag(_group_select(scope.around(), query), scope)
+    selecting = _open_select(scope, query)
     return QueryRows(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
 
 
 def query_groups(scope: Scope, query: Query) -> Grouped:
     """Return a query as groups that are finished when they are read: what a view is."""
-    _with(scope, query)
+    _add_named_queries(scope, query)
     if isinstance(query, SetOperation):
         return groups_of_set(scope, query)
-    grouped = _grouped(scope, query)
+    grouped = _group_select(scope, query)
     if any(each.derived.inputs for each in grouped.after):
         # A range of a map is not one entry: such sub-queries are maintained with the rows.
         return _as_rows(grouped, scope)
@@ -69,18 +69,18 @@ def is_grouped(query: Select) -> bool:
     )
 
 
-def _with(scope: Scope, query: Query) -> None:
+def _add_named_queries(scope: Scope, query: Query) -> None:
     """Add the queries of WITH; each sees those before it."""
     for named in query.ctes:
         scope.queries = {**scope.queries, named.name: (named, scope.queries)}
 
 
-def _opened(scope: Scope, query: Select) -> Selecting:
+def _open_select(scope: Scope, query: Select) -> SelectBinder:
     """Open FROM and WHERE; return what binds the rest."""
     if not query.sources:
         raise scope.context.refuse("SELECT without FROM", query.at, "A view reads at least one table.")
     open_from(scope, query.sources)
-    selecting = Selecting(scope, query)
+    selecting = SelectBinder(scope, query)
     if query.where is not None:
         test = selecting.binder.truth(query.where)
         for branch in scope.branches:
@@ -88,14 +88,14 @@ def _opened(scope: Scope, query: Select) -> Selecting:
     return selecting
 
 
-def _grouped(scope: Scope, query: Select) -> Grouped:
-    selecting = _opened(scope, query)
+def _group_select(scope: Scope, query: Select) -> Grouped:
+    selecting = _open_select(scope, query)
     if query.group_all:
         selecting.group_all()
         query = selecting.query
     if query.grouping_sets is not None:
         set_columns_apart(scope)
-    branches = settle(scope, merging=query.grouping_sets is None)
+    branches = settle_branches(scope, merging=query.grouping_sets is None)
     if is_grouped(query):
         grouped = selecting.grouped(branches)
         if query.distinct:

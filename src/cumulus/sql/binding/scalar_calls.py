@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from decimal import localcontext
-from typing import Any
 
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BOOLEAN, DATE, EXACT, INTEGER_BITS, TIMESTAMP, TIMESTAMPTZ, Kind, SqlType
-from cumulus.errors import BindError, CumulusError, UnsupportedError
-from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals, common_type
+from cumulus.errors import CumulusError
+from cumulus.scalars.function import common_type
+from cumulus.scalars.registry import FUNCTIONS, argument_types, call, can_cast, cast_value, check_literals
 from cumulus.scalars.typing import scalar_type
-from cumulus.scalars.user import fits
+from cumulus.scalars.user import fits_parameter
 from cumulus.sql.ast import AGGREGATES
 from cumulus.sql.binding.scope import Scope
 from cumulus.sql.syntax.advice import function_advice
 from cumulus.sql.syntax.functions import SECOND_NAMES
-from cumulus.sql.syntax.membership import connected, links
+from cumulus.sql.syntax.membership import join_with_lists, links_of
 
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_distinct"))
 _MEETING = frozenset(("in", "nullif", "coalesce", "least", "greatest"))
@@ -29,31 +29,23 @@ class ScalarCalls:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.source = scope.source
         self.folds = True
 
     def type_of(self, scalar: Scalar) -> SqlType:
         """Return the type of a bound scalar."""
         return scalar_type(scalar, self.scope.variables)
 
-    def nullable(self, scalar: Scalar) -> bool:
-        """Whether a bound scalar may be NULL."""
-        return self.scope.typed(scalar).nullable
-
     def apply(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a function on bound arguments, with the casts that DuckDB would add."""
-        place = self.scope.source.place(at)
-        own = self.scope.source.functions.get(name)
+        own = self.source.functions.get(name)
         if own is not None:
-            return self._users(own, args, at)
+            return self._call_of_users(own, args, at)
         if name == "timezone":
             return self._at_time_zone(args, at)
         if name not in FUNCTIONS:
-            raise UnsupportedError(
-                f"there is no function {name}",
-                feature=name,
-                hint=function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.scope.source.functions)),
-                **place,
-            )
+            advice = function_advice(name, (*AGGREGATES, *SECOND_NAMES, *self.source.functions))
+            raise self.source.unsupported(f"there is no function {name}", at, feature=name, hint=advice)
         if Kind.TIMESTAMPTZ in {self.type_of(arg).kind for arg in args}:
             zoned = self._in_utc(name, args, at)
             if zoned is not None:
@@ -63,31 +55,30 @@ class ScalarCalls:
         try:
             self.type_of(applied)
         except TypeError as problem:
-            raise BindError(str(problem), **place) from None
+            raise self.source.bind_error(str(problem), at) from None
         try:
             check_literals(name, tuple(arg.value if isinstance(arg, Const) else None for arg in args))
         except CumulusError as problem:
-            raise BindError(problem.message, hint=problem.hint, **place) from None
+            raise self.source.bind_error(problem.message, at, hint=problem.hint) from None
         if self.folds and all(isinstance(arg, Const) for arg in args):
-            return self._folded(applied, place)
+            return self._compute(applied, at)
         if name in ("and", "or"):
-            return connected(name, links(name, applied), self.type_of)
+            return join_with_lists(name, links_of(name, applied), self.type_of)
         return applied
 
     def _at_time_zone(self, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return `x AT TIME ZONE 'UTC'`: a moment as a time of UTC, or a time of UTC as a moment."""
-        place = self.scope.source.place(at)
         zone = args[0].value if len(args) == 2 and isinstance(args[0], Const) else None
         if str(zone).lower() not in _UTC:
-            raise UnsupportedError(
+            raise self.source.unsupported(
                 f"there is no time zone {zone!r} here" if zone else "AT TIME ZONE takes a name that is written out",
+                at,
                 feature="AT TIME ZONE",
                 hint="'UTC' is the only one: a view must not depend on a database of time zones.",
-                **place,
             )
         found = self.type_of(args[1])
         if not found.is_temporal:
-            raise BindError(f"AT TIME ZONE takes a TIMESTAMP, not {found}", hint="CAST it.", **place)
+            raise self.source.bind_error(f"AT TIME ZONE takes a TIMESTAMP, not {found}", at, hint="CAST it.")
         return self.cast(args[1], TIMESTAMP if found == TIMESTAMPTZ else TIMESTAMPTZ, at)
 
     def _in_utc(self, name: str, args: tuple[Scalar, ...], at: int) -> Scalar | None:
@@ -96,7 +87,7 @@ class ScalarCalls:
         None if the function takes moments, as what takes any type does.
         """
         try:
-            argument_types(name, tuple(self.type_of(arg) for arg in self._literals_fitted(name, args, at)))
+            argument_types(name, tuple(self.type_of(arg) for arg in self._fit_literals(name, args, at)))
         except TypeError:
             plain = tuple(
                 self.cast(arg, TIMESTAMP, at) if self.type_of(arg).kind is Kind.TIMESTAMPTZ else arg for arg in args
@@ -105,25 +96,18 @@ class ScalarCalls:
             return self.cast(found, TIMESTAMPTZ, at) if self.type_of(found) == TIMESTAMP else found
         return None
 
-    def _users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
+    def _call_of_users(self, signature: FunctionSignature, args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the call of a user's function, under a cast that carries its type (`declare_functions` drops it)."""
-        place = self.scope.source.place(at)
         if len(args) != len(signature.parameters):
-            raise BindError(
-                f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}",
-                hint=f"It is declared as {signature}.",
-                **place,
-            )
+            told = f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}"
+            raise self.source.bind_error(told, at, hint=f"It is declared as {signature}.")
         fitted = []
         for arg, parameter in zip(args, signature.parameters, strict=True):
             found = self.type_of(arg)
             literal = isinstance(arg, Const) and (found.is_integer or found.kind is Kind.VARCHAR or parameter.is_float)
-            if not (fits(found, parameter) or (literal and can_cast(found, parameter))):
-                raise BindError(
-                    f"{signature.name} takes {parameter}, not {found}",
-                    hint=f"It is declared as {signature}; CAST the argument.",
-                    **place,
-                )
+            if not (fits_parameter(found, parameter) or (literal and can_cast(found, parameter))):
+                told = f"{signature.name} takes {parameter}, not {found}"
+                raise self.source.bind_error(told, at, hint=f"It is declared as {signature}; CAST the argument.")
             fitted.append(self.cast(arg, parameter, at))
         return Cast(Apply(signature.name, tuple(fitted)), signature.result)
 
@@ -133,10 +117,10 @@ class ScalarCalls:
         if source == target:
             return arg
         if self.folds and isinstance(arg, Const):
-            return self._folded(Cast(arg, target), self.scope.source.place(at))
+            return self._compute(Cast(arg, target), at)
         return Cast(arg, target)
 
-    def _folded(self, scalar: Apply | Cast, place: dict[str, Any]) -> Scalar:
+    def _compute(self, scalar: Apply | Cast, at: int) -> Scalar:
         """Compute a scalar of constants now."""
         found = self.type_of(scalar)
         try:
@@ -146,14 +130,14 @@ class ScalarCalls:
                     return Const(cast_value(scalar.arg.value, scalar.type), found)
                 return Const(call(scalar.function, tuple(arg.value for arg in scalar.args)), found)  # type: ignore[union-attr]
         except CumulusError as problem:
-            raise BindError(problem.message, **place) from None
+            raise self.source.bind_error(problem.message, at) from None
 
     def _with_casts(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
         """Add the casts that DuckDB would add; exact numbers compare and add as they are."""
-        args = self._literals_fitted(name, args, at)
+        args = self._fit_literals(name, args, at)
         types = tuple(self.type_of(arg) for arg in args)
         if name in _COMPARISONS | {"in"} and {t.kind for t in types} == {Kind.DATE, Kind.TIMESTAMP}:
-            dates = [_as_date(arg, found) for arg, found in zip(args, types, strict=True)]
+            dates = [_as_date(arg, own_type) for arg, own_type in zip(args, types, strict=True)]
             if all(date is not None for date in dates):
                 return tuple(date for date in dates if date is not None)
         try:
@@ -164,11 +148,11 @@ class ScalarCalls:
             tests = range(0, len(args) - 1, 2) if name in ("case", "if") else range(len(args))
             targets = tuple(BOOLEAN if place in tests else target for place, target in enumerate(targets))
         return tuple(
-            self.cast(arg, target, at) if _needs_cast(found, target) else arg
-            for arg, found, target in zip(args, types, targets, strict=True)
+            self.cast(arg, target, at) if _needs_cast(own_type, target) else arg
+            for arg, own_type, target in zip(args, types, targets, strict=True)
         )
 
-    def _literals_fitted(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
+    def _fit_literals(self, name: str, args: tuple[Scalar, ...], at: int) -> tuple[Scalar, ...]:
         """Give literals the type of what they meet: a string any type, an integer the width of other integers."""
         if name == "case":
             meeting = [*range(1, len(args) - 1, 2), len(args) - 1]
@@ -178,20 +162,20 @@ class ScalarCalls:
             return args
         types = [self.type_of(args[index]) for index in meeting]
         pairs = list(zip(meeting, types, strict=True))
-        solid = [found for index, found in pairs if not isinstance(args[index], Const)]
+        solid = [own_type for index, own_type in pairs if not isinstance(args[index], Const)]
         target = common_type(solid) if solid else None
         if target is None:
             return args
         fitted = list(args)
-        for index, found in pairs:
+        for index, own_type in pairs:
             literal = args[index]
             if not isinstance(literal, Const) or literal.value is None:
                 continue
-            if found.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
+            if own_type.kind is Kind.VARCHAR and target.kind is not Kind.VARCHAR and name not in _ARITHMETIC:
                 fitted[index] = self.cast(literal, target, at)
             elif (
                 name not in _COMPARISONS | {"in", "nullif"}
-                and found.is_integer
+                and own_type.is_integer
                 and target.is_integer
                 and abs(literal.value) < 1 << (INTEGER_BITS[target.kind] - 1)
                 # A literal that meets NULL first is an INTEGER before it meets anything else.

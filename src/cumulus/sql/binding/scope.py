@@ -18,7 +18,7 @@ from cumulus.algebra.terms import Atom, Scalar, Term, Var
 from cumulus.calculus.derived_relations import DerivedRelation, Registry
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
-from cumulus.errors import BindError, UnsupportedError
+from cumulus.errors import UnsupportedError
 from cumulus.scalars.typing import Typed, typed
 from cumulus.sql.ast import ColumnRef, CreateView, NamedQuery, Query, Subquery
 from cumulus.sql.source import SqlText
@@ -53,23 +53,9 @@ class ViewContext:
     variables: dict[str, Typed] = field(default_factory=dict)
     opened: tuple[str, ...] = ()
 
-    def new_variable(self, name: str, alias: str, typed: Typed) -> str:
-        """Return a variable called after a column, and after its table too if that name is taken."""
-        # `#` is for aggregates and derived relations.
-        name, alias = folded(name), folded(alias)  # variables have no spelling: SQL made of them has no case
-        candidate = f"c{name}" if name.startswith("#") else name
-        if candidate in self.variables:
-            candidate = f"{alias}_{name}"
-        number = 2
-        while candidate in self.variables:
-            candidate = f"{alias}_{name}_{number}"
-            number += 1
-        self.variables[candidate] = typed
-        return candidate
-
     def refuse(self, what: str, at: int, hint: str) -> UnsupportedError:
         """Return the error of a construct that does not compile."""
-        return UnsupportedError(f"{what} does not compile", feature=what, hint=hint, **self.source.place(at))
+        return self.source.unsupported(f"{what} does not compile", at, feature=what, hint=hint)
 
 
 @dataclass(slots=True)
@@ -103,7 +89,7 @@ class ScopeTable:
         return self.merged.get(name, self.columns[name])
 
 
-def showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
+def tables_showing(tables: Sequence[ScopeTable], name: str) -> list[ScopeTable]:
     """Return the tables of which a name without a table may mean a column."""
     found = [table for table in tables if table.shows(name)]
     return [table for table in found if name in table.leading] or found
@@ -205,8 +191,18 @@ class Scope:
         return self.context.variables
 
     def new_variable(self, name: str, alias: str, typed: Typed) -> str:
-        """Return a new variable."""
-        return self.context.new_variable(name, alias, typed)
+        """Return a variable called after a column, and after its table too if that name is taken."""
+        # `#` is for aggregates and derived relations.
+        name, alias = folded(name), folded(alias)  # variables have no spelling: SQL made of them has no case
+        candidate = f"c{name}" if name.startswith("#") else name
+        if candidate in self.variables:
+            candidate = f"{alias}_{name}"
+        number = 2
+        while candidate in self.variables:
+            candidate = f"{alias}_{name}_{number}"
+            number += 1
+        self.variables[candidate] = typed
+        return candidate
 
     def typed(self, scalar: Scalar) -> Typed:
         """Return what is known of a scalar."""
@@ -236,53 +232,48 @@ class Scope:
 
     def resolve(self, reference: ColumnRef) -> Scalar:
         """Return what a column reference means; BindError if nothing, or several things."""
-        found = self._resolved(reference)
+        found = self._find_column(reference)
         if found is not None:
             return found
         scope = self.parent
         if scope is not None and scope.can_resolve(reference):
             return self.parameter(scope.resolve(reference), reference.name)
-        place = self.source.place(reference.at)
         if reference.table:
-            for table in self.tables:
-                if table.alias == reference.table:
-                    raise BindError(
-                        f"{reference.table} has no column {reference.name}",
-                        hint=f"Its columns are {', '.join(table.columns)}.",
-                        **place,
-                    )
-            raise BindError(
-                f"no table {reference.table} in FROM",
-                hint=f"There {'are' if len(self.tables) > 1 else 'is'} {', '.join(t.alias for t in self.tables)}.",
-                **place,
-            )
+            names = [table.columns for table in self.tables if table.alias == reference.table]
+            if names:
+                told = f"{reference.table} has no column {reference.name}"
+                raise self.source.bind_error(told, reference.at, hint=f"Its columns are {', '.join(names[0])}.")
+            hint = f"There {'are' if len(self.tables) > 1 else 'is'} {', '.join(t.alias for t in self.tables)}."
+            raise self.source.bind_error(f"no table {reference.table} in FROM", reference.at, hint=hint)
         known = dict.fromkeys(column for table in self.tables for column in table.columns)
         hint = _suggest(reference.name, known)
         if self.source.text[reference.at : reference.at + 1] == '"':
             hint += " Double quotes are for names; a string has single quotes."
-        raise BindError(f"no column {reference.name}", hint=hint, **place)
+        raise self.source.bind_error(f"no column {reference.name}", reference.at, hint=hint)
 
     def can_resolve(self, reference: ColumnRef) -> bool:
         """Whether a reference means something here or further out."""
-        return self._resolved(reference) is not None or (self.parent is not None and self.parent.can_resolve(reference))
+        return self._find_column(reference) is not None or (
+            self.parent is not None and self.parent.can_resolve(reference)
+        )
 
-    def _resolved(self, reference: ColumnRef) -> Scalar | None:
+    def _find_column(self, reference: ColumnRef) -> Scalar | None:
         if reference.table:
             for table in self.tables:
                 if table.alias == reference.table:
                     self.named += reference.name in table.columns
                     return table.columns.get(reference.name)
             return None
-        found = showing(self.tables, reference.name)
-        if len(found) > 1:
-            raise BindError(
+        tables = tables_showing(self.tables, reference.name)
+        if len(tables) > 1:
+            raise self.source.bind_error(
                 f"column {reference.name} is ambiguous",
-                hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in found)}.",
-                **self.source.place(reference.at),
+                reference.at,
+                hint=f"Write {' or '.join(f'{t.alias}.{reference.name}' for t in tables)}.",
             )
-        if found:
+        if tables:
             self.named += 1
-            return found[0].bare(reference.name)
+            return tables[0].bare(reference.name)
         return None if self.aliases is None else self.aliases(reference.name)
 
     def spelling(self, reference: ColumnRef) -> str:

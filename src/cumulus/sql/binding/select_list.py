@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Apply, Const, Lift, Scalar, Term, Var, children, number, product_of, rebuild
 from cumulus.catalog.types import BIGINT, INTEGER
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
 from cumulus.sql.binding.aggregates import Lifts, Sums
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import Within
-from cumulus.sql.binding.groups import Grouped, stands
+from cumulus.sql.binding.groups import Grouped, has_rows
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import Scope, SubqueryLookup
 
 
-class Selecting:
+class SelectBinder:
     """Binds the clauses of one SELECT whose FROM is open."""
 
     def __init__(self, scope: Scope, query: Select) -> None:
         self.scope = scope
         self.query = query
         self.binder = Binder(scope)
-        self.items = self._expanded()
-        self._opened: set[str] = set()
+        self.items = self._expand_stars()
+        self._open_aliases: set[str] = set()
         self._aggregates = False
         self._item_keys: dict[int, Scalar] = {}
         scope.aliases = self._alias
@@ -41,19 +39,19 @@ class Selecting:
     def _alias(self, name: str) -> Scalar | None:
         """Return the item of the SELECT list that is called `name`: DuckDB lets other clauses name it."""
         found = [at for at, item in enumerate(self.items) if item.aliased and item.name == name]
-        if not found or name in self._opened:
+        if not found or name in self._open_aliases:
             return None
         if found[0] in self._item_keys:
             return self._item_keys[found[0]]
-        self._opened.add(name)
+        self._open_aliases.add(name)
         try:
             return self.binder.bind(
                 self.items[found[0]].expr, aggregates=self._aggregates, clause=f"{name}, where it is used"
             )
         finally:
-            self._opened.discard(name)
+            self._open_aliases.discard(name)
 
-    def _expanded(self) -> list[SelectItem]:
+    def _expand_stars(self) -> list[SelectItem]:
         """Return the select list with its stars spelled out."""
         items: list[SelectItem] = []
         for item in self.query.items:
@@ -66,7 +64,7 @@ class Selecting:
             wanted = item.expr.table
             tables = [table for table in self.scope.tables if not wanted or table.alias == wanted]
             if not tables:
-                raise BindError(f"no table {wanted} in FROM", **self.scope.source.place(item.expr.at))
+                raise self.scope.source.bind_error(f"no table {wanted} in FROM", item.expr.at)
             for table in tables:
                 for name in table.columns:
                     if wanted or (table.shows(name) and name not in table.merged):
@@ -110,31 +108,31 @@ class Selecting:
             having = self.binder.truth(query.having, aggregates=True, clause="HAVING")
         order_by = self.order_by(selected, aggregates=True)
         several = len(sets) > 1
-        made: list[Lifts] = [partial(keys.lifts, without=one) for one in sets]
+        lifts_of_sets: list[Lifts] = [partial(keys.lifts, without=one) for one in sets]
         variables = keys.variables
         mark = ""
         if several:
             mark = scope.new_variable("grouping_set", "of", Typed(INTEGER, False))
-            made = [partial(_marked, lifts, mark, at) for at, lifts in enumerate(made)]
+            lifts_of_sets = [partial(_lifts_and_mark, lifts, mark, at) for at, lifts in enumerate(lifts_of_sets)]
             variables = (*variables, mark)
         absent = [at for at, one in enumerate(sets) if several and len(one) == len(keys.names)]
         nulls = [Lift(name, Const(None, scope.variables[name].type)) for name in keys.variables]
         standing = [product_of([*nulls, Lift(mark, number(at))]) for at in absent]
-        sums = Sums(scope, branches, variables, made, standing)
+        sums = Sums(scope, branches, variables, lifts_of_sets, standing)
         finished = {name: sums.finish(aggregate) for name, aggregate in self.binder.aggregate_calls.aggregates.items()}
         finished |= {
-            name: _grouping(args, sets, mark, keys, scope.source.place(at))
+            name: _grouping(args, sets, mark, keys, at)
             for name, (args, at) in self.binder.aggregate_calls.groupings.items()
         }
 
         def finish(scalar: Scalar, at: int) -> Scalar:
-            return self._finished(scalar, finished, keys, at)
+            return self._finish_scalar(scalar, finished, keys, at)
 
         shown = None if having is None else finish(having, query.at)
         always = query.group_by is None or (bool(query.grouping_sets) and not several and not keys.variables)
         if not always and not variables:
             # GROUP BY of constants only: one group, but none where there are no rows.
-            there = stands(sums.sums[0].name)
+            there = has_rows(sums.sums[0].name)
             shown = there if shown is None else Apply("and", (there, shown))
         return Grouped(
             scope=scope,
@@ -192,13 +190,9 @@ class Selecting:
         A position or the alias of a select item has the place of that item with it.
         """
         items = self.items
-        if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if not 1 <= expr.value <= len(items):
-                raise BindError(
-                    f"GROUP BY {expr.value}: the select list has {len(items)} items", **self.scope.source.place(expr.at)
-                )
-            chosen = items[expr.value - 1]
-            return self.binder.bind(chosen.expr, clause="GROUP BY"), chosen.name, expr.value - 1
+        place = self._position(expr, "GROUP BY")
+        if place is not None:
+            return self.binder.bind(items[place].expr, clause="GROUP BY"), items[place].name, place
         if isinstance(expr, ColumnRef) and not expr.table:
             is_column = any(table.shows(expr.name) for table in self.scope.tables)
             aliased = [at for at, item in enumerate(items) if item.aliased and item.name == expr.name]
@@ -207,6 +201,15 @@ class Selecting:
         scalar = self.binder.bind(expr, clause="GROUP BY")
         named = [item.name for item in items if item.aliased and self._matches(item.expr, scalar)]
         return scalar, named[0] if named else "", None
+
+    def _position(self, expr: Expr, clause: str) -> int | None:
+        """Return which item of the SELECT list a whole number in a clause means, from 0; None for what is no number."""
+        if not isinstance(expr, Literal) or not isinstance(expr.value, int) or isinstance(expr.value, bool):
+            return None
+        if not 1 <= expr.value <= len(self.items):
+            told = f"{clause} {expr.value}: the select list has {len(self.items)} items"
+            raise self.scope.source.bind_error(told, expr.at)
+        return expr.value - 1
 
     def _matches(self, expr: Expr, scalar: Scalar) -> bool:
         return not has_aggregate(expr) and not _has_subquery(expr) and self.binder.bind(expr) is scalar
@@ -223,13 +226,9 @@ class Selecting:
         ]
 
     def _order_expression(self, expr: Expr, selected: list[Scalar], aggregates: bool) -> Scalar:
-        if isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if not 1 <= expr.value <= len(selected):
-                raise BindError(
-                    f"ORDER BY {expr.value}: the select list has {len(selected)} items",
-                    **self.scope.source.place(expr.at),
-                )
-            return selected[expr.value - 1]
+        place = self._position(expr, "ORDER BY")
+        if place is not None:
+            return selected[place]
         if isinstance(expr, ColumnRef) and not expr.table:
             for item, scalar in zip(self.items, selected, strict=True):
                 if item.name == expr.name:
@@ -238,7 +237,7 @@ class Selecting:
 
     # --- after grouping ---------------------------------------------------------------------------------------------
 
-    def _finished(self, scalar: Scalar, finished: dict[str, Scalar], keys: Keys, at: int) -> Scalar:
+    def _finish_scalar(self, scalar: Scalar, finished: dict[str, Scalar], keys: Keys, at: int) -> Scalar:
         """Return a scalar over group variables and sums; BindError for a column that is neither."""
         scalar = keys.last.get(scalar, scalar)
         if scalar in keys.names:
@@ -255,39 +254,36 @@ class Selecting:
                 for variable in variables_of(known)
             }
             whole, column = named.get(scalar.name, (scalar.name, scalar.name))
-            raise BindError(
-                f"column {column} must stand in GROUP BY or inside an aggregate",
-                hint=f"Add {whole} to GROUP BY.",
-                **self.scope.source.place(at),
+            raise self.scope.source.bind_error(
+                f"column {column} must stand in GROUP BY or inside an aggregate", at, hint=f"Add {whole} to GROUP BY."
             )
         if not children(scalar):
             return scalar
-        result: Scalar = rebuild(scalar, lambda child: self._finished(child, finished, keys, at))
+        result: Scalar = rebuild(scalar, lambda child: self._finish_scalar(child, finished, keys, at))
         return result
 
     def _is_after(self, name: str) -> bool:
         return any(name in lookup.outs for lookup in self.binder.lookups)
 
 
-def _marked(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
+def _lifts_and_mark(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
     """Return what binds the keys of a grouping set, and the number of the set."""
     return [*lifts(within), Lift(mark, number(at))]
 
 
-def _grouping(
-    args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys, place: dict[str, Any]
-) -> Scalar:
+def _grouping(args: tuple[Scalar, ...], sets: list[list[Scalar]], mark: str, keys: Keys, at: int) -> Scalar:
     """Return GROUPING(args): a bit for each argument, 1 where the row's grouping set does not have it."""
     args = tuple(keys.last.get(arg, arg) for arg in map(keys.plain, args))
     for arg in args:
         if arg not in keys.names:
-            raise BindError("GROUPING takes expressions of GROUP BY", hint="Group by its arguments.", **place)
+            told = "GROUPING takes expressions of GROUP BY"
+            raise keys.scope.source.bind_error(told, at, hint="Group by its arguments.")
     values = [sum((arg in absent) << (len(args) - 1 - place) for place, arg in enumerate(args)) for absent in sets]
     if not mark or len(set(values)) == 1:
         return Const(values[0], BIGINT)
     parts: list[Scalar] = []
-    for at, value in list(enumerate(values))[:-1]:
-        parts += [Apply("eq", (Var(mark), number(at))), Const(value, BIGINT)]
+    for which, value in enumerate(values[:-1]):
+        parts += [Apply("eq", (Var(mark), number(which))), Const(value, BIGINT)]
     return Apply("case", (*parts, Const(values[-1], BIGINT)))
 
 

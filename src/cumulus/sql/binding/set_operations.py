@@ -5,13 +5,12 @@ from __future__ import annotations
 from cumulus.algebra.scope import substitute
 from cumulus.algebra.terms import ONE, Apply, Const, Scalar, Term, Var, number
 from cumulus.catalog.types import BIGINT, INTEGER, VARCHAR, Kind, SqlType
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
-from cumulus.scalars.registry import common_type
+from cumulus.scalars.function import common_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import NEVER, Within, settle
+from cumulus.sql.binding.branches import NEVER, Within, settle_branches
 from cumulus.sql.binding.equal_rows import rows_of
 from cumulus.sql.binding.groups import Grouped, as_bag
 from cumulus.sql.binding.keys import Keys
@@ -22,7 +21,7 @@ from cumulus.sql.binding.scope import Branch, QueryRows, Scope
 def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
     """Return a set operation as rows of `scope`, which is new."""
     if query.op == "union" and query.all:
-        return _both(scope, query, mark="")
+        return _rows_of_sides(scope, query, mark="")
     return as_bag(groups_of_set(scope.around(), query), scope)
 
 
@@ -31,11 +30,11 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     side = ""
     if query.op != "union":
         side = scope.new_variable("side", "of", Typed(INTEGER, False))
-    bag = _both(scope, query, mark=side)
+    bag = _rows_of_sides(scope, query, mark=side)
     order_by = _order_by(scope, query, bag)
     if query.op == "union":
         return rows_of(bag, distinct=not query.all, order_by=order_by, limits=(query.limit, query.offset))
-    branches = settle(scope)
+    branches = settle_branches(scope)
     keys = Keys(scope, branches)
     for name, scalar in bag.columns:
         keys.add(scalar, name)
@@ -73,24 +72,20 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     )
 
 
-def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
+def _rows_of_sides(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
     bind_query = scope.context.bind_query
     left, right = bind_query(scope.beside(), query.left), bind_query(scope.beside(), query.right)
-    place = scope.source.place(query.at)
     if len(left.columns) != len(right.columns):
-        raise BindError(
-            f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns",
-            hint="Select as many columns on both sides.",
-            **place,
-        )
+        told = f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns"
+        raise scope.source.bind_error(told, query.at, hint="Select as many columns on both sides.")
     columns: list[tuple[str, Scalar]] = []
     sides: list[list[Branch]] = [left.scope.branches, right.scope.branches]
     values: list[dict[str, Scalar]] = [{}, {}]
     calls = ScalarCalls(scope)
     for (name, first), (_, second) in zip(left.columns, right.columns, strict=True):
-        found = _met(calls, first, second, query)
-        nullable = calls.nullable(first) or calls.nullable(second)
+        found = _meeting_type(calls, first, second, query)
+        nullable = scope.typed(first).nullable or scope.typed(second).nullable
         variable = scope.new_variable(name if name.isidentifier() else "column", "of", Typed(found, nullable))
         values[0][variable] = calls.cast(first, found, query.at)
         values[1][variable] = calls.cast(second, found, query.at)
@@ -104,36 +99,34 @@ def _both(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     return QueryRows(scope, columns)
 
 
-def _met(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
+def _meeting_type(calls: ScalarCalls, left: Scalar, right: Scalar, query: SetOperation) -> SqlType:
     """Return the type in which the columns of the two sides meet."""
-    kinds = [calls.type_of(left), calls.type_of(right)]
-    solid = [found for found in kinds if found.kind is not Kind.NULL]
+    types = [calls.type_of(left), calls.type_of(right)]
+    solid = [each for each in types if each.kind is not Kind.NULL]
     if not solid:
         return INTEGER
-    if len({found.kind for found in solid}) > 1 and any(found.kind is Kind.VARCHAR for found in solid):
+    if len({each.kind for each in solid}) > 1 and any(each.kind is Kind.VARCHAR for each in solid):
         return VARCHAR
-    found = common_type(solid)
-    if found is None:
-        raise BindError(
-            f"the sides of {query.op.upper()} have columns of {kinds[0]} and {kinds[1]}",
+    meeting = common_type(solid)
+    if meeting is None:
+        raise calls.scope.source.bind_error(
+            f"the sides of {query.op.upper()} have columns of {types[0]} and {types[1]}",
+            query.at,
             hint="CAST one of them.",
-            **calls.scope.source.place(query.at),
         )
-    return found
+    return meeting
 
 
 def _order_by(scope: Scope, query: SetOperation, bag: QueryRows) -> list[OrderItem]:
     items: list[OrderItem] = []
     for item in query.order_by:
-        place = scope.source.place(item.expr.at)
         match item.expr:
             case Literal(int() as position, _, _) if 1 <= position <= len(bag.columns):
                 scalar = bag.columns[position - 1][1]
             case ColumnRef(name, "", _) if name in dict(bag.columns):
                 scalar = dict(bag.columns)[name]
             case _:
-                raise BindError(
-                    f"ORDER BY of {query.op.upper()} names its columns", hint="Use a name or a position.", **place
-                )
+                told = f"ORDER BY of {query.op.upper()} names its columns"
+                raise scope.source.bind_error(told, item.expr.at, hint="Use a name or a position.")
         items.append(OrderItem(scalar, item.descending, item.nulls_first))
     return items

@@ -10,18 +10,16 @@ from collections.abc import Callable
 
 from cumulus.algebra.terms import FALSE, ONE, TRUE, Apply, Const, Scalar, Var, number
 from cumulus.catalog.types import BIGINT, BOOLEAN
-from cumulus.errors import BindError
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import Query, Select, Subquery
 from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.aggregates import one_group
-from cumulus.sql.binding.groups import Grouped, derive
+from cumulus.sql.binding.conditions import NEGATED
+from cumulus.sql.binding.groups import Grouped, derive_relation
 from cumulus.sql.binding.queries import is_grouped, query_bag, query_groups
 from cumulus.sql.binding.scalar_calls import ScalarCalls
 from cumulus.sql.binding.scope import QueryRows, Scope, SubqueryLookup
-from cumulus.sql.syntax.chains import chained
-
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+from cumulus.sql.syntax.chains import join_links
 
 
 def bind_subquery(
@@ -37,7 +35,7 @@ def bind_subquery(
         case "in" | "any":
             return subqueries.any(expr, lefts, expr.op or "eq", truth=truth)
         case "all":
-            return Apply("not", (subqueries.any(expr, lefts, _OPPOSITE[expr.op], truth=False),))
+            return Apply("not", (subqueries.any(expr, lefts, NEGATED[expr.op], truth=False),))
         case _:
             raise AssertionError(expr.kind)
 
@@ -51,7 +49,7 @@ class SubqueryBinder:
 
     def _read(self, inner: Scope, grouped: Grouped, columns: list[tuple[str, Scalar]]) -> list[Scalar]:
         """Add the look-up of a sub-query's only group; return its columns."""
-        derived = derive(grouped, columns, ONE, lookup=True)
+        derived = derive_relation(grouped, columns, ONE, lookup=True)
         outside = {variable: scalar for scalar, variable in inner.parameters.items()}
         args = tuple(outside[name] for name in (*derived.keys, *derived.inputs))
         outs = tuple(name for name, _ in columns)
@@ -113,7 +111,7 @@ class SubqueryBinder:
                 inside.apply(op, (bag.scope.parameter(left), scalar), expr.at)
                 for left, (_, scalar) in zip(lefts, bag.columns, strict=True)
             ]
-            return chained(tests, lambda one, other: inside.apply("and", (one, other), expr.at))
+            return join_links(tests, lambda one, other: inside.apply("and", (one, other), expr.at))
 
         matches = self.count(expr.query, comparison)
         holds = Apply("gt", (matches, number(0)))
@@ -123,7 +121,7 @@ class SubqueryBinder:
 
         def unknown(inside: ScalarCalls, bag: QueryRows) -> Scalar:
             test = comparison(inside, bag)
-            unknown_possible.append(inside.nullable(test))
+            unknown_possible.append(inside.scope.typed(test).nullable)
             return inside.apply("is_null", (test,), expr.at)
 
         before = len(self.lookups)
@@ -136,8 +134,8 @@ class SubqueryBinder:
 
 def _one_column(scope: Scope, expr: Subquery, columns: int, wanted: int = 1) -> None:
     if columns != wanted:
-        raise BindError(
+        raise scope.source.bind_error(
             f"a sub-query in an expression has {wanted} column{'s' if wanted > 1 else ''} here, not {columns}",
+            expr.at,
             hint="Select as many expressions as are compared.",
-            **scope.source.place(expr.at),
         )

@@ -10,7 +10,6 @@ from cumulus.calculus.derived_relations import Ended, Registry, Summed
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER, Kind, SqlType
-from cumulus.errors import BindError
 from cumulus.m3.program import OrderItem
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import CreateView
@@ -68,39 +67,23 @@ def bind_view(
     view: CreateView,
     tables: Mapping[str, Table],
     source: SqlText,
-    views: Mapping[str, CreateView] | None = None,
-    derived: Registry | None = None,
+    views: Mapping[str, CreateView],
+    derived: Registry,
 ) -> BoundView:
     """Return a CREATE VIEW as terms.
 
-    Parameters
-    ----------
-    views
-        The views that this one may read.
-    derived
-        Where derived relations go.
+    It may read `views`; derived relations go to `derived`.
 
     Raises
     ------
     BindError, UnsupportedError
         With the place in the script.
     """
-    context = ViewContext(
-        source,
-        tables,
-        views or {},
-        derived if derived is not None else Registry(),
-        query_bag,
-        bind_subquery,
-        opened=(view.name,),
-    )
-    scope = Scope(context)
-    grouped = query_groups(scope, view.query)
+    context = ViewContext(source, tables, views, derived, query_bag, bind_subquery, opened=(view.name,))
+    grouped = query_groups(Scope(context), view.query)
     names = [name for name, _ in grouped.columns]
     if view.columns and len(view.columns) != len(names):
-        raise BindError(
-            f"{view.name} names {len(view.columns)} columns, its SELECT has {len(names)}", **source.place(view.at)
-        )
+        raise source.bind_error(f"{view.name} names {len(view.columns)} columns, its SELECT has {len(names)}", view.at)
     shown = unique_names(view.columns, names, view.name, source, view.at)
     return BoundView(
         name=str(view.name),

@@ -144,13 +144,12 @@ def type_advice(name: str, written: str) -> str:
     word = written.split("(")[0].split("[")[0].strip().upper()
     if name in TYPES or word in TYPES:
         return TYPES.get(name) or TYPES[word]
-    close = difflib.get_close_matches(word, _TYPES, n=1)
-    return f"Did you mean {close[0]}?" if close else ALL_TYPES
+    return did_you_mean(word, _TYPES) or ALL_TYPES
 
 
-def similar(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
     """Return "Did you mean …?" of the names most like one, "" if none is."""
-    close = difflib.get_close_matches(name, sorted(set(known)), n=2, cutoff=0.7)
+    close = difflib.get_close_matches(name, sorted(set(known)), n=most, cutoff=cutoff)
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
@@ -161,5 +160,5 @@ def function_advice(name: str, others: Iterable[str]) -> str:
     if name in WINDOWS:
         return "It is a window function: aggregate in the view, and apply the window in query()."
     told = "docs/functions.md lists them. One of yours is given as functions=[f], or --functions FILE.py."
-    alike = similar(name, [*FUNCTIONS, *others])
+    alike = did_you_mean(name, [*FUNCTIONS, *others], most=2, cutoff=0.7)
     return f"{alike} {told}" if alike else told

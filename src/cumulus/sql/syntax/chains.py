@@ -10,17 +10,17 @@ SHORT = 16
 """Chains up to this length lean to the left, as they are written."""
 
 
-def chained(links: Sequence[Link], join: Callable[[Link, Link], Link]) -> Link:
+def join_links(links: Sequence[Link], join: Callable[[Link, Link], Link]) -> Link:
     """Return the links of an associative operator, joined in order.
 
     Examples
     --------
-    >>> chained("abc", lambda a, b: f"({a}{b})")
+    >>> join_links("abc", lambda a, b: f"({a}{b})")
     '((ab)c)'
     """
     if len(links) > SHORT:
         middle = len(links) // 2
-        return join(chained(links[:middle], join), chained(links[middle:], join))
+        return join(join_links(links[:middle], join), join_links(links[middle:], join))
     joined = links[0]
     for link in links[1:]:
         joined = join(joined, link)

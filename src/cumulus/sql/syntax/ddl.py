@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from cumulus.catalog.schema import Column, ForeignKey, Relation
 from cumulus.catalog.types import BIGDECIMAL, SqlType, type_named
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import type_advice
 from cumulus.sql.syntax.known_clauses import check_taken
@@ -26,11 +25,11 @@ def sql_type(source: SqlText, node: exp.DataType) -> SqlType:
     is_plain = not node.args.get("nested") and all(map(str.isdecimal, digits))
     found = type_named(_TYPE_NAMES.get(name, name), tuple(map(int, digits))) if is_plain else None
     if found is None or found == BIGDECIMAL:
-        raise UnsupportedError(
+        raise source.unsupported(
             f"the type {written} is not supported",
+            offset_of(node),
             feature=written,
             hint=type_advice("" if name == "USERDEFINED" else name, written),
-            **source.place(offset_of(node)),
         )
     return found
 
@@ -51,65 +50,57 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
     key_rely = False
     foreign: list[ForeignKey] = []
     for item in tree.this.expressions:
-        match item:
-            case exp.ColumnDef():
-                column = identifier(item.this)
-                not_null = False
-                for constraint in item.args.get("constraints") or ():
-                    kind = constraint.kind
-                    if isinstance(kind, exp.NotNullColumnConstraint):
-                        not_null = not kind.args.get("allow_null")
-                    elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
-                        key, key_rely = (column,), _relies(source, kind)
-                    elif isinstance(kind, exp.Reference):
-                        foreign.append(_reference(source, (column,), kind))
-                    else:
-                        _refuse(source, item, kind)
-                if item.args.get("kind") is None:
-                    raise BindError(
-                        f"column {column} has no type",
-                        hint="Write it behind the name.",
-                        **source.place(offset_of(item)),
-                    )
-                columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
-            case exp.PrimaryKey():
-                key, key_rely = tuple(identifier(part) for part in item.expressions), _relies(source, item)
-            case exp.ForeignKey():
-                parts = tuple(identifier(part) for part in item.expressions)
-                foreign.append(_reference(source, parts, item.args["reference"]))
-            case exp.Constraint():
-                for part in item.expressions:
-                    if isinstance(part, exp.PrimaryKey):
-                        key, key_rely = tuple(identifier(column) for column in part.expressions), _relies(source, part)
-                    elif isinstance(part, exp.ForeignKey):
-                        parts = tuple(identifier(column) for column in part.expressions)
-                        foreign.append(_reference(source, parts, part.args["reference"]))
-                    else:
-                        _refuse(source, item, part)
-            case exp.Identifier():
-                raise BindError(
-                    f"column {identifier(item)} has no type",
-                    hint="Write it behind the name.",
-                    **source.place(offset_of(item)),
-                )
-            case _:
-                _refuse(source, item, item)
+        is_column = isinstance(item, (exp.ColumnDef, exp.Identifier))
+        column = identifier(item) if is_column else ""
+        not_null = False
+        for part in _constraints(item):
+            match part:
+                case exp.NotNullColumnConstraint() if is_column:
+                    not_null = not part.args.get("allow_null")
+                case exp.PrimaryKeyColumnConstraint() if is_column:
+                    key, key_rely = (column,), _relies(source, part)
+                case exp.Reference() if is_column:
+                    foreign.append(_reference(source, (column,), part))
+                case exp.PrimaryKey() if not is_column:
+                    key, key_rely = tuple(map(identifier, part.expressions)), _relies(source, part)
+                case exp.ForeignKey() if not is_column:
+                    foreign.append(_reference(source, tuple(map(identifier, part.expressions)), part.args["reference"]))
+                case _:
+                    _refuse(source, item, part)
+        if is_column:
+            if item.args.get("kind") is None:
+                told = f"column {column} has no type"
+                raise source.bind_error(told, offset_of(item), hint="Write it behind the name.")
+            columns.append(Column(column, sql_type(source, item.args["kind"]), not_null))
     names = [column.name for column in columns]
     for each in names:
         if names.count(each) > 1:
-            raise BindError(f"{name} has two columns called {each}", **source.place(at))
+            raise source.bind_error(f"{name} has two columns called {each}", at)
 
     def spelled(parts: tuple[str, ...]) -> tuple[str, ...]:
         """Return columns as they are written where they are declared."""
         for part in parts:
             if part not in names:
                 hint = f"Its columns are {', '.join(names)}."
-                raise BindError(f"{name} has no column {part}", hint=hint, **source.place(at))
+                raise source.bind_error(f"{name} has no column {part}", at, hint=hint)
         return tuple(str(names[names.index(part)]) for part in parts)
 
     keyed = tuple(Column(str(c.name), c.type, c.not_null or c.name in key) for c in columns)
     references = (replace(each, columns=spelled(each.columns)) for each in foreign)
     return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), **_options(source, options))
+
+
+def _constraints(item: exp.Expression) -> list[exp.Expression]:
+    """Return what an item of a CREATE TABLE says of a column, or of the table."""
+    match item:
+        case exp.ColumnDef():
+            return [constraint.kind for constraint in item.args.get("constraints") or ()]
+        case exp.Identifier():
+            return []
+        case exp.Constraint():
+            return list(item.expressions)
+        case _:
+            return [item]
 
 
 def _relies(source: SqlText, node: exp.Expression) -> bool:
@@ -120,11 +111,11 @@ def _relies(source: SqlText, node: exp.Expression) -> bool:
         at = offset_of(node)
         if at < 0 and isinstance(node.parent, exp.Expression):
             at = offset_of(node.parent)
-        raise UnsupportedError(
+        raise source.unsupported(
             f"{word} is not supported on a key",
+            at,
             feature=word,
             hint="A key takes RELY; delete children before their parent.",
-            **source.place(at),
         )
     return "RELY" in words
 
@@ -133,17 +124,17 @@ def _reference(source: SqlText, columns: tuple[str, ...], node: exp.Reference) -
     target, rely = node.this, _relies(source, node)
     if isinstance(target, exp.Schema):
         parent = identifier(target.this.this)
-        return ForeignKey(columns, parent, tuple(identifier(part) for part in target.expressions), rely)
+        return ForeignKey(columns, parent, tuple(map(identifier, target.expressions)), rely)
     return ForeignKey(columns, identifier(target.this), (), rely)
 
 
 def _refuse(source: SqlText, node: exp.Expression, kind: exp.Expression) -> None:
     written = kind.sql(dialect="duckdb")
-    raise UnsupportedError(
+    raise source.unsupported(
         f"{written!r} in CREATE TABLE is not supported",
+        offset_of(node),
         feature=written,
         hint="A column takes NOT NULL, PRIMARY KEY and REFERENCES.",
-        **source.place(offset_of(node)),
     )
 
 
@@ -159,9 +150,9 @@ def _options(source: SqlText, options: Mapping[str, tuple[str, int]]) -> dict[st
     for name, (value, at) in options.items():
         if value not in _OPTIONS.get(name, ()):
             known = [f"{option} = {'|'.join(values)}" for option, values in _OPTIONS.items()]
-            raise BindError(
+            raise source.bind_error(
                 f"unknown table option {name} = {value}",
+                at,
                 hint=f"The options are {', '.join(known[:-1])} and {known[-1]}.",
-                **source.place(at),
             )
     return {name: _OPTIONS[name][value] for name, (value, _) in options.items()}

@@ -15,28 +15,26 @@ from cumulus.catalog.interval_texts import parse_span
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,
-    DATE,
     DOUBLE,
     HUGEINT,
     INTEGER,
     INTERVAL,
     NULL,
-    TIMESTAMP,
     VARCHAR,
     Interval,
     Kind,
     decimal,
 )
-from cumulus.errors import BindError, EvaluationError, UnsupportedError
+from cumulus.errors import EvaluationError, UnsupportedError
 from cumulus.scalars.registry import FUNCTIONS, cast_value
 from cumulus.sql.ast import CastTo, ColumnRef, Expr, Literal, Query, SqlCall, Star, Subquery
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import AGGREGATES
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 from cumulus.sql.syntax.ddl import sql_type
 from cumulus.sql.syntax.functions import call_of, part_of
 from cumulus.sql.syntax.known_clauses import check_name, check_taken
-from cumulus.sql.syntax.rows import is_row, row_in, rows_compared
+from cumulus.sql.syntax.rows import compare_rows_by, is_row, row_in
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "div", exp.IntDiv: "intdiv", exp.Mod: "mod",
@@ -55,12 +53,10 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
 }  # fmt: skip
 _NOT_DISTINCT = "IS NOT DISTINCT FROM"
 # Nodes with words inside, which are taken apart here.
-_TAKEN_APART = frozenset(
-    (
-        exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.Substring, exp.Trim, exp.StrPosition,
-        exp.Concat, exp.Anonymous, exp.Overlay, exp.Grouping, exp.GroupingId,
-    )
-)  # fmt: skip
+_TAKEN_APART = frozenset((
+    exp.Cast, exp.TryCast, exp.Case, exp.If, exp.Exists, exp.Extract, exp.Substring, exp.Trim, exp.StrPosition,
+    exp.Concat, exp.Anonymous, exp.Overlay, exp.Grouping, exp.GroupingId,
+))  # fmt: skip
 _PLURALS = {"century": "centuries", "millennium": "millennia"}
 
 
@@ -75,11 +71,11 @@ class ExpressionReader:
         """Return the expression that `tree` is; UnsupportedError names what has no place here."""
         at = offset_of(tree)
         if isinstance(tree, exp.Window):
-            raise UnsupportedError(
+            raise self.source.unsupported(
                 "window functions do not compile",
+                at,
                 feature="window function",
                 hint="Aggregate with GROUP BY in the view and apply the window in query().",
-                **self.source.place(at),
             )
         known = type(tree) in _BINARY or type(tree) in _AGGREGATES or not isinstance(tree, exp.Func)
         if not isinstance(tree, (exp.Array, exp.Bracket, exp.Struct, exp.Lambda)):
@@ -95,7 +91,7 @@ class ExpressionReader:
                     self.query_of(self.source, tree.expression.this), kind, self.expression(tree.this), name, at
                 )
             args = tuple(self.expression(arg) for arg in (tree.this, tree.expression))
-            call = rows_compared(self.source, name, args, at) if any(map(is_row, args)) else SqlCall(name, args, at)
+            call = compare_rows_by(self.source, name, args, at) if any(map(is_row, args)) else SqlCall(name, args, at)
             if tree.args.get("negate"):
                 return SqlCall("not", (call,), at, shown=(f"!{_SIGNS[type(tree)]}", args))
             return replace(call, shown=(_SIGNS[type(tree)], args)) if type(tree) in (exp.Pow, exp.StartsWith) else call
@@ -151,12 +147,10 @@ class ExpressionReader:
             links.append(rest.expression)
             rest = rest.this
         parts: list[Expr] = [self.expression(link) for link in [rest, *reversed(links)]]
-        return chained(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
+        return join_links(parts, lambda left, right: SqlCall(_BINARY[type(tree)], (left, right), at))
 
     def _condition(self, tree: Any, at: int) -> Expr:
-        def sub(node: Any) -> Expr:
-            return self.expression(node)
-
+        sub = self.expression
         match tree:
             case exp.Not():
                 inner = sub(tree.this)
@@ -173,7 +167,7 @@ class ExpressionReader:
             case exp.NullSafeEQ():
                 args = (sub(tree.this), sub(tree.expression))
                 if any(map(is_row, args)):
-                    rows = rows_compared(self.source, "eq", args, at)
+                    rows = compare_rows_by(self.source, "eq", args, at)
                     return replace(rows, shown=(_NOT_DISTINCT, args))
                 return _not_distinct(args, at)
             case exp.Between():
@@ -280,26 +274,26 @@ class ExpressionReader:
             case exp.Concat():  # 'one' 'text'
                 return call_of(self.source, "concat", sub(*tree.expressions), at)
             case exp.Array() | exp.Bracket() | exp.Struct() | exp.Lambda():
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     "lists and structs are not supported",
+                    at,
                     feature=tree.sql(dialect="duckdb"),
                     hint="Give their elements rows or columns of their own.",
-                    **self.source.place(at),
                 )
             case exp.Placeholder() | exp.Parameter():
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     "a view has no parameters",
+                    at,
                     feature="parameter",
                     hint="Write the value itself; or keep the column in the view, and compare it in query().",
-                    **self.source.place(at),
                 )
             case _ if isinstance(tree, exp.AggFunc) or str(tree.meta.get("word")).lower() in AGGREGATES:
                 name = str(tree.meta.get("word") or tree.sql_name())
-                raise UnsupportedError(
+                raise self.source.unsupported(
                     f"{name} does not compile",
+                    at,
                     feature=name,
                     hint=AGGREGATES.get(name.lower(), "docs/sql.md lists the aggregates that do."),
-                    **self.source.place(at),
                 )
             case _:
                 raise _refuse(self.source, tree, tree.sql(dialect="duckdb"))
@@ -312,15 +306,15 @@ class ExpressionReader:
         if isinstance(inner, Literal) and isinstance(inner.value, str):
             try:
                 if target.kind is Kind.DATE:
-                    return Literal(dt.date.fromisoformat(inner.value), DATE, at)
+                    return Literal(dt.date.fromisoformat(inner.value), target, at)
                 if target.kind is Kind.TIMESTAMP:
                     moment = dt.datetime.fromisoformat(inner.value)
                     if moment.tzinfo is None:
-                        return Literal(moment, TIMESTAMP, at)
+                        return Literal(moment, target, at)
                 if target.kind is Kind.TIMESTAMPTZ:
                     return Literal(cast_value(inner.value, target), target, at)
             except (ValueError, EvaluationError):
-                raise BindError(f"{inner.value!r} is not a {target}", **self.source.place(at)) from None
+                raise self.source.bind_error(f"{inner.value!r} is not a {target}", at) from None
         return CastTo(inner, target, at)
 
     def _interval_of(self, tree: exp.Interval, at: int) -> Expr:
@@ -340,9 +334,7 @@ def _not_distinct(args: tuple[Expr, ...], at: int) -> Expr:
 
 
 def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{what} is not supported", feature=what, hint="See docs/sql.md.", **source.place(offset_of(tree))
-    )
+    return source.unsupported(f"{what} is not supported", offset_of(tree), feature=what, hint="See docs/sql.md.")
 
 
 def _literal(source: SqlText, tree: exp.Literal, at: int) -> Literal:
@@ -362,7 +354,7 @@ def _literal(source: SqlText, tree: exp.Literal, at: int) -> Literal:
             return Literal(value, decimal(precision, scale), at)
         number = int(written)
     except (ValueError, InvalidOperation):
-        raise BindError(f"not a number: {written}", hint="Write digits only.", **source.place(at)) from None
+        raise source.bind_error(f"not a number: {written}", at, hint="Write digits only.") from None
     if number < 1 << 31:
         return Literal(number, INTEGER, at)
     return Literal(number, BIGINT if number < 1 << 63 else HUGEINT, at)
@@ -383,4 +375,4 @@ def _interval(source: SqlText, tree: exp.Interval) -> Interval:
         return parse_span(f"{number if part in ('second', 'millisecond') else int(number):f} {part}")
     except (ValueError, ArithmeticError) as problem:
         reason = "" if isinstance(problem, ArithmeticError) else f": {problem}"
-        raise BindError(f"INTERVAL {text!r} is not understood{reason}", **source.place(offset_of(tree))) from None
+        raise source.bind_error(f"INTERVAL {text!r} is not understood{reason}", offset_of(tree)) from None

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import TypeAlias
 
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import CastTo, Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText
 
@@ -32,24 +32,15 @@ _OWN_NAMES = frozenset(("add", "sub", "mul", "div", "intdiv", "neg", "eq", "ne",
 """Names that `cumulus.scalars.registry` has and SQL does not: there they are written with signs."""
 _SPELT = frozenset(("coalesce", "row", "try"))
 """Names that an unnamed column shows otherwise than as a call."""
-_CHANGING = frozenset(
-    (
-        "now", "today", "current_date", "current_timestamp", "current_time", "get_current_timestamp", "random", "uuid",
-        "transaction_timestamp", "current_localtimestamp", "current_localtime", "gen_random_uuid", "setseed", "uuidv4",
-        "uuidv7", "nextval", "currval", "localtime", "localtimestamp",
-    )
-)  # fmt: skip
+_CHANGING = frozenset((
+    "now", "today", "current_date", "current_timestamp", "current_time", "get_current_timestamp", "random", "uuid",
+    "transaction_timestamp", "current_localtimestamp", "current_localtime", "gen_random_uuid", "setseed", "uuidv4",
+    "uuidv7", "nextval", "currval", "localtime", "localtimestamp",
+))  # fmt: skip
 
 
 def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
-    """Return the call of the function that SQL calls `name`.
-
-    Parameters
-    ----------
-    name
-        In lower case.
-    args
-        In the order of the text.
+    """Return the call of the function that SQL calls `name`, which is in lower case.
 
     Raises
     ------
@@ -61,14 +52,14 @@ def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
     if name in source.functions:
         return SqlCall(name, args, at)
     if name in _CHANGING:
-        raise UnsupportedError(
+        raise source.unsupported(
             f"{name} is not the same each time, and a view is a function of its tables",
+            at,
             feature=name,
             hint="Write the value as a row of a table or as a literal, or compare with it in query().",
-            **source.place(at),
         )
     if name in _OWN_NAMES and name not in _SHORT:
-        raise UnsupportedError(f"there is no function {name}", feature=name, hint="Write the sign.", **source.place(at))
+        raise source.unsupported(f"there is no function {name}", at, feature=name, hint="Write the sign.")
     if name in ("date_part", "datepart") and len(args) == 2:
         return _part(source, name, args, at)
     short = _SHORT.get(name)
@@ -76,7 +67,7 @@ def call_of(source: SqlText, name: str, args: Args, at: int) -> Expr:
         least, most, make = short
         if not least <= len(args) <= most:
             count = f"{least}" if least == most else f"{least} to {most}" if most < _MANY else f"{least} or more"
-            raise BindError(f"{name} takes {count} arguments, not {len(args)}", **source.place(at))
+            raise source.bind_error(f"{name} takes {count} arguments, not {len(args)}", at)
         made = make(args, at)
         return replace(made, shown=(f"{name}(", args)) if isinstance(made, SqlCall) and name != "ifnull" else made
     return SqlCall(SECOND_NAMES.get(name, name), args, at, shown=(f"{name}(", args) if name not in _SPELT else None)
@@ -86,7 +77,8 @@ def part_of(source: SqlText, part: str, time: Expr, at: int, shown: tuple[str, A
     """Return EXTRACT(part FROM time), which an unnamed column shows as `date_part`."""
     known = PARTS.get(part.lower())
     if known is None:
-        raise BindError(f"there is no date part {part!r}", hint=f"There are {', '.join(_parts())}.", **source.place(at))
+        hint = f"There are {', '.join(sorted(set(PARTS.values())))}."
+        raise source.bind_error(f"there is no date part {part!r}", at, hint=hint)
     if shown is None:
         shown = ("date_part(", (Literal(part.lower(), VARCHAR, at), time))
     return SqlCall(known, (time,), at, shown=shown)
@@ -99,33 +91,10 @@ def _part(source: SqlText, name: str, args: Args, at: int) -> Expr:
     return SqlCall("date_part", args, at)
 
 
-def _parts() -> list[str]:
-    return sorted(set(PARTS.values()))
-
-
 def _concat(args: Args, at: int) -> Expr:
     """CONCAT takes NULL for the empty string; `||` does not."""
-    empty = Literal("", VARCHAR, at)
-    joined: Expr = SqlCall("coalesce", (CastTo(args[0], VARCHAR, at), empty), at)
-    for arg in args[1:]:
-        joined = SqlCall("concat", (joined, SqlCall("coalesce", (CastTo(arg, VARCHAR, at), empty), at)), at)
-    return joined
-
-
-def _if_null(args: Args, at: int) -> Expr:
-    return SqlCall("coalesce", args, at)
-
-
-def _if(args: Args, at: int) -> Expr:
-    return SqlCall("case", args, at)
-
-
-def _log(args: Args, at: int) -> Expr:
-    return SqlCall("log10" if len(args) == 1 else "log", args, at)
-
-
-def _pi(args: Args, at: int) -> Expr:
-    return Literal(math.pi, DOUBLE, at)
+    texts = [SqlCall("coalesce", (CastTo(arg, VARCHAR, at), Literal("", VARCHAR, at)), at) for arg in args]
+    return reduce(lambda left, right: SqlCall("concat", (left, right), at), texts)
 
 
 def _floor_of_quotient(args: Args, at: int) -> Expr:
@@ -136,30 +105,18 @@ def _rest_of_floor(args: Args, at: int) -> Expr:
     return SqlCall("sub", (args[0], SqlCall("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
 
 
-def _moved(args: Args, at: int) -> Expr:
-    return SqlCall("add", args, at)
-
-
-def _days_in_month(args: Args, at: int) -> Expr:
-    return SqlCall("day", (SqlCall("last_day", args, at),), at)
-
-
-def _date(args: Args, at: int) -> Expr:
-    return CastTo(args[0], DATE, at)
-
-
 _MANY = 1 << 30
 _SHORT: dict[str, tuple[int, int, Callable[[Args, int], Expr]]] = {
     "concat": (1, _MANY, _concat),
-    "ifnull": (2, 2, _if_null),
-    "if": (3, 3, _if),
-    "log": (1, 2, _log),
-    "pi": (0, 0, _pi),
+    "ifnull": (2, 2, lambda args, at: SqlCall("coalesce", args, at)),
+    "if": (3, 3, lambda args, at: SqlCall("case", args, at)),
+    "log": (1, 2, lambda args, at: SqlCall("log10" if len(args) == 1 else "log", args, at)),
+    "pi": (0, 0, lambda args, at: Literal(math.pi, DOUBLE, at)),
     "fdiv": (2, 2, _floor_of_quotient),
     "fmod": (2, 2, _rest_of_floor),
-    "date_add": (2, 2, _moved),
-    "add": (2, 2, _moved),
-    "days_in_month": (1, 1, _days_in_month),
-    "date": (1, 1, _date),
+    "add": (2, 2, lambda args, at: SqlCall("add", args, at)),
+    "date_add": (2, 2, lambda args, at: SqlCall("add", args, at)),
+    "days_in_month": (1, 1, lambda args, at: SqlCall("day", (SqlCall("last_day", args, at),), at)),
+    "date": (1, 1, lambda args, at: CastTo(args[0], DATE, at)),
 }
 """Name → least and greatest number of arguments, and what it is short for."""

@@ -7,7 +7,6 @@ from itertools import combinations
 
 from sqlglot import exp
 
-from cumulus.errors import UnsupportedError
 from cumulus.sql.ast import Expr
 from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.known_clauses import check_taken
@@ -33,11 +32,11 @@ def group_by(
         plain = plain and not isinstance(item, (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple))
         more = _sets(item, read)
         if len(sets) * len(more) > MAX_SETS:
-            raise UnsupportedError(
+            raise source.unsupported(
                 f"GROUP BY makes more than {MAX_SETS} grouping sets",
+                offset_of(group),
                 feature="wide CUBE",
                 hint="Name the sets that are needed with GROUPING SETS.",
-                **source.place(offset_of(group)),
             )
         sets = [tuple(dict.fromkeys((*one, *other))) for one in sets for other in more]
     every = tuple(dict.fromkeys(expr for one in sets for expr in one))
@@ -46,22 +45,22 @@ def group_by(
 
 def _check_words(source: SqlText, group: exp.Expression, items: list[exp.Expression]) -> None:
     """Refuse what other systems write here and DuckDB does not, such as WITH ROLLUP: sqlglot reads it all."""
-    found = ""
+    problem = ""
     if group.args.get("all") and items:
-        found = "ALL beside other expressions"
+        problem = "ALL beside other expressions"
     elif group.args.get("all") is False:
-        found = "DISTINCT"
+        problem = "DISTINCT"
     elif any(group.args.get(clause) for clause in ("cube", "rollup", "grouping_sets")):
-        found = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
+        problem = "CUBE, ROLLUP or GROUPING SETS behind the expressions"
     elif any(isinstance(item, (exp.Cube, exp.Rollup)) and not item.expressions for item in items):
-        found = "CUBE or ROLLUP without expressions"
-    if found:
+        problem = "CUBE or ROLLUP without expressions"
+    if problem:
         at = offset_of(group)
-        raise UnsupportedError(
-            f"{found} in GROUP BY is not supported",
-            feature=f"{found} in GROUP BY",
+        raise source.unsupported(
+            f"{problem} in GROUP BY is not supported",
+            offset_of(group.parent) if at < 0 and isinstance(group.parent, exp.Expression) else at,
+            feature=f"{problem} in GROUP BY",
             hint="Write ROLLUP (a, b), CUBE (a, b) or GROUPING SETS, or the expressions alone.",
-            **source.place(offset_of(group.parent) if at < 0 and isinstance(group.parent, exp.Expression) else at),
         )
 
 

@@ -6,7 +6,6 @@ before sqlglot sees the words.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,8 +14,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # pub
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
-from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved
+from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS, did_you_mean
+from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
 
 Options = Mapping[str, tuple[str, int]]
 """Options of WITH: name → value, and where the name stands."""
@@ -64,20 +63,17 @@ def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
     told = " ".join(source.text[words[0].start : words[-1].end + 1].split()[:3])
     if first in STATEMENTS or words[0].token_type is TokenType.L_PAREN:
         raise _no_declaration(source, words, told, STATEMENTS.get(first, STATEMENTS["SELECT"]))
-    close = difflib.get_close_matches(first, [*STATEMENTS, "CREATE", "DROP"], n=1, cutoff=0.7)
-    raise SqlSyntaxError(
+    close = did_you_mean(first, [*STATEMENTS, "CREATE", "DROP"], cutoff=0.7)
+    raise source.syntax_error(
         f"no statement begins with {words[0].text}",
-        hint=f"Did you mean {close[0]}?" if close else "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
-        **source.place(words[0].start),
+        words[0].start,
+        hint=close or "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
     )
 
 
 def _no_declaration(source: SqlText, words: Sequence[Token], told: str, hint: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"a script declares tables and views; this is {told!r}",
-        feature=told,
-        hint=hint,
-        **source.place(words[0].start),
+    return source.unsupported(
+        f"a script declares tables and views; this is {told!r}", words[0].start, feature=told, hint=hint
     )
 
 
@@ -90,13 +86,10 @@ def _drop(source: SqlText, words: Sequence[Token]) -> StatementHead:
         )
     name = kind + 1 + 2 * (_texts(words[kind + 1 : kind + 3]) == ["IF", "EXISTS"])
     if len(words) <= name:
-        raise SqlSyntaxError("the name of a view is missing", hint="DROP VIEW name.", **source.place(words[kind].start))
+        raise source.syntax_error("the name of a view is missing", words[kind].start, hint="DROP VIEW name.")
     if any(word.token_type is TokenType.COMMA for word in words[name:]):
-        raise UnsupportedError(
-            "DROP VIEW of several views",
-            feature="DROP VIEW a, b",
-            hint="One statement drops one view.",
-            **source.place(words[0].start),
+        raise source.unsupported(
+            "DROP VIEW of several views", words[0].start, feature="DROP VIEW a, b", hint="One statement drops one view."
         )
     _check_schema(source, words[name:], "view")
     return StatementHead("DROP VIEW", tuple(words), words[name].start)
@@ -119,22 +112,22 @@ def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
     for word in before:
         text = word.text.upper()
         if text in MODIFIERS or kind == "TABLE":
-            raise UnsupportedError(
+            raise source.unsupported(
                 f"{text} is not supported in CREATE {text} {kind}",
+                word.start,
                 feature=f"{text} {kind}",
                 hint=MODIFIERS.get(text, f"{text} belongs to views: leave it out."),
-                **source.place(word.start),
             )
         is_strict = is_strict or text == "STRICT"
     rest = list(words[at + 1 :])
     unless_there = _texts(rest[:3]) == ["IF", "NOT", "EXISTS"]
     rest = rest[3:] if unless_there else rest
     if unless_there and replaces:
-        raise UnsupportedError(
+        raise source.unsupported(
             "OR REPLACE and IF NOT EXISTS in one statement",
+            words[1].start,
             feature="OR REPLACE … IF NOT EXISTS",
             hint="Write one of them.",
-            **source.place(words[1].start),
         )
     _check_name(source, kind, words[at], rest)
     end = len(rest) if kind == "TABLE" else _as_of(rest)
@@ -149,14 +142,13 @@ def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
 def _unknown_kind(source: SqlText, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
     """Return the error of a CREATE of what is neither a table nor a view."""
     told = words[at].text if at < len(words) else ""
-    known = next((hint for name, hint in KINDS.items() if told.upper() == name), None)
-    if known is not None:
-        return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), known)
-    close = difflib.get_close_matches(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS], n=1)
-    return SqlSyntaxError(
+    if told.upper() in KINDS:
+        return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), KINDS[told.upper()])
+    close = did_you_mean(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS])
+    return source.syntax_error(
         f"CREATE {told}".rstrip() + " is no statement",
-        hint=f"Did you mean {close[0]}?" if close else "A script takes CREATE TABLE and CREATE VIEW.",
-        **source.place(words[min(at, len(words) - 1)].start),
+        words[min(at, len(words) - 1)].start,
+        hint=close or "A script takes CREATE TABLE and CREATE VIEW.",
     )
 
 
@@ -164,21 +156,21 @@ def _check_name(source: SqlText, kind: str, word: Token, rest: Sequence[Token]) 
     """Refuse a declaration without a name, with a reserved one, or with one that has a schema."""
     nameless = not rest or rest[0].token_type in (TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING)
     if nameless or (rest[0].text.upper() == "AS" and len(rest) > 1 and rest[1].text.upper() in _QUERIES):
-        raise SqlSyntaxError(
-            f"the name of the {kind.lower()} is missing", hint=f"CREATE {kind} name …", **source.place(word.start)
+        raise source.syntax_error(
+            f"the name of the {kind.lower()} is missing", word.start, hint=f"CREATE {kind} name …"
         )
     if is_name(rest[0]) and rest[0].text.lower() in RESERVED:
-        raise reserved(source, rest[0])
+        raise reserved_word_error(source, rest[0].text, rest[0].start)
     _check_schema(source, rest, kind.lower())
 
 
 def _check_schema(source: SqlText, rest: Sequence[Token], what: str) -> None:
     if len(rest) > 2 and rest[1].token_type is TokenType.DOT:
-        raise UnsupportedError(
+        raise source.unsupported(
             f"a schema in front of the name of a {what} is not supported",
+            rest[0].start,
             feature=f"{rest[0].text}.{rest[2].text}",
             hint=f"There are no schemas: write {rest[2].text}.",
-            **source.place(rest[0].start),
         )
 
 
@@ -191,21 +183,21 @@ def _check_columns(source: SqlText, kind: str, rest: Sequence[Token]) -> None:
     opens = following is not None and following.token_type is TokenType.L_PAREN
     inner = rest[2].text.upper() if opens and len(rest) > 2 else ""
     if kind == "TABLE" and (following is None or inner == ")"):
-        raise SqlSyntaxError(
+        raise source.syntax_error(
             f"{rest[0].text} has no columns",
+            rest[0].start,
             hint="List them with their types: CREATE TABLE t (a INTEGER, …).",
-            **source.place(rest[0].start),
         )
     if kind == "VIEW" and (following is None or following.text.upper() in _QUERIES or inner in _QUERIES):
-        raise SqlSyntaxError(
-            f"AS is missing behind {rest[0].text}", hint="CREATE VIEW name AS SELECT …", **source.place(rest[0].start)
+        raise source.syntax_error(
+            f"AS is missing behind {rest[0].text}", rest[0].start, hint="CREATE VIEW name AS SELECT …"
         )
     depth = 0
     for before, token in pairwise(rest):
         if depth == 1 and before.token_type in (TokenType.L_PAREN, TokenType.COMMA) and is_name(token):
             word = token.text.lower()
             if word in RESERVED and not (kind == "TABLE" and word in _CONSTRAINTS):
-                raise reserved(source, token)
+                raise reserved_word_error(source, token.text, token.start)
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if depth == 0:
             return
@@ -216,38 +208,25 @@ _QUERIES = frozenset(("SELECT", "FROM", "WITH", "VALUES"))
 
 def _as_of(words: Sequence[Token]) -> int:
     """Return the number of the AS of a CREATE VIEW, outside all brackets; of the words in all if there is none."""
-    depth = 0
-    for index, token in enumerate(words):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0 and token.text.upper() == "AS":
-            return index
-    return len(words)
+    return next((index for index, word in outside_brackets(words) if word.text.upper() == "AS"), len(words))
 
 
 def _with_clause(source: SqlText, words: Sequence[Token]) -> tuple[int, int, Options]:
     """Return which words are a WITH (…) behind the name or the columns, and its options."""
-    depth = 0
-    for index, token in enumerate(words):
-        if token.token_type is TokenType.L_PAREN:
-            depth += 1
-        elif token.token_type is TokenType.R_PAREN:
-            depth -= 1
-        elif depth == 0 and token.text.upper() == "WITH" and index:
-            break
-    else:
+    begin = next((index for index, word in outside_brackets(words) if word.text.upper() == "WITH" and index), 0)
+    if not begin:
         return 0, 0, {}
-    begin = index
     inside = words[begin + 1 :]
     is_whole = len(inside) > 1 and inside[0].token_type is TokenType.L_PAREN
     if not is_whole or inside[-1].token_type is not TokenType.R_PAREN:
-        raise SqlSyntaxError("WITH must be followed by (option = value, …)", **source.place(words[begin].start))
+        raise source.syntax_error("WITH must be followed by (option = value, …)", words[begin].start)
     values: dict[str, tuple[str, int]] = {}
     rest = inside[1:-1]
     while rest:
         if len(rest) < 3 or rest[1].text != "=":
-            raise SqlSyntaxError("an option is written name = value", **source.place(rest[0].start))
+            raise source.syntax_error("an option is written name = value", rest[0].start)
         values[rest[0].text.lower()] = (rest[2].text.lower(), rest[0].start)
         if len(rest) > 3 and rest[3].token_type is not TokenType.COMMA:
-            raise SqlSyntaxError("options are separated by commas", **source.place(rest[3].start))
+            raise source.syntax_error("options are separated by commas", rest[3].start)
         rest = rest[4:]
     return begin, len(words), values

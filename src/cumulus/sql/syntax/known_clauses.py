@@ -10,18 +10,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText, offset_of
-from cumulus.sql.syntax.words import RESERVED
+from cumulus.sql.syntax.words import RESERVED, reserved_word_error
 
 _USUAL = frozenset(("this", "expression", "expressions"))
 # Flags that say how another dialect would write the same thing, or what DuckDB does anyway.
-_HARMLESS = frozenset(
-    (
-        "typed", "safe", "big_int", "is_string", "ignore_nulls", "coalesce", "date_part_boundary", "nested", "prefix",
-        "input_type_preserved", "is_nvl", "zero_start", "fraction_in_string", "limit_options", "is_left", "quoted",
-    )
-)  # fmt: skip
+_HARMLESS = frozenset((
+    "typed", "safe", "big_int", "is_string", "ignore_nulls", "coalesce", "date_part_boundary", "nested", "prefix",
+    "input_type_preserved", "is_nvl", "zero_start", "fraction_in_string", "limit_options", "is_left", "quoted",
+))  # fmt: skip
 _READ: dict[Any, frozenset[str]] = {
     node: frozenset(names.split())
     for node, names in {
@@ -57,11 +54,11 @@ def check_taken(source: SqlText, tree: exp.Expression, *, whole: bool = False) -
             continue
         if whole or name not in _USUAL | read:
             what = name.strip("_").replace("_", " ").upper()
-            raise UnsupportedError(
+            raise source.unsupported(
                 f"{what} in {tree.sql(dialect='duckdb')!r} is not supported",
+                offset_of(tree),
                 feature=what,
                 hint="Write it another way, or leave it to query().",
-                **source.place(offset_of(tree)),
             )
 
 
@@ -69,6 +66,4 @@ def check_name(source: SqlText, node: Any) -> None:
     """Refuse a reserved word as a name: sqlglot takes some of them, DuckDB takes them in double quotes only."""
     name = node.this if isinstance(node, exp.Identifier) and not node.args.get("quoted") else ""
     if str(name).lower() in RESERVED:
-        raise SqlSyntaxError(
-            f"{name} is a reserved word", hint=f'As a name it is quoted: "{name}".', **source.place(offset_of(node))
-        )
+        raise reserved_word_error(source, str(name), offset_of(node))

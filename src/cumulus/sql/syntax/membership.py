@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from cumulus.algebra.terms import Apply, Const, Scalar
 from cumulus.catalog.types import SqlType
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 
 FEWEST = 4
 """As many literals make a list; fewer stay comparisons."""
@@ -14,14 +14,14 @@ FEWEST = 4
 _Found = tuple[Scalar, SqlType]
 
 
-def links(function: str, scalar: Scalar) -> list[Scalar]:
+def links_of(function: str, scalar: Scalar) -> list[Scalar]:
     """Return what a chain of AND or OR connects.
 
     Examples
     --------
     >>> from cumulus.algebra.terms import Var
     >>> a, b, c = map(Var, "abc")
-    >>> [link.name for link in links("or", Apply("or", (a, Apply("or", (b, c)))))]
+    >>> [link.name for link in links_of("or", Apply("or", (a, Apply("or", (b, c)))))]
     ['a', 'b', 'c']
     """
     found: list[Scalar] = []
@@ -35,7 +35,12 @@ def links(function: str, scalar: Scalar) -> list[Scalar]:
     return found
 
 
-def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar], SqlType]) -> Scalar:
+def join_conditions(function: str, parts: Sequence[Scalar]) -> Scalar:
+    """Return conditions joined by AND or OR."""
+    return join_links(parts, lambda left, right: Apply(function, (left, right)))
+
+
+def join_with_lists(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar], SqlType]) -> Scalar:
     """Return parts joined by AND or OR, where equalities of one thing with literals stand as a list.
 
     In an OR these are `a = 1` and `a IN (1, 2)`, in an AND their negations. A NULL is no literal here, and literals of
@@ -47,22 +52,22 @@ def connected(function: str, parts: Sequence[Scalar], type_of: Callable[[Scalar]
     >>> from cumulus.algebra.printing import print_scalar
     >>> from cumulus.catalog.types import INTEGER
     >>> tests = [Apply("eq", (Var("a"), number(n))) for n in (3, 1, 2, 1, 4)] + [Apply("is_null", (Var("a"),))]
-    >>> print_scalar(connected("or", tests, lambda scalar: INTEGER))
+    >>> print_scalar(join_with_lists("or", tests, lambda scalar: INTEGER))
     'in(a, 3, 1, 2, 4) OR a IS NULL'
     """
-    found: dict[_Found, dict[Scalar, None]] = {}
+    lists: dict[_Found, dict[Scalar, None]] = {}
     told = [_comparison_with_literals(part, type_of, negated=function == "and") for part in parts]
     for each in told:
         if each is not None:
-            found.setdefault(each[0], {}).update(dict.fromkeys(each[1]))
+            lists.setdefault(each[0], {}).update(dict.fromkeys(each[1]))
     result: list[Scalar] = []
     for part, each in zip(parts, told, strict=True):
-        if each is None or len(found[each[0]]) < FEWEST:
+        if each is None or len(lists[each[0]]) < FEWEST:
             result.append(part)
         else:
-            among = Apply("in", (each[0][0], *found[each[0]]))
+            among = Apply("in", (each[0][0], *lists[each[0]]))
             result.append(Apply("not", (among,)) if function == "and" else among)
-    return chained(list(dict.fromkeys(result)), lambda left, right: Apply(function, (left, right)))
+    return join_conditions(function, list(dict.fromkeys(result)))
 
 
 def _comparison_with_literals(

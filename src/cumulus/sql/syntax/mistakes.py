@@ -20,7 +20,7 @@ from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
-from cumulus.sql.syntax.words import RESERVED, is_name, reserved, too_deep
+from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error, too_deep
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
@@ -76,12 +76,8 @@ def _attempt(text: str, words: Sequence[Token]) -> Attempt:
 
 def _given_up(text: str, words: Sequence[Token]) -> Attempt:
     """Return where a statement stops that sqlglot gave up on as a whole: it reads what is inside once more."""
-    depth = 0
     is_view = any(word.text.upper() == "VIEW" for word in words[:6])
-    for index, word in enumerate(words):
-        depth += (word.token_type is TokenType.L_PAREN) - (word.token_type is TokenType.R_PAREN)
-        if depth:
-            continue
+    for index, word in outside_brackets(words):
         if is_view and word.text.upper() == "AS" and index + 1 < len(words):
             if words[index + 1].text.upper() in QUERIES:
                 return Attempt(None, words[index + 1].start)
@@ -97,28 +93,24 @@ def _mistake(source: SqlText, words: Sequence[Token], attempt: Attempt) -> SqlSy
     stopped = next((index for index, word in enumerate(words) if word.start >= attempt.at), len(words))
     if stopped < len(words) and words[stopped].text.upper() in QUERIES:
         word = words[stopped].text.upper()
-        return UnsupportedError(
-            f"{word} is not supported in a view", feature=word, hint=QUERIES[word], **source.place(attempt.at)
-        )
+        return source.unsupported(f"{word} is not supported in a view", attempt.at, feature=word, hint=QUERIES[word])
     bracket = _open_bracket(words)
     change = _helpful_change(source.text, words, stopped, attempt.at)
     if change is not None:
         wrong, better = change
         if better.startswith('"'):
-            return reserved(source, wrong)
-        return SqlSyntaxError(
-            f"not valid SQL near {wrong.text!r}", hint=f"Did you mean {better}?", **source.place(wrong.start)
-        )
+            return reserved_word_error(source, wrong.text, wrong.start)
+        return source.syntax_error(f"not valid SQL near {wrong.text!r}", wrong.start, hint=f"Did you mean {better}?")
     before = words[stopped - 1].text.upper() if stopped else ""
     if before in ("GROUP", "ORDER"):
-        return SqlSyntaxError(
-            f"BY is missing behind {before}", hint=f"Write {before} BY.", **source.place(words[stopped - 1].start)
+        return source.syntax_error(
+            f"BY is missing behind {before}", words[stopped - 1].start, hint=f"Write {before} BY."
         )
     if bracket is not None:
-        return SqlSyntaxError(
+        return source.syntax_error(
             "this bracket is not closed" if bracket.token_type is TokenType.L_PAREN else "this bracket closes nothing",
+            bracket.start,
             hint="Each ( has its ).",
-            **source.place(bracket.start),
         )
     return _unexpected(source, words, stopped, attempt.told)
 
@@ -127,21 +119,17 @@ def _unexpected(source: SqlText, words: Sequence[Token], stopped: int, told: str
     """Return the error of a word that cannot follow those before it."""
     last = words[min(stopped, len(words) - 1)]
     if stopped >= len(words) or told.startswith("Required keyword"):
-        return SqlSyntaxError(
+        return source.syntax_error(
             f"not valid SQL: something is missing behind {last.text}",
+            last.start,
             hint="Complete it, or leave the clause out.",
-            **source.place(last.start),
         )
     if last.text == "`":
-        return SqlSyntaxError(
-            "backticks mean nothing here", hint='A name is quoted with ".', **source.place(last.start)
-        )
+        return source.syntax_error("backticks mean nothing here", last.start, hint='A name is quoted with ".')
     before = f" behind {words[stopped - 1].text}" if stopped else ""
     expected = told.removeprefix("Expecting ") if told.startswith("Expecting ") and len(told) < 20 else ""
     hint = f"Expected is {expected}." if expected else f"Look at what stands before {last.text}: is a word missing?"
-    return SqlSyntaxError(
-        f"not valid SQL: {last.text!r} cannot stand here{before}", hint=hint, **source.place(last.start)
-    )
+    return source.syntax_error(f"not valid SQL: {last.text!r} cannot stand here{before}", last.start, hint=hint)
 
 
 def _open_bracket(words: Sequence[Token]) -> Token | None:

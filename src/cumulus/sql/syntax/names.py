@@ -15,23 +15,16 @@ _INFIX = {
     "bit_and": "&", "bit_or": "|", "is_distinct": "IS DISTINCT FROM",
     **{sign: sign for sign in ("**", "^", "^@", "!~~", "!~~*", "IS NOT DISTINCT FROM")},
 }  # fmt: skip
-_PREFIX = {"bit_not": "~", "@": "@"}
-# Functions whose names DuckDB puts in quotes, since they are keywords too.
-_QUOTED = {
-    "year",
-    "month",
-    "day",
-    "hour",
-    "minute",
-    "second",
-    "substring",
-    "nullif",
-    "trim",
-    "left",
-    "right",
-    "replace",
-    *("decade", "century", "millennium", "millisecond", "microsecond", "overlay", "position", "add", "row", "if"),
-}
+_SHAPES = {
+    "between": "({0} BETWEEN {1} AND {2})", "bit_not": "(~({0}))", "@": "(@({0}))", "neg": "(-({0}))",
+    "is_null": "({0} IS NULL)", "not": "(NOT {0})",
+}  # fmt: skip
+"""How operators are written around their arguments that do not stand between two."""
+_QUOTED = frozenset((
+    "year", "month", "day", "hour", "minute", "second", "substring", "nullif", "trim", "left", "right", "replace", "if",
+    "decade", "century", "millennium", "millisecond", "microsecond", "overlay", "position", "add", "row",
+))  # fmt: skip
+"""Functions whose names DuckDB puts in quotes, since they are keywords too."""
 
 
 def default_name(expr: Expr) -> Name:
@@ -43,21 +36,17 @@ def default_name(expr: Expr) -> Name:
     >>> default_name(SqlCall("sum", (SqlCall("mul", (ColumnRef("a"), Literal(2, INTEGER))),)))
     'sum((a * 2))'
     """
-    match expr:
-        case ColumnRef(name, _):
-            return Name(name)
-        case _:
-            return Name(_written(expr))
+    return Name(expr.name if isinstance(expr, ColumnRef) else _print(expr))
 
 
-def _written(expr: Expr) -> str:
+def _print(expr: Expr) -> str:
     match expr:
         case ColumnRef(name, table):
             return f"{table}.{name}" if table else name
         case Literal(value, found):
             return _literal(value, found.kind)
         case CastTo(arg, target):
-            return f"CAST({_written(arg)} AS {_type_name(target)})"
+            return f"CAST({_print(arg)} AS {_type_name(target)})"
         case SqlCall():
             return _call(expr)
         case Star():
@@ -86,7 +75,7 @@ def _links(expr: Expr, name: str) -> list[str]:
     """Return the conditions of a chain of ANDs or ORs, however it is bracketed."""
     if isinstance(expr, SqlCall) and expr.name == name:
         return [link for arg in expr.args for link in _links(arg, name)]
-    return [_written(expr)]
+    return [_print(expr)]
 
 
 def _function(name: str, args: str) -> str:
@@ -102,39 +91,31 @@ def _call(expr: SqlCall) -> str:
     if expr.shown is not None:
         name, given = expr.shown
         if name.endswith("("):
-            return _function(name[:-1], ", ".join(map(_written, given)))
+            return _function(name[:-1], ", ".join(map(_print, given)))
         return _call(SqlCall(name, given, expr.at))
-    name, args = expr.name, [_written(arg) for arg in expr.args]
+    name, args = expr.name, [_print(arg) for arg in expr.args]
     if name == "count" and not args:
-        told = "count_star()"
+        text = "count_star()"
     elif name in ("and", "or"):
-        told = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
+        text = f"({f' {_INFIX[name]} '.join(_links(expr, name))})"
     elif name in _INFIX and len(args) == 2:
-        told = f"({args[0]} {_INFIX[name]} {args[1]})"
-    elif name == "between":
-        told = f"({args[0]} BETWEEN {args[1]} AND {args[2]})"
-    elif name in _PREFIX:
-        told = f"({_PREFIX[name]}({args[0]}))"
+        text = f"({args[0]} {_INFIX[name]} {args[1]})"
     elif name == "try":
         inner = expr.args[0]
-        told = f"TRY({args[0]})"
+        text = f"TRY({args[0]})"
         if isinstance(inner, CastTo) and inner.at == expr.at:
-            told = f"TRY_CAST({_written(inner.arg)} AS {_type_name(inner.type)})"
-    elif name == "neg":
-        told = f"(-({args[0]}))"
-    elif name == "is_null":
-        told = f"({args[0]} IS NULL)"
+            text = f"TRY_CAST({_print(inner.arg)} AS {_type_name(inner.type)})"
     elif name == "not" and isinstance(expr.args[0], SqlCall) and expr.args[0].name == "is_null":
-        told = f"({_written(expr.args[0].args[0])} IS NOT NULL)"
-    elif name == "not":
-        told = f"(NOT {args[0]})"
+        text = f"({_print(expr.args[0].args[0])} IS NOT NULL)"
+    elif name in _SHAPES:
+        text = _SHAPES[name].format(*args)
     elif name == "in":
-        told = f"({args[0]} IN ({', '.join(args[1:])}))"
+        text = f"({args[0]} IN ({', '.join(args[1:])}))"
     elif name == "case":
         branches = "".join(f" WHEN ({args[i]}) THEN ({args[i + 1]})" for i in range(0, len(args) - 1, 2))
-        told = f"CASE {branches} ELSE {args[-1]} END"
+        text = f"CASE {branches} ELSE {args[-1]} END"
     elif name == "coalesce":
-        told = f"COALESCE({', '.join(args)})"
+        text = f"COALESCE({', '.join(args)})"
     else:
-        told = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
-    return told if expr.where is None else f"{told} FILTER (WHERE {_written(expr.where)})"
+        text = _function(name, ("DISTINCT " if expr.distinct else "") + ", ".join(args))
+    return text if expr.where is None else f"{text} FILTER (WHERE {_print(expr.where)})"

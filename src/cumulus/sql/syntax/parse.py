@@ -16,7 +16,7 @@ from sqlglot.tokens import Token  # type: ignore[attr-defined]  # public, though
 
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import Name
-from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError, UsageError
+from cumulus.errors import SqlError, UnsupportedError, UsageError
 from cumulus.sql.ast import CreateTable, CreateView, DropView, Script, Statement
 from cumulus.sql.source import SqlText, Words, identifier
 from cumulus.sql.syntax.ddl import create_table
@@ -32,8 +32,6 @@ def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignatur
 
     Parameters
     ----------
-    text
-        Statements separated by semicolons.
     name
         What errors call the text, usually its file name.
     functions
@@ -75,7 +73,7 @@ def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignatur
                 statements.append(_statement(replace(source, first=piece[0].start), piece))
             except SqlError as problem:
                 errors.append(problem)
-                broken |= _declared(piece)
+                broken |= _declared_names(piece)
     return Script(tuple(statements), source, tuple(errors), frozenset(broken))
 
 
@@ -88,10 +86,10 @@ def _pieces(source: SqlText, words: list[Token], errors: list[SqlError]) -> list
     ]
     for begin in begins:
         errors.append(
-            SqlSyntaxError(
+            source.syntax_error(
                 f"a semicolon is missing before {words[begin].text}",
+                words[begin].start,
                 hint="Statements are separated by semicolons.",
-                **source.place(words[begin].start),
             )
         )
     return [words[begin:end] for begin, end in zip([0, *begins], [*begins, len(words)], strict=True)]
@@ -100,7 +98,7 @@ def _pieces(source: SqlText, words: list[Token], errors: list[SqlError]) -> list
 _AFTER_CREATE = frozenset(("TABLE", "VIEW", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
 
 
-def _declared(words: Sequence[Token]) -> set[str]:
+def _declared_names(words: Sequence[Token]) -> set[str]:
     """Return the names that a statement may have been meant to declare."""
     end = next((index for index, word in enumerate(words) if word.text.upper() in ("(", "AS")), len(words))
     return {Name(word.text) for word in words[1:end]}
@@ -115,11 +113,11 @@ def _statement(source: SqlText, words: Sequence[Token]) -> Statement:
         relation = create_table(source, tree, head.options)
         return CreateTable(relation, head.replaces, head.unless_there, head.at)
     if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE":
-        raise UnsupportedError(
+        raise source.unsupported(
             "CREATE TABLE … AS is not a declaration of a base table",
+            head.at,
             feature="CREATE TABLE AS",
             hint="List the columns with their types; fill the table with insert().",
-            **source.place(head.at),
         )
     if isinstance(tree, exp.Create):
         _check_properties(source, tree)
@@ -144,7 +142,7 @@ def _check_properties(source: SqlText, tree: exp.Create) -> None:
 
 
 def _refuse(source: SqlText, what: str, hint: str) -> UnsupportedError:
-    return UnsupportedError(f"{what} is not supported", feature=what, hint=hint, **source.place(-1))
+    return source.unsupported(f"{what} is not supported", -1, feature=what, hint=hint)
 
 
 def _create_view(source: SqlText, tree: exp.Create, head: StatementHead) -> CreateView:
@@ -157,8 +155,8 @@ def _create_view(source: SqlText, tree: exp.Create, head: StatementHead) -> Crea
         target = target.this
     start = source.after_as(head.at)
     if tree.expression is None:
-        raise SqlSyntaxError(
-            "something is missing behind AS", hint="CREATE VIEW name AS SELECT …", **source.place(max(start - 2, 0))
+        raise source.syntax_error(
+            "something is missing behind AS", max(start - 2, 0), hint="CREATE VIEW name AS SELECT …"
         )
     end = source.statement_end(start)
     return CreateView(
@@ -178,9 +176,9 @@ def _order(source: SqlText, options: Options) -> str:
     """Return the order of materialisation that a view asks for, "" if none."""
     for name, (value, at) in options.items():
         if name != "order" or value not in ("0", "1", "full"):
-            raise BindError(
+            raise source.bind_error(
                 f"unknown view option {name} = {value}",
+                at,
                 hint="The option is order = 0 (evaluate again), 1 (from stored rows) or full.",
-                **source.place(at),
             )
     return options["order"][0] if options else ""

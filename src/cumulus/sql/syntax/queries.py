@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import Any
 
 from sqlglot import exp
 
-from cumulus.errors import BindError, SqlSyntaxError, UnsupportedError
-from cumulus.sql.ast import (
-    Derived,
-    Expr,
-    FromItem,
-    Join,
-    Literal,
-    NamedQuery,
-    OrderBy,
-    Query,
-    Select,
-    SelectItem,
-    SetOperation,
-    TableRef,
-)
+from cumulus.errors import UnsupportedError
+from cumulus.sql import ast
 from cumulus.sql.source import SqlText, identifier, offset_of
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.expressions import ExpressionReader
@@ -35,7 +23,7 @@ _TAKEN = {
 }  # fmt: skip
 
 
-def query_of(source: SqlText, tree: exp.Expression) -> Query:
+def query_of(source: SqlText, tree: exp.Expression) -> ast.Query:
     """Return the query that `tree` is; UnsupportedError names a clause that has no place here."""
     match tree:
         case exp.Subquery():
@@ -50,7 +38,7 @@ def query_of(source: SqlText, tree: exp.Expression) -> Query:
             check_taken(source, tree)
             names = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
             limit, offset = _limits(source, tree)
-            return SetOperation(
+            return ast.SetOperation(
                 op=names[type(tree)],
                 all=not tree.args.get("distinct"),
                 left=query_of(source, tree.this),
@@ -66,21 +54,21 @@ def query_of(source: SqlText, tree: exp.Expression) -> Query:
             raise _refuse(source, tree, type(tree).__name__.upper())
 
 
-def expression_of(source: SqlText, tree: exp.Expression) -> Expr:
+def expression_of(source: SqlText, tree: exp.Expression) -> ast.Expr:
     """Return the expression that `tree` is; UnsupportedError names what has no place here."""
     return ExpressionReader(source, query_of).expression(tree)
 
 
 def _refuse(source: SqlText, tree: exp.Expression, what: str) -> UnsupportedError:
-    return UnsupportedError(
+    return source.unsupported(
         f"{what} is not supported in a view",
+        offset_of(tree),
         feature=what,
         hint=QUERIES.get(what, "docs/sql.md says what to write instead."),
-        **source.place(offset_of(tree)),
     )
 
 
-def _select(source: SqlText, tree: exp.Select) -> Select:
+def _select(source: SqlText, tree: exp.Select) -> ast.Select:
     for clause, value in tree.args.items():
         if value and clause not in _TAKEN:
             raise _refuse(source, tree, clause.rstrip("_").upper())
@@ -90,7 +78,7 @@ def _select(source: SqlText, tree: exp.Select) -> Select:
     distinct = tree.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
         raise _refuse(source, tree, "DISTINCT ON")
-    sources: list[FromItem] = []
+    sources: list[ast.FromItem] = []
     if tree.args.get("from_") is not None:
         sources.append(_from_item(source, tree.args["from_"].this))
     for join in tree.args.get("joins") or ():
@@ -99,13 +87,11 @@ def _select(source: SqlText, tree: exp.Select) -> Select:
     having = tree.args.get("having")
     group = tree.args.get("group")
     group_all = group is not None and bool(group.args.get("all"))
-    grouped, sets = (
-        (None, None) if group is None else group_by(source, group, ExpressionReader(source, query_of).expression)
-    )
+    grouped, sets = (None, None) if group is None else group_by(source, group, partial(expression_of, source))
     order = tree.args.get("order")
     order_all = order is not None and _is_all(order)
     limit, offset = _limits(source, tree)
-    return Select(
+    return ast.Select(
         items=tuple(_item(source, item) for item in tree.expressions),
         sources=tuple(sources),
         where=None if where is None else expression_of(source, where.this),
@@ -124,14 +110,14 @@ def _select(source: SqlText, tree: exp.Select) -> Select:
     )
 
 
-def _item(source: SqlText, item: exp.Expression) -> SelectItem:
+def _item(source: SqlText, item: exp.Expression) -> ast.SelectItem:
     if isinstance(item, exp.Alias):
-        return SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
+        return ast.SelectItem(expression_of(source, item.this), identifier(item.args["alias"]), aliased=True)
     expr = expression_of(source, item)
-    return SelectItem(expr, default_name(expr))
+    return ast.SelectItem(expr, default_name(expr))
 
 
-def _from_item(source: SqlText, tree: exp.Expression) -> FromItem:
+def _from_item(source: SqlText, tree: exp.Expression) -> ast.FromItem:
     if isinstance(tree, (exp.Table, exp.Subquery)):
         check_taken(source, tree)
     match tree:
@@ -144,12 +130,12 @@ def _from_item(source: SqlText, tree: exp.Expression) -> FromItem:
                 raise _refuse(source, tree, "column names in the alias of a table")
             check_name(source, tree.this)
             name = identifier(tree.this)
-            item: FromItem = TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
+            item: ast.FromItem = ast.TableRef(name, _alias(tree) if tree.args.get("alias") else name, offset_of(tree))
         case exp.Subquery(this=exp.Table()) if not tree.args.get("alias"):
             item = _from_item(source, tree.this)
         case exp.Subquery():
             columns = tree.args["alias"].columns if tree.args.get("alias") else []
-            item = Derived(
+            item = ast.Derived(
                 query_of(source, tree.this),
                 _alias(tree) if tree.args.get("alias") else "",
                 tuple(identifier(column) for column in columns),
@@ -158,29 +144,24 @@ def _from_item(source: SqlText, tree: exp.Expression) -> FromItem:
         case exp.Paren():
             item = _from_item(source, tree.this)
         case exp.Select() | exp.SetOperation():
-            raise SqlSyntaxError(
+            raise source.syntax_error(
                 "not valid SQL: a query in FROM without brackets",
+                offset_of(tree),
                 hint="Write FROM (SELECT …) AS name, or one FROM only.",
-                **source.place(offset_of(tree)),
             )
         case _:
             raise _refuse(source, tree, f"{type(tree).__name__} in FROM")
-    items: list[FromItem] = [item]
+    items: list[ast.FromItem] = [item]
     for join in tree.args.get("joins") or ():
         _join(source, items, join)
-    if len(items) == 1:
-        return items[0]
-    joined = items[0]
-    for other in items[1:]:
-        joined = Join(joined, other, kind="cross", at=offset_of(tree))
-    return joined
+    return reduce(lambda left, right: ast.Join(left, right, kind="cross", at=offset_of(tree)), items)
 
 
 def _alias(tree: exp.Expression) -> str:
     return identifier(tree.args["alias"].this)
 
 
-def _join(source: SqlText, sources: list[FromItem], tree: exp.Join) -> None:
+def _join(source: SqlText, sources: list[ast.FromItem], tree: exp.Join) -> None:
     """Add one join to `sources`: a comma starts a new item, JOIN extends the last one."""
     check_taken(source, tree)
     right = _from_item(source, tree.this)
@@ -195,10 +176,10 @@ def _join(source: SqlText, sources: list[FromItem], tree: exp.Join) -> None:
         sources.append(right)
         return
     if not sources:
-        raise SqlSyntaxError("FROM is missing", hint="Write FROM t JOIN u …", **source.place(offset_of(tree)))
+        raise source.syntax_error("FROM is missing", offset_of(tree), hint="Write FROM t JOIN u …")
     left = sources.pop()
     sources.append(
-        Join(
+        ast.Join(
             left,
             right,
             kind=side or ("cross" if kind == "cross" else "inner"),
@@ -222,16 +203,16 @@ def _is_all(order: exp.Expression) -> bool:
     )
 
 
-def _order_by(source: SqlText, tree: exp.Expression) -> tuple[OrderBy, ...]:
+def _order_by(source: SqlText, tree: exp.Expression) -> tuple[ast.OrderBy, ...]:
     order = tree.args.get("order")
     if order is None:
         return ()
-    items: list[OrderBy] = []
+    items: list[ast.OrderBy] = []
     for item in order.expressions:
         check_taken(source, item)
         # DuckDB puts NULLs last unless told otherwise, in both directions, and so does its dialect in sqlglot.
         flags = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
-        items.append(OrderBy(expression_of(source, item.this), *flags))
+        items.append(ast.OrderBy(expression_of(source, item.this), *flags))
     return tuple(items)
 
 
@@ -247,8 +228,8 @@ def _limits(source: SqlText, tree: exp.Expression) -> tuple[int | None, int]:
             raise _refuse(source, tree, "LIMIT with PERCENT or WITH TIES")
         given = node.args["count"] if isinstance(node, exp.Fetch) else node.expression
         value = expression_of(source, given)
-        if not isinstance(value, Literal) or not isinstance(value.value, int) or value.value < 0:
-            raise BindError(f"{clause.upper()} must be a whole number", **source.place(offset_of(tree)))
+        if not isinstance(value, ast.Literal) or not isinstance(value.value, int) or value.value < 0:
+            raise source.bind_error(f"{clause.upper()} must be a whole number", offset_of(tree))
         numbers.append(value.value)
     return numbers[0], numbers[1]
 
@@ -259,13 +240,13 @@ def _limit_at(tree: exp.Expression) -> int:
     return next((at for at in places if at >= 0), offset_of(tree))
 
 
-def _ctes(source: SqlText, tree: exp.Expression) -> tuple[NamedQuery, ...]:
+def _ctes(source: SqlText, tree: exp.Expression) -> tuple[ast.NamedQuery, ...]:
     clause = tree.args.get("with_")
     if clause is None:
         return ()
     if clause.args.get("recursive"):
         raise _refuse(source, tree, "WITH RECURSIVE")
     return tuple(
-        NamedQuery(_alias(cte), query_of(source, cte.this), tuple(identifier(c) for c in cte.args["alias"].columns))
+        ast.NamedQuery(_alias(cte), query_of(source, cte.this), tuple(identifier(c) for c in cte.args["alias"].columns))
         for cte in clause.expressions
     )

@@ -7,12 +7,10 @@ from sqlglot import exp
 
 from cumulus.sql.syntax.dialect import CumulusSql
 
-_WORDS = frozenset(
-    (
-        "anti", "asof", "at", "authorization", "binary", "by", "collation", "concurrently", "freeze", "full", "is",
-        "isnull", "left", "natural", "overlaps", "right", "semi", "similar", "unpack", "verbose",
-    )
-)  # fmt: skip
+_WORDS = frozenset((
+    "anti", "asof", "at", "authorization", "binary", "by", "collation", "concurrently", "freeze", "full", "is",
+    "isnull", "left", "natural", "overlaps", "right", "semi", "similar", "unpack", "verbose",
+))  # fmt: skip
 """Words that DuckDB takes as the name of a function or type, and of a column only in quotes or behind a dot."""
 
 

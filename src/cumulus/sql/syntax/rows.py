@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.catalog.types import BOOLEAN
-from cumulus.errors import BindError, UnsupportedError
 from cumulus.sql.ast import Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText
-from cumulus.sql.syntax.chains import chained
+from cumulus.sql.syntax.chains import join_links
 
 _ORDERS = {"lt": ("lt", False), "le": ("lt", True), "gt": ("gt", False), "ge": ("gt", True)}
 
@@ -23,7 +22,7 @@ def is_row(expr: Expr) -> bool:
     return isinstance(expr, SqlCall) and expr.name == "row"
 
 
-def rows_compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
+def compare_rows_by(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     """Return the comparison of two rows by an operator of `cumulus.scalars.registry`.
 
     Raises
@@ -33,46 +32,38 @@ def rows_compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -
     UnsupportedError
         If the operator is no comparison.
     """
-    return _shown(_compared(source, name, args, at), name, args)
+    return replace(_compare(source, name, args, at), shown=(name, args))
 
 
-def _shown(found: SqlCall, name: str, args: tuple[Expr, ...]) -> SqlCall:
-    return replace(found, shown=(name, args))
-
-
-def _compared(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
+def _compare(source: SqlText, name: str, args: tuple[Expr, ...], at: int) -> SqlCall:
     left, right = _parts(source, args[0], args[1], at)
     if name == "eq":
         return _equal(left, right, at)
     if name in ("ne", "is_distinct"):
         return SqlCall("not", (_equal(left, right, at),), at)
     if name not in _ORDERS:
-        raise UnsupportedError("rows are compared, nothing else", feature="row value", **source.place(at))
+        raise source.unsupported("rows are compared, nothing else", at, feature="row value")
     order, equal = _ORDERS[name]
     ways: list[SqlCall] = []
     for place in range(len(left)):
         before = [_same(mine, yours, at) for mine, yours in zip(left[:place], right[:place], strict=True)]
-        ways.append(_all([*before, _ordered(order, left[place], right[place], at)], at))
+        ways.append(_joined("and", [*before, _order(order, left[place], right[place], at)], at))
     if equal:
         ways.append(_equal(left, right, at))
-    return chained(ways, lambda first, second: SqlCall("or", (first, second), at))
+    return _joined("or", ways, at)
 
 
 def row_in(source: SqlText, wanted: Expr, choices: Sequence[Expr], at: int) -> SqlCall:
     """Return `row IN (row, …)`."""
     tests = [_equal(*_parts(source, wanted, choice, at), at) for choice in choices]
-    return _shown(chained(tests, lambda first, second: SqlCall("or", (first, second), at)), "in", (wanted, *choices))
+    return replace(_joined("or", tests, at), shown=("in", (wanted, *choices)))
 
 
 def _parts(source: SqlText, left: Expr, right: Expr, at: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     if not (isinstance(left, SqlCall) and isinstance(right, SqlCall) and is_row(left) and is_row(right)):
-        raise BindError(
-            "a row compares with a row", hint="Write as many parts in brackets on both sides.", **source.place(at)
-        )
+        raise source.bind_error("a row compares with a row", at, hint="Write as many parts in brackets on both sides.")
     if len(left.args) != len(right.args):
-        raise BindError(
-            f"a row of {len(left.args)} parts does not compare with one of {len(right.args)}", **source.place(at)
-        )
+        raise source.bind_error(f"a row of {len(left.args)} parts does not compare with one of {len(right.args)}", at)
     return left.args, right.args
 
 
@@ -81,14 +72,14 @@ def _same(left: Expr, right: Expr, at: int) -> SqlCall:
 
 
 def _equal(left: tuple[Expr, ...], right: tuple[Expr, ...], at: int) -> SqlCall:
-    return _all([_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
+    return _joined("and", [_same(mine, yours, at) for mine, yours in zip(left, right, strict=True)], at)
 
 
-def _all(parts: list[SqlCall], at: int) -> SqlCall:
-    return chained(parts, lambda first, second: SqlCall("and", (first, second), at))
+def _joined(name: str, parts: list[SqlCall], at: int) -> SqlCall:
+    return join_links(parts, lambda first, second: SqlCall(name, (first, second), at))
 
 
-def _ordered(order: str, left: Expr, right: Expr, at: int) -> SqlCall:
+def _order(order: str, left: Expr, right: Expr, at: int) -> SqlCall:
     """Return `left < right` (or >) of two parts, never NULL: NULL is the greatest."""
     least, greatest = (left, right) if order == "lt" else (right, left)
     both = SqlCall("coalesce", (SqlCall(order, (left, right), at), Literal(False, BOOLEAN, at)), at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlglot
@@ -16,17 +16,15 @@ from cumulus.sql.syntax.dialect import CumulusSql
 
 MAX_NESTING = 32
 """How deep brackets and CASE may stand in each other; what reads expressions afterwards recurses."""
-RESERVED = frozenset(
-    (
-        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
-        "collate", "column", "constraint", "create", "default", "deferrable", "desc", "describe", "distinct", "do",
-        "else", "end", "except", "false", "fetch", "for", "foreign", "from", "group", "having", "in", "initially",
-        "intersect", "into", "lambda", "lateral", "leading", "limit", "not", "null", "offset", "on", "only", "or",
-        "order", "pivot", "pivot_longer", "pivot_wider", "placing", "primary", "qualify", "references", "returning",
-        "select", "show", "some", "summarize", "symmetric", "table", "then", "to", "trailing", "true", "union",
-        "unique", "unpivot", "using", "variadic", "when", "where", "window", "with",
-    )
-)  # fmt: skip
+RESERVED = frozenset((
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case", "cast", "check",
+    "collate", "column", "constraint", "create", "default", "deferrable", "desc", "describe", "distinct", "do", "else",
+    "end", "except", "false", "fetch", "for", "foreign", "from", "group", "having", "in", "initially", "intersect",
+    "into", "lambda", "lateral", "leading", "limit", "not", "null", "offset", "on", "only", "or", "order", "pivot",
+    "pivot_longer", "pivot_wider", "placing", "primary", "qualify", "references", "returning", "select", "show", "some",
+    "summarize", "symmetric", "table", "then", "to", "trailing", "true", "union", "unique", "unpivot", "using",
+    "variadic", "when", "where", "window", "with",
+))  # fmt: skip
 """DuckDB's reserved words, in lower case: as a name each stands in double quotes."""
 
 
@@ -41,24 +39,24 @@ def words_of(source: SqlText) -> list[Token]:
     text = source.text
     half = half_character(text)
     if half >= 0:
-        raise SqlSyntaxError(
+        raise source.syntax_error(
             f"{text[half]!r} is half a character (a lone surrogate)",
+            half,
             hint="Decode the text as a whole: bytes.decode(), not piece by piece.",
-            **source.place(half),
         )
     try:
         return list(sqlglot.tokenize(text, read=CumulusSql))
     except TokenError:
-        what, at = unterminated(text)
+        what, at = find_unterminated(text)
         if at >= 0:
-            raise SqlSyntaxError(
-                f"this {what} does not end", hint=f"Close it with {_CLOSED_BY[what]}.", **source.place(at)
+            raise source.syntax_error(
+                f"this {what} does not end", at, hint=f"Close it with {_CLOSED_BY[what]}."
             ) from None
-        # What sqlglot splits otherwise than `unterminated` is a dollar sign inside a name.
-        raise SqlSyntaxError(
+        # What sqlglot splits otherwise than `find_unterminated` is a dollar sign inside a name.
+        raise source.syntax_error(
             "cannot split the text into words",
+            max(text.find("$", source.begin), source.begin),
             hint="Look for a quote that is not closed.",
-            **source.place(max(text.find("$", source.begin), source.begin)),
         ) from None
 
 
@@ -70,12 +68,12 @@ _CLOSED_BY = {
 }
 
 
-def unterminated(text: str) -> tuple[str, int]:
+def find_unterminated(text: str) -> tuple[str, int]:
     """Return what opens and never closes, and where; ("", -1) if nothing does.
 
     Examples
     --------
-    >>> unterminated("SELECT 'it''s' -- isn't\\n/* here"), unterminated("SELECT 'a")
+    >>> find_unterminated("SELECT 'it''s' -- isn't\\n/* here"), find_unterminated("SELECT 'a")
     (('comment', 24), ('string', 7))
     """
     at, end = 0, len(text)
@@ -83,22 +81,22 @@ def unterminated(text: str) -> tuple[str, int]:
         char, opened = text[at], at
         if char in "'\"":
             at = text.find(char, at + 1)
-            what = "string" if char == "'" else "quoted name"
+            kind = "string" if char == "'" else "quoted name"
         elif text.startswith("--", at):
             at = text.find("\n", at)
             if at < 0:
                 break
-            what = ""
+            kind = ""
         elif text.startswith("/*", at):
-            what, at = "comment", _comment_end(text, at)
+            kind, at = "comment", _comment_end(text, at)
         elif char == "$" and (mark := _dollar_quote(text, at)):
             at = text.find(mark, at + len(mark))
-            what = "dollar-quoted string"
+            kind = "dollar-quoted string"
             at += len(mark) - 1 if at >= 0 else 0
         else:
-            what = ""
+            kind = ""
         if at < 0:
-            return what, opened
+            return kind, opened
         at += 1
     return "", -1
 
@@ -153,13 +151,20 @@ def too_deep(**place: Any) -> UnsupportedError:
     )
 
 
+def outside_brackets(words: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Give the words that no bracket encloses, each with its number; a closing bracket is one of them."""
+    depth = 0
+    for index, word in enumerate(words):
+        depth += (word.token_type is TokenType.L_PAREN) - (word.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            yield index, word
+
+
 def is_name(token: Token) -> bool:
     """Whether a word is written as a name without quotes."""
     return token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING) and token.text.isidentifier()
 
 
-def reserved(source: SqlText, token: Token) -> SqlSyntaxError:
+def reserved_word_error(source: SqlText, word: str, at: int) -> SqlSyntaxError:
     """Return the error of a reserved word where a name is wanted."""
-    return SqlSyntaxError(
-        f"{token.text} is a reserved word", hint=f'As a name it is quoted: "{token.text}".', **source.place(token.start)
-    )
+    return source.syntax_error(f"{word} is a reserved word", at, hint=f'As a name it is quoted: "{word}".')

@@ -21,17 +21,13 @@ _PARTIAL = 0.3
 
 
 def events(count: int, *, book: int = 500, seed: int = 0) -> list[Event]:
-    """Return `count` events of one day.
+    """Return `count` events of one day, insertions and deletions together; the same parameters give the same events.
 
     Parameters
     ----------
-    count
-        Insertions and deletions together.
     book
         Orders that stand at once, at least 1; fewer until so many have come. From then on every second event takes
         one away, whole or (a deletion, then an insertion) in part.
-    seed
-        Of all choices; the same parameters give the same events.
 
     Raises
     ------

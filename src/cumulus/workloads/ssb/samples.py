@@ -11,7 +11,7 @@ import pyarrow as pa
 from cumulus.catalog import Row
 from cumulus.workloads import words
 from cumulus.workloads.ssb.schema import BENCHMARK, TABLES
-from cumulus.workloads.words import drawn
+from cumulus.workloads.words import draw_focused
 
 FIRST_DAY = dt.date(1992, 1, 1)
 LAST_DAY = dt.date(1998, 12, 31)
@@ -32,7 +32,7 @@ _NEAR = 5
 
 
 def sample(*, lines: int = 400, focus: float = 0.7, seed: int = 0) -> dict[str, pa.Table]:
-    """Return all five tables, in `TABLES`' order.
+    """Return all five tables, in `TABLES`' order; the same parameters give the same rows.
 
     Parameters
     ----------
@@ -42,8 +42,6 @@ def sample(*, lines: int = 400, focus: float = 0.7, seed: int = 0) -> dict[str, 
     focus
         Probability, 0 to 1, with which a column that queries ask for takes a value that they ask for; with 0 all is
         drawn evenly, as the benchmark does.
-    seed
-        Of all choices; the same parameters give the same rows.
 
     Examples
     --------
@@ -101,7 +99,7 @@ def _supplier(choose: random.Random, focus: float, key: int) -> Row:
 def _part(choose: random.Random, focus: float, key: int) -> Row:
     # A brand is its category and a number from 1 to 40; a category its manufacturer and a number from 1 to 5.
     brand = f"MFGR#{choose.randint(1, 5)}{choose.randint(1, 5)}{choose.randint(1, 40)}"
-    brand = drawn(choose, focus, _BRANDS, (brand,))
+    brand = draw_focused(choose, focus, _BRANDS, (brand,))
     colour, other = choose.sample(words.COLOURS, 2)
     kind, size, container = choose.choice(words.TYPES), choose.randint(1, 50), choose.choice(words.CONTAINERS)
     return (key, f"{colour} {other}", brand[:6], brand[:7], brand, colour, kind, size, container)
@@ -119,8 +117,8 @@ def _order(choose: random.Random, focus: float, key: int, sizes: tuple[int, int,
     for _ in range(choose.randint(1, 7)):
         part = choose.randint(1, parts)
         price = 90_000 + part // 10 % 20_001 + 100 * (part % 1_000)
-        quantity = drawn(choose, focus, range(20, 36), range(1, 51))
-        discount = drawn(choose, focus, range(1, 8), range(11))
+        quantity = draw_focused(choose, focus, range(20, 36), range(1, 51))
+        discount = draw_focused(choose, focus, range(1, 8), range(11))
         lines.append((part, choose.randint(1, suppliers), quantity, price, discount, choose.randint(0, 8)))
     total = sum(q * price * (100 - discount) * (100 + tax) // 10_000 for _, _, q, price, discount, tax in lines)
     promised = [day + dt.timedelta(days=choose.randint(30, 90)) for _ in lines]

@@ -31,15 +31,13 @@ Numbers = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=1)
 def generate(sf: float, seed: int = 0) -> dict[str, pa.Table]:
-    """Return all five tables, in `TABLES`' order, with values drawn evenly.
+    """Return all five tables, in `TABLES`' order, with values drawn evenly; the same parameters give the same rows.
 
     Parameters
     ----------
     sf
         1: 6,000,000 line orders, 30,000 customers, 2,000 suppliers, 200,000 parts. The benchmark's parts grow with the
         logarithm of what is beyond 1; below it, like all else, with the scale. The calendar has its 2,557 days.
-    seed
-        Of all choices; the same parameters give the same rows.
 
     Raises
     ------
@@ -111,16 +109,7 @@ def stream(
 ) -> tuple[dict[str, pa.Table], Interleaved]:
     """Return the tables of `STATIC` that `query` reads, and the events of the others: parents come first.
 
-    Parameters
-    ----------
-    query
-        One of `QUERIES`.
-    sf, seed
-        As for `generate`.
-    deletes
-        Share of the line orders that go again.
-    columns
-        One of `cumulus.workloads.benchmark.COLUMNS`.
+    `deletes` is the share of the line orders that go again, `columns` one of `cumulus.workloads.benchmark.COLUMNS`.
 
     Examples
     --------

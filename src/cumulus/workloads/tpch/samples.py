@@ -17,7 +17,7 @@ import pyarrow as pa
 from cumulus.catalog import Row
 from cumulus.workloads import words
 from cumulus.workloads.tpch.schema import BENCHMARK, TABLES
-from cumulus.workloads.words import drawn
+from cumulus.workloads.words import draw_focused
 
 FIRST_DAY = dt.date(1992, 1, 1)
 LAST_DAY = dt.date(1998, 8, 2)
@@ -48,7 +48,7 @@ _LARGE_SHARE = 0.2
 
 
 def sample(*, orders: int = 160, focus: float = 0.7, seed: int = 0) -> dict[str, pa.Table]:
-    """Return all eight tables, in `TABLES`' order.
+    """Return all eight tables, in `TABLES`' order; the same parameters give the same rows.
 
     Parameters
     ----------
@@ -57,8 +57,6 @@ def sample(*, orders: int = 160, focus: float = 0.7, seed: int = 0) -> dict[str,
         and parts, four suppliers to a part, a twelfth as many suppliers.
     focus
         Probability, 0 to 1, with which a column that queries ask for takes a value that they ask for.
-    seed
-        Of all choices; the same parameters give the same rows.
 
     Examples
     --------
@@ -107,7 +105,7 @@ class _Maker:
     def nation(self, key: int, wanted: tuple[str, ...]) -> int:
         # In turn, and the first time for certain: a dozen suppliers are to reach each of them.
         focus = 1.0 if self.focus and key <= len(wanted) else self.focus
-        name = drawn(self.choose, focus, (wanted[key % len(wanted)],), words.NATION_NAMES)
+        name = draw_focused(self.choose, focus, (wanted[key % len(wanted)],), words.NATION_NAMES)
         return words.NATION_NAMES.index(name)
 
     def part(self, key: int) -> Row:
@@ -143,7 +141,7 @@ class _Maker:
             (
                 part,
                 supplier,
-                drawn(self.choose, self.focus, range(1, 40), range(1, 10_000)),
+                draw_focused(self.choose, self.focus, range(1, 40), range(1, 10_000)),
                 self.money(1, 1_000),
                 self.prose(),
             )
@@ -153,7 +151,7 @@ class _Maker:
     def customer(self, key: int) -> Row:
         nation = self.nation(key, _CUSTOMER_NATIONS)
         home, number = words.address(self.choose), words.phone(self.choose, nation)
-        segment = drawn(self.choose, self.focus, ("BUILDING",), words.SEGMENTS)
+        segment = draw_focused(self.choose, self.focus, ("BUILDING",), words.SEGMENTS)
         balance = self.money(-999.99, 9_999.99)
         return (key, f"Customer#{key:09}", home, nation, number, balance, segment, self.prose())
 
@@ -183,7 +181,7 @@ class _Maker:
     def line(self, order: int, number: int, date: dt.date, large: bool) -> Row:
         choose, focus = self.choose, self.focus
         part = choose.randrange(1, len(self.prices) + 1)
-        quantity = choose.randint(43, 50) if large else drawn(choose, focus / 2, range(1, 5), range(1, 51))
+        quantity = choose.randint(43, 50) if large else draw_focused(choose, focus / 2, range(1, 5), range(1, 51))
         shipped = date + dt.timedelta(days=choose.randint(1, 121))
         promised = date + dt.timedelta(days=choose.randint(30, 90))
         received = shipped + dt.timedelta(days=choose.randint(1, 30))
@@ -201,7 +199,7 @@ class _Maker:
             shipped,
             promised,
             received,
-            drawn(choose, focus, ("DELIVER IN PERSON",), words.INSTRUCTIONS),
-            drawn(choose, focus, ("AIR", "MAIL", "SHIP"), words.MODES),
+            draw_focused(choose, focus, ("DELIVER IN PERSON",), words.INSTRUCTIONS),
+            draw_focused(choose, focus, ("AIR", "MAIL", "SHIP"), words.MODES),
             self.prose(),
         )

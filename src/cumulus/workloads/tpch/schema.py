@@ -55,32 +55,4 @@ TABLES = {
 BENCHMARK = Benchmark(TABLES, QUERIES, Path(__file__).with_name("queries"))
 """TPC-H as `cumulus.workloads.benchmark` describes one."""
 
-
-def query_columns(query: str, columns: str = "all") -> dict[str, tuple[str, ...]]:
-    """Return table → columns for the tables that `query` reads, in `TABLES`' order (`Benchmark.query_columns`).
-
-    Examples
-    --------
-    >>> query_columns("q14", "used")["part"]
-    ('p_partkey', 'p_type')
-    """
-    return BENCHMARK.query_columns(query, columns)
-
-
-def sql(query: str, *, columns: str = "all", keys: str = "primary", static: tuple[str, ...] = ()) -> str:
-    """Return a whole script for `query`: CREATE TABLE for what it reads, and its view (`Benchmark.sql`).
-
-    Examples
-    --------
-    >>> print(sql("q6", columns="used", keys="rely").split(chr(10) * 2)[0])
-    CREATE TABLE lineitem (
-      l_orderkey BIGINT NOT NULL,
-      l_linenumber INTEGER NOT NULL,
-      l_quantity DECIMAL(15,2) NOT NULL,
-      l_extendedprice DECIMAL(15,2) NOT NULL,
-      l_discount DECIMAL(15,2) NOT NULL,
-      l_shipdate DATE NOT NULL,
-      PRIMARY KEY (l_orderkey, l_linenumber) RELY
-    );
-    """
-    return BENCHMARK.sql(query, columns=columns, keys=keys, static=static)
+sql, query_columns = BENCHMARK.sql, BENCHMARK.query_columns

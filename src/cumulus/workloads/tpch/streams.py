@@ -116,8 +116,6 @@ def stream(
     ----------
     folder
         Made by `generate`.
-    query
-        One of `QUERIES`.
     batch
         Events in an epoch, over all tables together.
     deletes
@@ -126,8 +124,6 @@ def stream(
     window
         If given, `deletes` does not count: a new order pushes out the one that came `window` orders before it (later
         if some of its rows are still to come).
-    seed
-        Of the shuffle, from 0.
     arrival
         One of `ARRIVALS`. With ``random``, children may come long before their parents; deletions still follow all
         insertions of their order.

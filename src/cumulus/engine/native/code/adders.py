@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, i64, select
+from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, absolute, i64, select
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
@@ -18,29 +20,29 @@ _NEGLIGIBLE = 1e-12
 """`cumulus.engine.analysis.float_sums.NEGLIGIBLE`."""
 
 
-def adder_of(host: ProgramHost, store: MapLayout, columns: tuple[int, ...], *, is_ahead: bool) -> Function:
+def adder_of(writer: ProgramWriter, store: MapLayout, columns: tuple[int, ...], *, is_ahead: bool) -> Function:
     """Return the function that adds to some value columns of an entry, or of what stands beside the map."""
     make = _ahead_adder if is_ahead else _adder
     name = f"{'ahead' if is_ahead else 'add'}_{store.number}_{'_'.join(map(str, columns))}"
-    return host.function(name, lambda _: make(host, store, columns, name))
+    return writer.function(name, lambda _: make(writer, store, columns, name))
 
 
-def setter_of(host: ProgramHost, store: MapLayout) -> Function:
+def setter_of(writer: ProgramWriter, store: MapLayout) -> Function:
     """Return the function that gives an entry its values."""
     name = f"set_{store.number}"
-    return host.function(name, lambda _: _setter(host, store, name))
+    return writer.function(name, lambda _: _setter(writer, store, name))
 
 
-def _adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
+def _adder(writer: ProgramWriter, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function `(context, key words…, number for each column…)` that adds to an entry."""
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
-    shape, record = store.shape, host.record(store)
-    row, place = _put(host, body, store, shape, record, keys)
+    shape, record = store.shape, writer.record(store)
+    row, place = _put(writer, body, store, shape, record, keys)
     if not store.is_scratch:
-        _note(host, body, store, row, place)
+        _note(writer, body, store, row, place)
     tell_before(body, shape, record, row & ROW)
     for column, number in zip(columns, numbers, strict=True):
-        _add(host, body, store, column, place, number)
+        _add(writer, body, store, column, place, number)
     with body.when(~_stays(body, store, place)):
         body.run(shape.remove, record, row & ROW)
     with body.otherwise():
@@ -48,20 +50,20 @@ def _adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: st
     return body.function
 
 
-def _ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], name: str) -> Function:
+def _ahead_adder(writer: ProgramWriter, store: MapLayout, columns: Sequence[int], name: str) -> Function:
     """Return the function that adds to an entry as it will be, beside the map."""
-    beside = host.ahead(store)
+    beside = writer.ahead(store)
     body, keys, numbers = _begun(store, [store.values[column].held for column in columns], name)
-    record, shape = host.record(beside), beside.shape
-    row, place = _put(host, body, store, shape, record, keys)
+    record, shape = writer.record(beside), beside.shape
+    row, place = _put(writer, body, store, shape, record, keys)
     with body.when(row >= CREATED):
-        own = body.call(store.shape.find, host.record(store), *keys, hint="own")
-        before = body.let(address(body, store.shape, host.record(store), own), "before")
+        own = body.call(store.shape.find, writer.record(store), *keys, hint="own")
+        before = body.let(address(body, store.shape, writer.record(store), own), "before")
         for word in range(store.value_words):
             body.store(I64, place, shape.value(word), body.load(I64, before, shape.value(word)))
         body.store(I64, place, shape.value(store.value_words), 1)
     for column, number in zip(columns, numbers, strict=True):
-        _add(host, body, store, column, place, number)
+        _add(writer, body, store, column, place, number)
     if any(value.held is ColumnStorage.CELL for value in store.values):
         with body.when(~_stays(body, store, place)):
             for word in range(store.value_words):
@@ -69,7 +71,7 @@ def _ahead_adder(host: ProgramHost, store: MapLayout, columns: Sequence[int], na
     return body.function
 
 
-def _setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
+def _setter(writer: ProgramWriter, store: MapLayout, name: str) -> Function:
     """Return the function `(context, key words…, value words…)` that gives an entry its values; none if all are 0."""
     words = [f"v{word}" for word in range(store.value_words)]
     parameters = [
@@ -80,25 +82,23 @@ def _setter(host: ProgramHost, store: MapLayout, name: str) -> Function:
     with define(name, parameters, inline=False) as body:
         keys = body.function.parameters[1 : 1 + store.shape.keys]
         values = body.function.parameters[1 + store.shape.keys :]
-        shape, record = store.shape, host.record(store)
+        shape, record = store.shape, writer.record(store)
         some = _any_word(body, list(values))
         row = body.local(I64, "row")
         with body.when(some):
             body.set(row, body.call(shape.put, record, *keys, hint="put"))
             with body.when(row.eq(0), likely=False):
-                host.no_memory(body, store)
+                writer.no_memory(body, store)
                 body.leave()
         with body.otherwise():
             body.set(row, body.call(shape.find, record, *keys, hint="found"))
-            with body.when(row.eq(0)):
-                body.leave()
+            body.leave_if(row.eq(0))
         place = body.let(address(body, shape, record, row & ROW), "place")
         differs = body.let(i64(0), "differs")
         for word, value in enumerate(values):
             body.set(differs, differs | (body.load(I64, place, shape.value(word)) ^ value))
-        with body.when(differs.eq(0)):
-            body.leave()
-        _note(host, body, store, row, place)
+        body.leave_if(differs.eq(0))
+        _note(writer, body, store, row, place)
         tell_before(body, shape, record, row & ROW)
         for word, value in enumerate(values):
             body.store(I64, place, shape.value(word), value)
@@ -118,60 +118,56 @@ def _begun(store: MapLayout, held: Sequence[ColumnStorage], name: str) -> tuple[
 
 
 def _put(
-    host: ProgramHost, body: Body, store: MapLayout, shape: Shape, record: Expr, keys: Sequence[Expr]
+    writer: ProgramWriter, body: Body, store: MapLayout, shape: Shape, record: Expr, keys: Sequence[Expr]
 ) -> tuple[Local, Local]:
     """Write the finding or making of a row; return what `put` gave, and where the row stands."""
     row = body.call(shape.put, record, *keys, hint="row")
     with body.when(row.eq(0), likely=False):
-        host.no_memory(body, store)
+        writer.no_memory(body, store)
         body.leave()
     return row, body.let(address(body, shape, record, row & ROW), "place")
 
 
-def _note(host: ProgramHost, body: Body, store: MapLayout, row: Expr, place: Expr) -> None:
+def _note(writer: ProgramWriter, body: Body, store: MapLayout, row: Expr, place: Expr) -> None:
     """Write the note of a row in the journal; where that is refused, the row goes if it is new, and nothing changes."""
     noted = body.call(note(store.shape), body.parameter("context"), i64(store.number), place, hint="noted")
     with body.when(noted.eq(0), likely=False):
         with body.when(row >= CREATED):
-            body.run(store.shape.remove, host.record(store), row & ROW)
+            body.run(store.shape.remove, writer.record(store), row & ROW)
         body.leave()
 
 
-def _add(host: ProgramHost, body: Body, store: MapLayout, column: int, place: Expr, number: Expr) -> None:
+def _add(writer: ProgramWriter, body: Body, store: MapLayout, column: int, place: Expr, number: Expr) -> None:
     """Write the adding to one value column of a row."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
     if lane.held is ColumnStorage.CELL:
-        _add_to_cell(host, body, store, column, place, number)
+        _add_to_cell(writer, body, store, column, place, number)
         return
     before = body.load(lane.held.kernel, place, offset, "before")
     if lane.held is ColumnStorage.BOXED:
-        body.store(I64, place, offset, host.box(body, BoxOp.ADD, before, number))
+        body.store(I64, place, offset, writer.box(body, BoxOp.ADD, before, number))
         return
     after, overflow = body.checked("add", before, number, "after")
     with body.when(overflow, likely=False):
-        host.useless(body, Status.OVERFLOW, store)
+        writer.useless(body, Status.OVERFLOW, store)
     body.store(lane.held.kernel, place, offset, after)
 
 
-def _add_to_cell(host: ProgramHost, body: Body, store: MapLayout, column: int, place: Expr, delta: Expr) -> None:
+def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: int, place: Expr, delta: Expr) -> None:
     """Write Neumaier's step, as in `cumulus.engine.analysis.float_sums.add_to_cell`."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
     total = body.load(F64, place, offset, "sum")
     moved = body.let(total + delta, "moved")
-    larger = _size(total) >= _size(delta)
+    larger = absolute(total) >= absolute(delta)
     rest = select(larger, (total - moved) + delta, (delta - moved) + total)
     body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
-    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + _size(delta))
+    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + absolute(delta))
     body.store(F64, place, offset, moved)
     with body.when((moved - moved).ne(0.0), likely=False):
-        name = host.program.map(store.name).values[column].name
-        host.report(body, host.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
-
-
-def _size(number: Expr) -> Expr:
-    return select(number < 0.0, -number, number)
+        name = writer.program.map(store.name).values[column].name
+        writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
 
 
 def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
@@ -192,11 +188,8 @@ def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
 def _is_sum(body: Body, store: MapLayout, lane: ValueLane, place: Expr) -> Expr:
     offset = store.shape.value(lane.word)
     value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
-    return _size(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
+    return absolute(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
 
 
 def _any_word(body: Body, words: Sequence[Expr]) -> Expr:
-    found = words[0]
-    for word in words[1:]:
-        found = found | word
-    return body.let(found.ne(0), "some")
+    return body.let(reduce(or_, words).ne(0), "some")

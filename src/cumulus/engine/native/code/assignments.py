@@ -12,7 +12,7 @@ from dataclasses import replace
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.native.code.adders import setter_of
 from cumulus.engine.native.code.numbers import Env, read_value
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.body import Body, define
@@ -22,35 +22,35 @@ from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, 
 from cumulus.m3.program import Statement
 
 
-def assign_function(host: ProgramHost, name: str, statements: Sequence[Statement]) -> Function:
+def assign_function(writer: ProgramWriter, name: str, statements: Sequence[Statement]) -> Function:
     """Return the function `(context)` that runs the `:=` statements of one map."""
-    target = host.store(statements[0].map)
-    host.begin(name, {})
+    target = writer.store(statements[0].map)
+    writer.begin(name, {})
     with define(name, [("context", PTR)]) as body:
         with body.branch(CONTEXT.eq(CONTEXT)) as start:
             pass
         types = [value.type for value in target.values]
         assert None not in types
-        beside = host.scratch(
+        beside = writer.scratch(
             ("assigned", target.name), target.key_names, target.keys, [each for each in types if each is not None], 1
         )
-        body.call(beside.shape.clear, host.record(beside))
+        body.call(beside.shape.clear, writer.record(beside))
         for statement in statements:
-            _compute(host, body, target, beside, replace(statement, term=separated(statement.term, frozenset())))
-        _replace(host, body, target, beside)
+            _compute(writer, body, target, beside, replace(statement, term=separated(statement.term, frozenset())))
+        _replace(writer, body, target, beside)
         with body.inside(start):
-            host.forget_shared(body)
+            writer.forget_shared(body)
     return body.function
 
 
-def _site(host: ProgramHost, target: MapLayout, column: int) -> int:
-    return host.sites.of((target.name, host.program.map(target.name).values[column].name))
+def _site(writer: ProgramWriter, target: MapLayout, column: int) -> int:
+    return writer.sites.of((target.name, writer.program.map(target.name).values[column].name))
 
 
-def _compute(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout, statement: Statement) -> None:
+def _compute(writer: ProgramWriter, body: Body, target: MapLayout, beside: MapLayout, statement: Statement) -> None:
     """Write the sums of one statement into its column beside the map."""
-    column = host.column(statement.map, statement.column)
-    coder = TermEmitter(host, body, host.typing.variables(statement.term, {}), _site(host, target, column))
+    column = writer.column(statement.map, statement.column)
+    coder = TermEmitter(writer, body, writer.typing.variables(statement.term, {}), _site(writer, target, column))
     lane = beside.values[column]
 
     def add(bound: Env, numbers: list[Number]) -> None:
@@ -61,19 +61,19 @@ def _compute(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout
     coder.run([statement.term], {}, add)
 
 
-def _replace(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout) -> None:
+def _replace(writer: ProgramWriter, body: Body, target: MapLayout, beside: MapLayout) -> None:
     """Write the making of what stands beside a map its contents."""
-    scanner = TermEmitter(host, body, {}, _site(host, target, 0)).scanner
-    setter, nothing = setter_of(host, target), [i64(0)] * target.value_words
+    scanner = TermEmitter(writer, body, {}, _site(writer, target, 0)).scanner
+    setter, nothing = setter_of(writer, target), [i64(0)] * target.value_words
     for place, _ in scanner.rows_of(target):
         keys = _keys(body, target, place)
-        found = body.call(beside.shape.find, host.record(beside), *keys, hint="found")
+        found = body.call(beside.shape.find, writer.record(beside), *keys, hint="found")
         with body.when(found.eq(0)):
             body.run(setter, CONTEXT, *keys, *nothing)
     for place, _ in scanner.rows_of(beside):
         keys = _keys(body, target, place)
         words = [
-            word for column in range(len(target.values)) for word in _words(host, body, target, beside, column, place)
+            word for column in range(len(target.values)) for word in _words(writer, body, target, beside, column, place)
         ]
         body.run(setter, CONTEXT, *keys, *words)
 
@@ -82,14 +82,16 @@ def _keys(body: Body, store: MapLayout, place: Expr) -> list[Expr]:
     return [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
 
 
-def _words(host: ProgramHost, body: Body, target: MapLayout, beside: MapLayout, column: int, place: Expr) -> list[Expr]:
+def _words(
+    writer: ProgramWriter, body: Body, target: MapLayout, beside: MapLayout, column: int, place: Expr
+) -> list[Expr]:
     """Write a sum as the words of the map's value column."""
     mine: ValueLane = target.values[column]
     number = read_value(body, beside, column, place)
     if mine.held is ColumnStorage.CELL:
         value = number.value
         with body.when((value - value).ne(0.0), likely=False):
-            host.report(body, _site(host, target, column), Reason.NOT_FINITE, i64(0))
+            writer.report(body, _site(writer, target, column), Reason.NOT_FINITE, i64(0))
         size = body.local(F64, "size")
         body.set(size, value)
         with body.when(value < 0.0):

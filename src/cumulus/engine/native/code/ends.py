@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
@@ -13,7 +15,7 @@ from cumulus.engine.native.code.loops import Scanner, SortedGroup
 from cumulus.engine.native.code.numbers import Env
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar, bits_of, kernel_type
-from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, TRUE, Expr, Immediate
+from cumulus.engine.native.kernel.language import BOOL, FALSE, I64, TRUE, Expr, Immediate
 from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
 from cumulus.errors import ValidationError
@@ -23,7 +25,7 @@ _AXIS = "axis of an end"
 
 def write_map_end(term: MapEnd, env: Env, scanner: Scanner) -> Scalar:
     """Write the search for the least or greatest key of a slice."""
-    store = scanner.host.store(term.map)
+    store = scanner.writer.store(term.map)
     keys = tuple(Var(_AXIS) if key is None else key for key in term.keys)
     return _search(
         term.end, _AXIS, LoopSource(store, lambda body, place: _exists(body, store, place)), keys, env, scanner
@@ -37,10 +39,8 @@ def _exists(body: Body, store: MapLayout, place: Expr) -> Number:
     if store.count is not None:
         lane = store.values[store.count]
         first, words = lane.word, lane.held.words
-    found: Expr = body.load(I64, place, shape.value(first))
-    for word in range(first + 1, first + words):
-        found = found | body.load(I64, place, shape.value(word))
-    return Number(body.let(found.ne(0).to(I64), "exists"))
+    some: Expr = reduce(or_, [body.load(I64, place, shape.value(word)) for word in range(first, first + words)])
+    return Number(body.let(some.ne(0).to(I64), "exists"))
 
 
 def write_end(
@@ -60,7 +60,7 @@ def write_end(
         raise ValidationError(f"{term.variable} is not bound in {term}", hint="The term of an end binds its variable.")
     keys: tuple[Term, ...] = (Var(term.variable),)
     if isinstance(inner, MapRead) and axis_of(inner, term.variable, inside) is not None:
-        return _search(term.end, term.variable, read_source(scanner.host, inner), inner.keys, inside, scanner)
+        return _search(term.end, term.variable, read_source(scanner.writer, inner), inner.keys, inside, scanner)
     source = group(inner, (term.variable,), inside)
     return _search(term.end, term.variable, source, keys, inside, scanner)
 
@@ -83,7 +83,7 @@ def _search(
     def visit(bound: Env, numbers: list[Number]) -> None:
         del numbers
         here = bound[axis]
-        with body.when(TRUE if here.null is None else ~here.null):
+        with body.when(here.is_there):
             sure = Scalar(sql_type, here.value, None, here.bits)
             is_better = body.let(null, "better")
             with body.when(~null):
@@ -119,7 +119,7 @@ def _walk(
     Rows that do not count are rare at the ends: what has a count of 0 and is there is waiting for its insertion.
     """
     body, store = scanner.body, source.store
-    shape, record = store.shape, scanner.host.record(store)
+    shape, record = store.shape, scanner.writer.record(store)
     start = body.let(group.start, "start")
     row = body.let(start, "row")
     with body.when(row.ne(0)):
@@ -127,13 +127,12 @@ def _walk(
     with body.loop_while(row.ne(0)):
         place = body.let(scanner.place_of(store, row), "place")
         here = scanner.key_at(store, axis, place)
-        counts = source.value(body, place).value
-        there = body.let(counts.ne(0.0 if counts.type is F64 else 0), "there")
+        there = body.let(source.value(body, place).differs_from_zero, "there")
         if here.null is not None:
             body.set(there, there & ~here.null)
         if source.ahead is not None:
             keys = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
-            changed = body.call(source.ahead.shape.find, scanner.host.record(source.ahead), *keys, hint="changed")
+            changed = body.call(source.ahead.shape.find, scanner.writer.record(source.ahead), *keys, hint="changed")
             body.set(there, there & changed.eq(0))
         with body.when(there):
             take(here)

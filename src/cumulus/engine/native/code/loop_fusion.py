@@ -45,7 +45,7 @@ class Fused:
         return self.statements[0].keys
 
 
-def fused(statements: Iterable[Statement]) -> list[Fused]:
+def fuse_loops(statements: Iterable[Statement]) -> list[Fused]:
     """Return statements in groups, each as large as it can be, in the order of their first ones.
 
     Examples
@@ -53,7 +53,7 @@ def fused(statements: Iterable[Statement]) -> list[Fused]:
     >>> from cumulus.m3 import parse
     >>> program = parse('''RELATION r(a INT); MAP m[a INT, b INT](n INT, s INT); MAP q[b INT](n INT, s INT, t INT);
     ... ON +r(a) { q[b].n += m[a, b].n; q[b].s += m[a, b].s * a; q[b].t += m[a, b].s * m[b, a].n }''')
-    >>> [[each.column for each in group.statements] for group in fused(program.triggers[0].statements)]
+    >>> [[each.column for each in group.statements] for group in fuse_loops(program.triggers[0].statements)]
     [['n', 's'], ['t']]
     """
     groups: dict[object, list[list[Statement]]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cumulus.algebra.terms import MapRead
 from cumulus.engine.native.code.numbers import ONE, read_value
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number
 from cumulus.engine.native.kernel.language import I64, Expr, Local, i64
@@ -45,41 +45,41 @@ def column_source(
     return LoopSource(store, lambda body, place: read_value(body, store, column, place), ahead, is_batch)
 
 
-def read_source(host: ProgramHost, read: MapRead) -> LoopSource:
+def read_source(writer: ProgramWriter, read: MapRead) -> LoopSource:
     """Return what a read of a map loops over or looks up in."""
-    store = host.store(read.map)
+    store = writer.store(read.map)
     if read.state == "CHANGED":
-        return LoopSource(host.ahead(store), lambda body, place: _differs(host, store, body, place))
-    column = host.column(read.map, read.column)
-    return column_source(store, column, host.ahead(store) if read.state == "NEW" else None)
+        return LoopSource(writer.ahead(store), lambda body, place: _differs(writer, store, body, place))
+    column = writer.column(read.map, read.column)
+    return column_source(store, column, writer.ahead(store) if read.state == "NEW" else None)
 
 
-def visit_source(host: ProgramHost, read: MapRead, visited: Local) -> LoopSource:
+def visit_source(writer: ProgramWriter, read: MapRead, visited: Local) -> LoopSource:
     """Return the source of a read that only sets a variable to where its row is."""
-    store = host.store(read.map)
+    store = writer.store(read.map)
 
     def note(body: Body, place: Expr) -> Number:
         body.set(visited, place)
         return ONE
 
-    return LoopSource(store, note, host.ahead(store) if read.state == "NEW" else None)
+    return LoopSource(store, note, writer.ahead(store) if read.state == "NEW" else None)
 
 
-def relation_source(host: ProgramHost, name: str, *, is_batch: bool) -> LoopSource:
+def relation_source(writer: ProgramWriter, name: str, *, is_batch: bool) -> LoopSource:
     """Return what an atom of a relation, or of its net change, loops over or looks up in."""
-    if name in host.batch:
-        return column_source(host.batch_store(name), is_batch=True)
-    if not is_batch and name in host.kept:
-        return column_source(host.store(host.kept[name]))
+    if name in writer.batch:
+        return column_source(writer.batch_store(name), is_batch=True)
+    if not is_batch and name in writer.kept:
+        return column_source(writer.store(writer.kept[name]))
     raise ValidationError(
         f"a statement reads the relation {name}",
         hint="Statements read maps; only ON BATCH triggers see the net change of their own relation.",
     )
 
 
-def _differs(host: ProgramHost, store: MapLayout, body: Body, place: Expr) -> Number:
+def _differs(writer: ProgramWriter, store: MapLayout, body: Body, place: Expr) -> Number:
     """Write whether an entry that the firing has written differs from what it was before."""
-    shape, record = store.shape, host.record(store)
+    shape, record = store.shape, writer.record(store)
     words = [body.load(I64, place, 8 * word) for word in range(shape.keys)]
     before = address(body, shape, record, body.call(shape.find, record, *words, hint="before"))
     differs = body.let(i64(0), "differs")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from operator import and_
 
 from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import BIGINT, HUGEINT, Kind
@@ -46,30 +46,30 @@ class SortedGroup:
 
 
 class Scanner:
-    """Writes look-ups and loops into one function.
-
-    Parameters
-    ----------
-    evaluator
-        Of the same function.
-    """
+    """Writes look-ups and loops into one function."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self.host, self.body = evaluator.host, evaluator.body
+        self.writer, self.body = evaluator.writer, evaluator.body
         self.open_loops = 0
         """How many loops what is written now stands in."""
 
     def scan(self, source: LoopSource, keys: tuple[Term | Range, ...], env: Env, then: Then) -> None:
         """Write the look-up or the loop that one atom is."""
-        with self.bound(source.store, keys, env) as bound:
-            row = self.evaluator.row
-            self._scan_bound(source, keys, bound, env, then)
+        store, row = source.store, self.evaluator.row
+        with self.bound(store, keys, env) as bound:
+            if len(bound) == len(store.keys):
+                self._look_up(source, _words_in(bound), env, then)
+            elif source.ahead is not None:
+                # What the firing has written, then what it has not: then the same code would stand twice.
+                self._scan_ahead(source, source.ahead, keys, bound, env, then)
+            else:
+                self._loop(store, bound, lambda row, place: self.entry(source, keys, row, place, env, then))
             self.evaluator.row = row
 
     def group(self, store: MapLayout, order: int, bound: Mapping[int, Sequence[Expr]]) -> SortedGroup:
         """Write the finding of the group that some keys name, in an order; one that is not small is a tree then."""
-        body, record, shape = self.body, self.host.record(store), store.shape
+        body, record, shape = self.body, self.writer.record(store), store.shape
         chain = shape.chain(order)
         if chain is None:
             return SortedGroup(None, i64(0), body.load(I64, record, shape.tree(order) + ROOT, "root"))
@@ -78,7 +78,7 @@ class Scanner:
 
     def place_of(self, store: MapLayout, row: Expr) -> Expr:
         """Write where a row of a map stands; it moves when any row is put."""
-        return address(self.body, store.shape, self.host.record(store), row)
+        return address(self.body, store.shape, self.writer.record(store), row)
 
     def next_of(self, store: MapLayout, chain: int, place: Expr) -> Local:
         """Write the reading of which row is next in a chain, at the place of one."""
@@ -101,29 +101,10 @@ class Scanner:
                 bound[place] = words
             yield bound
 
-    def _scan_bound(
-        self,
-        source: LoopSource,
-        keys: tuple[Term | Range, ...],
-        bound: Mapping[int, list[Expr]],
-        env: Env,
-        then: Then,
-    ) -> None:
-        store = source.store
-        words = _words_in(bound)
-        if len(bound) == len(store.keys):
-            self._look_up(source, words, env, then)
-            return
-        if source.ahead is not None:
-            # What the firing has written, then what it has not: then the same code would stand twice.
-            self._scan_ahead(source, keys, bound, env, then)
-            return
-        self._loop(store, bound, words, lambda row, place: self.entry(source, keys, row, place, env, then))
-
     def _look_up(self, source: LoopSource, words: list[Expr], env: Env, then: Then) -> None:
         body, store = self.body, source.store
         if source.ahead is None:
-            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.writer.record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 self.evaluator.row = row if source.is_batch else self.evaluator.row
                 number = source.value(body, self.place_of(store, row))
@@ -141,24 +122,28 @@ class Scanner:
         """
         body = self.body
         place = body.let(Literal(PTR, 0), "place")
-        changed = body.call(ahead.shape.find, self.host.record(ahead), *words, hint="changed")
+        changed = body.call(ahead.shape.find, self.writer.record(ahead), *words, hint="changed")
         with body.when(changed.ne(0)):
             body.set(place, self.place_of(ahead, changed))
         with body.otherwise():
-            row = body.call(store.shape.find, self.host.record(store), *words, hint="row")
+            row = body.call(store.shape.find, self.writer.record(store), *words, hint="row")
             with body.when(row.ne(0)):
                 body.set(place, self.place_of(store, row))
         return place
 
     def _scan_ahead(
-        self, source: LoopSource, keys: tuple[Term | Range, ...], bound: Mapping[int, list[Expr]], env: Env, then: Then
+        self,
+        source: LoopSource,
+        ahead: MapLayout,
+        keys: tuple[Term | Range, ...],
+        bound: Mapping[int, list[Expr]],
+        env: Env,
+        then: Then,
     ) -> None:
         """Write a loop over a map as it will be, made from a list of rows, so that the inner code stands once."""
-        body, store, ahead = self.body, source.store, source.ahead
-        assert ahead is not None
-        words = _words_in(bound)
-        picked = self.host.scratch(("picked", self.host.next_scratch()), store.key_names, store.keys, (), marks=1)
-        record = self.host.record(picked)
+        body, store = self.body, source.store
+        picked = self.writer.scratch(("picked", self.writer.next_scratch()), store.key_names, store.keys, (), marks=1)
+        record = self.writer.record(picked)
         body.call(picked.shape.clear, record)
 
         def pick(row: Expr, place: Expr) -> None:
@@ -166,12 +151,12 @@ class Scanner:
             found = [body.load(I64, place, 8 * word) for word in range(store.shape.keys)]
             chosen = body.call(picked.shape.put, record, *found, hint="picked")
             with body.when(chosen.eq(0), likely=False):
-                self.host.no_memory(body, store)
+                self.writer.no_memory(body, store)
             with body.otherwise():
                 body.store(I64, self.place_of(picked, chosen & ROW), picked.shape.value(0), 1)
 
-        self._loop(store, bound, words, pick)
-        self._loop(ahead, bound, words, pick)
+        self._loop(store, bound, pick)
+        self._loop(ahead, bound, pick)
 
         def each(row: Expr, place: Expr) -> None:
             del row
@@ -180,24 +165,18 @@ class Scanner:
             with body.when(at.to(I64).ne(0)):
                 self.entry(source, keys, i64(0), at, env, then)
 
-        self._loop(picked, {}, [], each)
+        self._loop(picked, {}, each)
 
-    def _loop(
-        self,
-        store: MapLayout,
-        bound: Mapping[int, Any],
-        words: Sequence[Expr],
-        visit: Callable[[Expr, Expr], None],
-    ) -> None:
+    def _loop(self, store: MapLayout, bound: Mapping[int, Sequence[Expr]], visit: Callable[[Expr, Expr], None]) -> None:
         """Write a loop over the rows of a map that have some key words."""
-        body, record = self.body, self.host.record(store)
+        body, record = self.body, self.writer.record(store)
         if not bound:
             with self.looping():
                 for place, row in self.rows_of(store):
                     visit(row, place)
             return
         index = store.index(tuple(sorted(bound)))
-        row = body.call(store.shape.first(index), record, *words, hint="row")
+        row = body.call(store.shape.first(index), record, *_words_in(bound), hint="row")
         with body.loop_while(row.ne(0)), self.looping():
             place = body.let(self.place_of(store, row), "place")
             following = self.next_of(store, index, place)
@@ -212,8 +191,8 @@ class Scanner:
         self.open_loops -= 1
 
     def rows_of(self, store: MapLayout) -> Iterator[tuple[Local, Local]]:
-        """Write a loop over the rows of a map, there or not, unless marks say so; in it `again` would never end."""
-        body, record = self.body, self.host.record(store)
+        """Write a loop over the rows of a map, there or not, unless marks say so."""
+        body, record = self.body, self.writer.record(store)
         with body.counting(1, body.load(I64, record, LAST, "last") + 1, "row") as row:
             place = body.let(self.place_of(store, row), "place")
             if not store.marks:
@@ -260,13 +239,12 @@ class Scanner:
 
     def _within(self, pattern: Range, here: Scalar, env: Env, coder: ScalarEmitter) -> Expr:
         inside = self.evaluator.scalars(env, coder)
-        found: Expr | None = None
-        for end, op in ((pattern.low, ">"), (pattern.high, "<")):
-            if end is not None:
-                test = inside.comparisons.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
-                found = test if found is None else found & test
-        assert found is not None, "a range has an end"
-        return found
+        tests = [
+            inside.comparisons.compare(f"{op}=" if end[1] else op, here, inside.code(end[0]))
+            for end, op in ((pattern.low, ">"), (pattern.high, "<"))
+            if end is not None
+        ]
+        return reduce(and_, tests)
 
     @contextmanager
     def fitting(self, store: MapLayout, keys: Sequence[Scalar]) -> Iterator[list[Expr]]:
@@ -288,7 +266,7 @@ class Scanner:
         if scalar.null is not None and not lane.nullable:
             there = ~scalar.null
             possible = there if possible is None else possible & there
-        return self.host.words(self.body, lane, scalar), possible
+        return self.writer.words(self.body, scalar), possible
 
     def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
         """Return a scalar in the kernel type of a key, and the condition under which it fits."""

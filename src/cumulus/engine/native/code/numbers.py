@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from cumulus.algebra.terms import Term
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Number, Scalar
 from cumulus.engine.native.kernel.language import F64, I64, I128, TRUE, Expr, Local, i64, select
@@ -31,8 +31,6 @@ class Evaluator:
 
     Parameters
     ----------
-    host
-        The program.
     types
         What is known of all variables of the statement.
     site
@@ -42,9 +40,14 @@ class Evaluator:
     """
 
     def __init__(
-        self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int, leaf: Callable[[Term, Env], Scalar]
+        self,
+        writer: ProgramWriter,
+        body: Body,
+        types: Mapping[str, Typed],
+        site: int,
+        leaf: Callable[[Term, Env], Scalar],
     ) -> None:
-        self.host = host
+        self.writer = writer
         self.body = body
         self.types = types
         self.site = site
@@ -58,7 +61,7 @@ class Evaluator:
             self.body.set(total, total + number.value)
             return
         if number.is_boxed:
-            self.body.set(total, self.host.box(self.body, BoxOp.ADD, total, number.value))
+            self.body.set(total, self.writer.box(self.body, BoxOp.ADD, total, number.value))
             return
         found, overflow = self.body.checked("add", total, number.value, "total")
         with self.body.when(overflow, likely=False):
@@ -128,7 +131,7 @@ class Evaluator:
             one, other = other, one
         found = self.body.let(self._boxed(one).value, "product")
         with self.body.when(other.value.ne(1) if other.is_unit else TRUE):  # a sign is mostly 1, and a box is slow
-            self.body.set(found, self.host.box(self.body, BoxOp.MULTIPLY, found, self._boxed(other).value))
+            self.body.set(found, self.writer.box(self.body, BoxOp.MULTIPLY, found, self._boxed(other).value))
         return Number(found, is_boxed=True)
 
     def _boxed(self, number: Number) -> Number:
@@ -139,7 +142,7 @@ class Evaluator:
             raise NotNativeError("a product of a DOUBLE and a number of any length")
         wide = self.body.let(number.value.to(I128), "wide")
         words = wide.to(I64), (wide >> 64).to(I64)
-        return Number(self.host.box(self.body, BoxOp.PUT, *words, number.scale), is_boxed=True)
+        return Number(self.writer.box(self.body, BoxOp.PUT, *words, number.scale), is_boxed=True)
 
     @contextmanager
     def evaluated(self, compute: Callable[[ScalarEmitter], Found]) -> Iterator[Found]:
@@ -164,7 +167,7 @@ class Evaluator:
                 raise ValidationError(f"{name} is not bound", hint="Bind it in the trigger or by a factor to the left.")
             return env[name]
 
-        coder = ScalarEmitter(self.body, self.host, lookup, lambda term: self._leaf(term, env))
+        coder = ScalarEmitter(self.body, self.writer, lookup, lambda term: self._leaf(term, env))
         if attempt is not None:
             coder.arithmetic.flags = attempt.arithmetic.flags
         return coder
@@ -210,7 +213,7 @@ class Evaluator:
 
     def number_type(self, term: Term) -> SqlType:
         """Return the type in which the sum that a term is, is kept."""
-        return self.host.typing.number(term, self.types)
+        return self.writer.typing.number(term, self.types)
 
     @contextmanager
     def all_but_zero(self, numbers: Sequence[Number]) -> Iterator[None]:
@@ -218,22 +221,21 @@ class Evaluator:
         with ExitStack() as tests:
             if any(number.is_float for number in numbers):
                 for number in numbers:
-                    tests.enter_context(self.body.when(number.value.ne(0.0 if number.is_float else 0)))
+                    tests.enter_context(self.body.when(number.differs_from_zero))
             yield
 
     def unless_zero(self, number: Number, then: Callable[[], None]) -> None:
         """Write what happens where a number is not 0."""
-        zero: float | int = 0.0 if number.is_float else 0
         if isinstance(number.value, Literal):
             if number.value.value:
                 then()
             return
-        with self.body.when(number.value.ne(zero)):
+        with self.body.when(number.differs_from_zero):
             then()
 
     def report(self, reason: Reason) -> None:
         """Write that something failed here."""
-        self.host.report(self.body, self.site, reason, self.row)
+        self.writer.report(self.body, self.site, reason, self.row)
 
 
 def number_lane(kept: SqlType) -> ValueLane:

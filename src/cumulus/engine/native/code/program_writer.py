@@ -16,48 +16,20 @@ from cumulus.engine.native.kernel.lanes import (
     Lane,
     NotNativeError,
     Scalar,
-    Span,
     about,
     bits_of,
     from_words,
     lane_of,
     to_words,
 )
-from cumulus.engine.native.kernel.language import (
-    BOOL,
-    I64,
-    I128,
-    PTR,
-    TRUE,
-    Expr,
-    Function,
-    Local,
-    Signature,
-    i64,
-    select,
-)
+from cumulus.engine.native.kernel.language import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.scalars.arithmetic import Fixed
-from cumulus.engine.native.scalars.memoization import remembered
+from cumulus.engine.native.scalars.memoization import remember_call
 from cumulus.engine.native.scalars.patterns import Piece, match_function
-from cumulus.engine.native.scalars.python_functions import Callee, Outside
-from cumulus.engine.native.store.memory_layout import (
-    BOX,
-    CALL,
-    CULPRIT,
-    FRAME,
-    FRAME_WORDS,
-    REPORT,
-    STATUS,
-    TEXTS,
-    ContextLayout,
-    MapLayout,
-    Reason,
-    Status,
-    lanes_of,
-    store_of,
-    value_lanes,
-)
-from cumulus.engine.native.store.text_table import NUMBER_OF, text_at
+from cumulus.engine.native.scalars.python_functions import Callee, PythonFunction
+from cumulus.engine.native.store import memory_layout as layout
+from cumulus.engine.native.store.memory_layout import ContextLayout, MapLayout, Reason, Status, lanes_of, value_lanes
+from cumulus.engine.native.store.text_table import number_of_text, text_at
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
@@ -74,7 +46,7 @@ _REPORT = Signature("report", (I64, I64, I64), I64)
 _BOX = Signature("box", (I64, I64, I64, I64), I64)
 
 
-class ProgramHost:
+class ProgramWriter:
     """The program while its code is written.
 
     Parameters
@@ -89,7 +61,7 @@ class ProgramHost:
         self.program = program
         self.context = context
         self.sites = Sites()
-        self.outside: list[Outside] = []
+        self.python_functions: list[PythonFunction] = []
         self.functions: list[Function] = []
         """Functions that the triggers call, in the order in which they were written."""
         self.batch: dict[str, tuple[Column, ...]] = {}
@@ -108,7 +80,7 @@ class ProgramHost:
         """Addresses of texts that are columns of events: relation and column."""
         for number, definition in enumerate(program.maps):
             with about(definition.name):
-                context.add(definition.name, store_of(definition, number))
+                context.add(definition.name, layout.store_of(definition, number))
 
     def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
         """Say that the code of a trigger begins."""
@@ -171,8 +143,7 @@ class ProgramHost:
         flag = self.context.word(("shared", number))
         store = self.scratch(("shared", number), free, lanes, (kept,))
         with define(f"{self._trigger}_shared_{number}", [("context", PTR)], inline=False) as body:
-            with body.when(body.load(I64, CONTEXT, flag).ne(0)):
-                body.leave()
+            body.leave_if(body.load(I64, CONTEXT, flag).ne(0))
             body.store(I64, CONTEXT, flag, 1)
             body.call(store.shape.clear, self.record(store))
             write(store, body, site)
@@ -212,36 +183,36 @@ class ProgramHost:
         """Write where a text that is not NULL lies; return its address and its length."""
         if text.length is not None:
             return text.value, text.length
-        return text_at(body, body.load(PTR, CONTEXT, TEXTS), text.value)
+        return text_at(body, body.load(PTR, CONTEXT, layout.TEXTS), text.value)
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
         """Write the finding of a text's or interval's number, if it has none; an event's column will come with one."""
         if scalar.span is not None:
-            return replace(scalar, value=self._span_number(body, scalar, scalar.span), span=None)
+            return replace(scalar, value=self._span_number(body, scalar, scalar.span[:3]), span=None)
         if scalar.length is None:
             return scalar
         if scalar.value in self._event_texts:
             self.context.numbered.add(self._event_texts[scalar.value])
         number = body.let(i64(0), "number")
-        with body.when(TRUE if scalar.null is None else ~scalar.null):
-            texts = body.load(PTR, CONTEXT, TEXTS)
-            body.set(number, body.call(NUMBER_OF, texts, scalar.value, scalar.length))
+        with body.when(scalar.is_there):
+            texts = body.load(PTR, CONTEXT, layout.TEXTS)
+            body.set(number, body.call(number_of_text, texts, scalar.value, scalar.length))
             with body.when(number < 0, likely=False):
-                body.store(I64, CONTEXT, STATUS, Status.NO_MEMORY.value)
+                body.store(I64, CONTEXT, layout.STATUS, Status.NO_MEMORY.value)
                 body.set(number, 0)
         return replace(scalar, value=number, length=None)
 
-    def _span_number(self, body: Body, scalar: Scalar, span: Span) -> Expr:
+    def _span_number(self, body: Body, scalar: Scalar, words: Sequence[Expr]) -> Expr:
         number = body.let(i64(0), "number")
-        with body.when(TRUE if scalar.null is None else ~scalar.null):
-            parts = [Scalar(BIGINT, part) for part in (span.months, span.days, span.micros)]
+        with body.when(scalar.is_there):
+            parts = [Scalar(BIGINT, word) for word in words]
             found, failed = self.call(body, Callee("span"), parts, scalar.type, [None] * len(parts))
             body.set(number, select(failed, i64(0), found.value))
         return number
 
-    def words(self, body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+    def words(self, body: Body, scalar: Scalar) -> list[Expr]:
         """Write the words of a value, as `to_words`, of whatever form it is."""
-        return to_words(body, lane, self.numbered(body, scalar))
+        return to_words(body, self.numbered(body, scalar))
 
     # --- ways out ---------------------------------------------------------------------------------------------------
 
@@ -251,16 +222,16 @@ class ProgramHost:
 
     def useless(self, body: Body, status: Status, store: MapLayout) -> None:
         """Write that the firing is useless."""
-        body.store(I64, CONTEXT, STATUS, status.value)
-        body.store(I64, CONTEXT, CULPRIT, store.number)
+        body.store(I64, CONTEXT, layout.STATUS, status.value)
+        body.store(I64, CONTEXT, layout.CULPRIT, store.number)
 
     def report(self, body: Body, site: int, reason: Reason, row: Expr) -> None:
         """Write that something failed."""
-        body.call_at(body.load(PTR, CONTEXT, REPORT), _REPORT, i64(site), i64(reason.value), row)
+        body.call_at(body.load(PTR, CONTEXT, layout.REPORT), _REPORT, i64(site), i64(reason.value), row)
 
     def box(self, body: Body, op: BoxOp, left: Expr, right: Expr, more: int = 0) -> Local:
         """Write what makes a box of other ones, or of a number."""
-        return body.call_at(body.load(PTR, CONTEXT, BOX), _BOX, i64(op), left, right, i64(more), hint="box")
+        return body.call_at(body.load(PTR, CONTEXT, layout.BOX), _BOX, i64(op), left, right, i64(more), hint="box")
 
     def user_function(self, name: str) -> UserFunction | None:
         """Return the user's function of a name, if there is one."""
@@ -285,31 +256,36 @@ class ProgramHost:
         Parameters
         ----------
         is_rare
-            As in `Outside`.
+            As in `PythonFunction`.
         fixed
             For each argument its value as text if it is a literal, else None. If given, what the function gave is
             remembered: it depends on its arguments alone.
         """
         lanes = tuple(_argument_lane(arg, is_remembered=fixed is not None) for arg in args)
-        if sum(lane.words for lane in lanes) > FRAME_WORDS:
+        if sum(lane.words for lane in lanes) > layout.FRAME_WORDS:
             raise NotNativeError("a function with very many arguments")
         given = lane_of(result, False)
-        self.outside.append(Outside(callee, lanes, given, is_rare))
-        number = len(self.outside) - 1
+        self.python_functions.append(PythonFunction(callee, lanes, given, is_rare))
+        number = len(self.python_functions) - 1
         arg_words = [self._argument_words(body, lane, arg) for lane, arg in zip(lanes, args, strict=True)]
 
         def call() -> list[Expr]:
             for at, word in enumerate(word for words in arg_words for word in words):
-                body.store(I64, CONTEXT, FRAME + 8 * at, word)
-            outcome = body.call_at(body.load(PTR, CONTEXT, CALL), _CALL, i64(number), CONTEXT.at(FRAME), hint="outcome")
-            return [outcome, *(body.load(I64, CONTEXT, FRAME + 8 * word, "result") for word in range(given.words))]
+                body.store(I64, CONTEXT, layout.FRAME + 8 * at, word)
+            outcome = body.call_at(
+                body.load(PTR, CONTEXT, layout.CALL), _CALL, i64(number), CONTEXT.at(layout.FRAME), hint="outcome"
+            )
+            return [
+                outcome,
+                *(body.load(I64, CONTEXT, layout.FRAME + 8 * word, "result") for word in range(given.words)),
+            ]
 
         asked = [place for place, text in enumerate(fixed or ()) if text is None]
         keys = [word for place in asked for word in arg_words[place]]
         is_boxed = any(lane.type.kind is Kind.BIGDECIMAL for lane in (*lanes, given))  # a box may be emptied
         if fixed is not None and 0 < len(keys) <= _MOST_REMEMBERED_WORDS and not is_boxed:
             store = self._memo((callee, lanes, tuple(fixed)), [lanes[place] for place in asked], given)
-            outcome, *words = remembered(body, self.record(store), store, keys, call)
+            outcome, *words = remember_call(body, self.record(store), store, keys, call)
         else:
             outcome, *words = call()
         if result.kind is Kind.VARCHAR:  # code may look at what is NULL, or nothing
@@ -319,7 +295,7 @@ class ProgramHost:
 
     def _argument_words(self, body: Body, lane: Lane, arg: Scalar) -> list[Expr]:
         if not lane.is_text:
-            return self.words(body, lane, _in_lane(lane, arg))
+            return self.words(body, _in_lane(lane, arg))
         assert arg.length is not None
         length = arg.length if arg.null is None else select(arg.null, i64(-1), arg.length)
         return [arg.value.to(I64), body.let(length, "length")]

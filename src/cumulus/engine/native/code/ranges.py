@@ -23,7 +23,7 @@ from cumulus.engine.analysis.intervals import Condition, KeyInterval, interval_o
 from cumulus.engine.native.code.loop_sources import LoopSource, column_source
 from cumulus.engine.native.code.loops import Scanner, SortedGroup
 from cumulus.engine.native.code.numbers import Env, read_value
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import (
@@ -37,6 +37,7 @@ from cumulus.engine.native.kernel.language import (
     Immediate,
     Local,
     Type,
+    absolute,
     i64,
     select,
 )
@@ -88,19 +89,7 @@ KeptSums: TypeAlias = tuple[Kept, list[tuple[MapRead, Kept]]]
 
 
 class Intervals:
-    """Writes one sum over an interval.
-
-    Parameters
-    ----------
-    scanner
-        Of the function that it is written into.
-    closed
-        Writes the sum that a term is.
-    interval
-        What is summed.
-    env
-        The variables that have a value.
-    """
+    """Writes one sum over an interval."""
 
     def __init__(self, scanner: Scanner, closed: Closed, interval: KeyInterval, env: Env) -> None:
         self._scanner, self._evaluator = scanner, scanner.evaluator
@@ -195,7 +184,7 @@ class Intervals:
                     for place in self._rows_of(kept, group):
                         check_own(_own(kept, body, place))
         if read.state == "NEW":
-            ahead = self._scanner.host.ahead(kept.store)
+            ahead = self._scanner.writer.ahead(kept.store)
             keys = tuple(Var("any") if isinstance(key, Range) else key for key in read.keys)
 
             def check(bound: Env, numbers: list[Number]) -> None:
@@ -207,7 +196,7 @@ class Intervals:
     # --- searching --------------------------------------------------------------------------------------------------
 
     def _rows_of(self, kept: Kept, group: SortedGroup) -> Iterator[Local]:
-        """Write a loop over where the rows of a chain stand; in it `again` would never end."""
+        """Write a loop over where the rows of a chain stand."""
         assert group.chain is not None
         row = self._body.let(group.first, "row")
         with self._body.loop_while(row.ne(0)):
@@ -243,11 +232,9 @@ class Intervals:
         with body.loop():
             with body.when(row.eq(0)):
                 body.set(stage, stage + 1)
-                with body.when(stage.ne(2)):
-                    body.stop()
+                body.stop_if(stage.ne(2))
                 body.set(row, body.load(U32, self._place(store, top), kept.node + RIGHT, "right"))
-                with body.when(row.eq(0)):
-                    body.stop()
+                body.stop_if(row.eq(0))
             place = self._place(store, row)
             here = self._scanner.key_at(store, self._interval.axis, place)
             up, down = body.let(TRUE, "up"), body.let(TRUE, "down")
@@ -256,8 +243,7 @@ class Intervals:
                 self._all(up, ups, here, nulls[0] is TRUE)
             with body.when(stage.ne(1) & up):
                 self._all(down, downs, here, nulls[1] is TRUE)
-            with body.when(~self._sure, likely=False):
-                body.stop()
+            body.stop_if(~self._sure, likely=False)
             goes_left = body.let(up, "left")
             with body.when(up & down):
                 self._add(total, _own(kept, self._body, place))
@@ -330,13 +316,13 @@ class Intervals:
         left of it without what is subtracted, that is not sure.
         """
         scanner, body = self._scanner, self._body
-        ahead = scanner.host.ahead(kept.store)
+        ahead = scanner.writer.ahead(kept.store)
         before, after = body.let(Immediate(kept.kind, 0), "old"), body.let(Immediate(kept.kind, 0), "new")
         most = body.let(Immediate(F64, 0.0), "most")
 
         def note(body: Body, place: Expr) -> Number:
             keys = [body.load(I64, place, 8 * word) for word in range(kept.store.shape.keys)]
-            row = body.call(kept.store.shape.find, scanner.host.record(kept.store), *keys, hint="before")
+            row = body.call(kept.store.shape.find, scanner.writer.record(kept.store), *keys, hint="before")
             body.set(before, _own(kept, body, self._place(kept.store, row)))  # of row 0, all 0, if there was none
             body.set(after, _own(kept, body, place))
             return Number(body.let(after.ne(before).to(I64), "changed"))
@@ -351,12 +337,12 @@ class Intervals:
                     return
                 total.add(after)
                 total.add(-before)
-                with body.when(_size(before) > most):
-                    body.set(most, _size(before))
+                with body.when(absolute(before) > most):
+                    body.set(most, absolute(before))
 
         scanner.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
         if isinstance(total, Pair):
-            self._fails(total.is_lossy & ~(most <= _size(total.value()) * _MOST_CANCELLED))
+            self._fails(total.is_lossy & ~(most <= absolute(total.value()) * _MOST_CANCELLED))
 
     def _number(self, kept: Kept, total: Total) -> Number:
         lane = kept.lane
@@ -368,25 +354,21 @@ class Intervals:
         return Number(total, lane.scale, 127)
 
 
-def _size(number: Expr) -> Expr:
-    return select(number < 0.0, -number, number)
-
-
 def _own(kept: Kept, body: Body, place: Expr) -> Expr:
     """Write the reading of what a row adds."""
     value = read_value(body, kept.store, kept.column, place).value
     return value if value.type is F64 else body.let(value.to(I128), "own")
 
 
-def kept_sums(host: ProgramHost, interval: KeyInterval) -> KeptSums | None:
+def kept_sums(writer: ProgramWriter, interval: KeyInterval) -> KeptSums | None:
     """Return where the sums are kept that an interval and its conditions need; None if one is not."""
-    own = _kept(host, interval.read, interval.axis)
+    own = _kept(writer, interval.read, interval.axis)
     guards = []
     for condition in interval.conditions:
         for lift in condition.lifts:
             assert isinstance(lift.term, MapRead)
             axis = next(place for place, key in enumerate(lift.term.keys) if isinstance(key, Range))
-            kept = _kept(host, lift.term, axis)
+            kept = _kept(writer, lift.term, axis)
             if kept is None:
                 return None
             guards.append((lift.term, kept))
@@ -395,18 +377,18 @@ def kept_sums(host: ProgramHost, interval: KeyInterval) -> KeptSums | None:
     return None if own is None else (own, list(dict(guards).items()))
 
 
-def _kept(host: ProgramHost, read: MapRead, axis: int) -> Kept | None:
-    store, column = host.store(read.map), host.column(read.map, read.column)
+def _kept(writer: ProgramWriter, read: MapRead, axis: int) -> Kept | None:
+    store, column = writer.store(read.map), writer.column(read.map, read.column)
     order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
     return None if order is None or number is None else Kept(store, order, number, column)
 
 
-def running_sums(host: ProgramHost, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
+def running_sums(writer: ProgramWriter, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
     """Return where the sums are kept that begin or end at a place that is searched; None if one is not."""
     found: list[tuple[MapRead, Kept]] = []
     for read in (part for lift in lifts for part in factors_of(lift.term) if isinstance(part, MapRead)):
-        kept = _kept(host, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
+        kept = _kept(writer, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
         if kept is None:
             return None
         found.append((read, kept))
@@ -421,9 +403,9 @@ def turn_once(scanner: Scanner, closed: Closed, sums: Sequence[tuple[MapRead, Ke
 
 
 def firsts_of(scanner: Scanner, kept: Kept) -> Iterator[Local]:
-    """Write a loop over where a row of each group stands, in no particular order; in it `again` would never end."""
+    """Write a loop over where a row of each group stands, in no particular order."""
     body, shape = scanner.body, kept.store.shape
     chain = shape.chain(kept.order)
     assert chain is not None, "there is more than one group"
-    with slots_of(body, scanner.host.record(kept.store).at(shape.table(chain))) as word:
+    with slots_of(body, scanner.writer.record(kept.store).at(shape.table(chain))) as word:
         yield body.let(scanner.place_of(kept.store, word & ROW), "first")

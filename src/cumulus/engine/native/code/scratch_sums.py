@@ -15,11 +15,11 @@ from cumulus.engine.native.values.long_numbers import BoxOp
 
 def add_to_scratch(scanner: Scanner, store: MapLayout, keys: Sequence[Scalar], numbers: Mapping[int, Number]) -> None:
     """Write the adding of numbers to value columns of an entry of a map made for the moment."""
-    host, body = scanner.host, scanner.body
+    writer, body = scanner.writer, scanner.body
     with scanner.fitting(store, keys) as words:
-        row = body.call(store.shape.put, host.record(store), *words, hint="row")
+        row = body.call(store.shape.put, writer.record(store), *words, hint="row")
         with body.when(row.eq(0), likely=False):
-            host.no_memory(body, store)
+            writer.no_memory(body, store)
         with body.otherwise():
             place = body.let(scanner.place_of(store, row & ROW), "place")
             if store.marks:
@@ -38,7 +38,7 @@ def _add_at(scanner: Scanner, place: Expr, offset: int, held: ColumnStorage, num
         body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
         return
     if held is ColumnStorage.BOXED:
-        body.store(I64, place, offset, scanner.host.box(body, BoxOp.ADD, before, number.value))
+        body.store(I64, place, offset, scanner.writer.box(body, BoxOp.ADD, before, number.value))
         return
     after, overflow = body.checked("add", before, number.value, "after")
     with body.when(overflow, likely=False):

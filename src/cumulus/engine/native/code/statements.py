@@ -8,15 +8,17 @@ themselves before, and take that over at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from cumulus.algebra.scope import ahead_of
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.analysis.thresholds import StatementPair, statement_pairs
 from cumulus.engine.native.code.adders import adder_of, setter_of
-from cumulus.engine.native.code.loop_fusion import Fused, fused, is_row
+from cumulus.engine.native.code.loop_fusion import Fused, fuse_loops, is_row
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.ranges import running_sums
 from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.code.terms import TermEmitter
@@ -33,18 +35,10 @@ from cumulus.scalars.typing import Typed
 
 
 class StatementEmitter:
-    """Writes the `+=` statements of one trigger.
+    """Writes the `+=` statements of one trigger."""
 
-    Parameters
-    ----------
-    host, body
-        The program, and the trigger's function.
-    known
-        What is known of the event's variables.
-    """
-
-    def __init__(self, host: ProgramHost, body: Body, known: dict[str, Typed]) -> None:
-        self._host = host
+    def __init__(self, writer: ProgramWriter, body: Body, known: dict[str, Typed]) -> None:
+        self._writer = writer
         self._body = body
         self._known = known
         self._ahead: frozenset[str] = frozenset()
@@ -71,35 +65,35 @@ class StatementEmitter:
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead & {statement.map for statement in statements}):
-            self._settle(self._host.store(name))
+            self._take_over(self._writer.store(name))
 
     def _is_ordered(self, pair: StatementPair) -> bool:
-        are_kept = all(running_sums(self._host, lifts) is not None for lifts in pair.running)
-        return are_kept and self._host.store(pair.read.map).keys[pair.axis].is_ordered
+        are_kept = all(running_sums(self._writer, lifts) is not None for lifts in pair.running)
+        return are_kept and self._writer.store(pair.read.map).keys[pair.axis].is_ordered
 
     def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
         """Return statements that loop alike in groups; a pair stays alone."""
-        groups = [group for each in statements if id(each) in self._pairs for group in fused([each])]
-        return [*groups, *fused(each for each in statements if id(each) not in self._pairs)]
+        groups = [group for each in statements if id(each) in self._pairs for group in fuse_loops([each])]
+        return [*groups, *fuse_loops(each for each in statements if id(each) not in self._pairs)]
 
     def _site(self, statement: Statement) -> int:
-        column = self._host.program.map(statement.map).values[self._column(statement)].name
-        return self._host.sites.of((statement.map, column))
+        column = self._writer.program.map(statement.map).values[self._column(statement)].name
+        return self._writer.sites.of((statement.map, column))
 
     def _coder(self, group: Fused) -> TermEmitter:
         """Return a coder for what statements have in common; what fails there is wrong in all of them."""
         site = self._site(group.statements[0])
         if len(group.statements) > 1:
-            site = self._host.sites.shared()
+            site = self._writer.sites.shared()
             for statement in group.statements:
-                self._host.sites.used(site, self._site(statement))
+                self._writer.sites.used(site, self._site(statement))
         types: dict[str, Typed] = {}
         for statement in group.statements:
-            types |= self._host.typing.variables(statement.term, self._known)
-        return TermEmitter(self._host, self._body, types, site)
+            types |= self._writer.typing.variables(statement.term, self._known)
+        return TermEmitter(self._writer, self._body, types, site)
 
     def _column(self, statement: Statement) -> int:
-        return self._host.column(statement.map, statement.column)
+        return self._writer.column(statement.map, statement.column)
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -111,7 +105,7 @@ class StatementEmitter:
         return step
 
     def _compute(self, group: Fused, env: Env, step: Step[Number, MapLayout]) -> None:
-        coder, store = self._coder(group), self._host.store(group.map)
+        coder, store = self._coder(group), self._writer.store(group.map)
         columns = {self._column(each): number_lane(self._type(store, each)) for each in group.statements}
         if all(key in env for key in group.keys):
             totals = {column: self._zero(lane, "total") for column, lane in columns.items()}
@@ -128,8 +122,8 @@ class StatementEmitter:
         free = tuple(dict.fromkeys(group.keys))
         lanes = tuple(store.keys[group.keys.index(name)] for name in free)
         types = [self._type(store, each) for each in group.statements]
-        groups = self._host.scratch(("added", self._host.next_scratch()), free, lanes, types)
-        self._body.call(groups.shape.clear, self._host.record(groups))
+        groups = self._writer.scratch(("added", self._writer.next_scratch()), free, lanes, types)
+        self._body.call(groups.shape.clear, self._writer.record(groups))
 
         def add(bound: Env, numbers: dict[int, Number]) -> None:
             add_to_scratch(coder.scanner, groups, [bound[name] for name in free], dict(enumerate(numbers.values())))
@@ -165,7 +159,7 @@ class StatementEmitter:
                 delta = self._zero(lanes[column], "delta")
                 mine = coder.at_site(self._site(statement)).evaluator
                 own = [
-                    read_value(body, self._host.store(read.map), self._host.column(read.map, read.column), place)
+                    read_value(body, self._writer.store(read.map), self._writer.column(read.map, read.column), place)
                     for read, place in zip(reads, places, strict=True)
                 ]
                 own += [mine.number(scalar, bound) for scalar in scalars]
@@ -186,33 +180,24 @@ class StatementEmitter:
     # --- adding -----------------------------------------------------------------------------------------------------
 
     def _add_in_loop(self, group: Fused, env: Env) -> None:
-        coder, store = self._coder(group), self._host.store(group.map)
+        coder, store = self._coder(group), self._writer.store(group.map)
         lanes = {self._column(each): store.values[self._column(each)] for each in group.statements}
 
         def add(bound: Env, numbers: dict[int, Number]) -> None:
-            with self._body.when(self._some(numbers.values())):
+            with self._body.when(_any_differs(numbers.values())):
                 self._add(coder, store, [bound[name] for name in group.keys], numbers)
 
         self._run(group, coder, env, lanes, add)
 
-    def _some(self, numbers: Iterable[Number]) -> Expr:
-        """Write whether a number is not 0."""
-        found: Expr | None = None
-        for number in numbers:
-            test = number.value.ne(0.0 if number.is_float else 0)
-            found = test if found is None else found | test
-        assert found is not None
-        return found
-
     def _add_step(self, step: Step[Number, MapLayout], env: Env) -> None:
         for (target, keys), columns in step.points.items():
-            store = self._host.store(target)
-            coder = TermEmitter(self._host, self._body, self._known, 0)
+            store = self._writer.store(target)
+            coder = TermEmitter(self._writer, self._body, self._known, 0)
             deltas = {column: self._summed(numbers, store) for column, numbers in columns.items()}
-            with self._body.when(self._some(deltas.values())):
+            with self._body.when(_any_differs(deltas.values())):
                 self._add(coder, store, [env[name] for name in keys], deltas)
         for statements, groups in step.loops:
-            self._add_groups(statements, groups, env)
+            self._add_groups(statements, groups)
 
     def _summed(self, numbers: list[Number], target: MapLayout) -> Number:
         found = numbers[0]
@@ -221,25 +206,25 @@ class StatementEmitter:
                 found = Number(self._body.let(found.value + number.value, "delta"))
                 continue
             if found.is_boxed:
-                box = self._host.box(self._body, BoxOp.ADD, found.value, number.value)
+                box = self._writer.box(self._body, BoxOp.ADD, found.value, number.value)
                 found = Number(box, is_boxed=True)
                 continue
             value, overflow = self._body.checked("add", found.value, number.value, "delta")
             with self._body.when(overflow, likely=False):
-                self._host.useless(self._body, Status.OVERFLOW, target)
+                self._writer.useless(self._body, Status.OVERFLOW, target)
             found = Number(value, found.scale, found.bits)
         return found
 
-    def _add_groups(self, statements: Sequence[Statement], groups: MapLayout, env: Env) -> None:
+    def _add_groups(self, statements: Sequence[Statement], groups: MapLayout) -> None:
         """Write the adding of sums in a map made for the moment."""
-        body, store = self._body, self._host.store(statements[0].map)
-        coder = TermEmitter(self._host, body, self._known, self._site(statements[0]))
+        body, store = self._body, self._writer.store(statements[0].map)
+        coder = TermEmitter(self._writer, body, self._known, self._site(statements[0]))
         for place, _ in coder.scanner.rows_of(groups):
             deltas = {
                 self._column(statement): read_value(body, groups, number, place)
                 for number, statement in enumerate(statements)
             }
-            with body.when(self._some(deltas.values())):
+            with body.when(_any_differs(deltas.values())):
                 parts = {
                     name: from_words(
                         body,
@@ -253,17 +238,22 @@ class StatementEmitter:
     def _add(self, coder: TermEmitter, store: MapLayout, keys: Sequence[Scalar], deltas: dict[int, Number]) -> None:
         """Write the adding of numbers (by value column) to one entry."""
         columns = tuple(sorted(deltas))
-        adder = adder_of(self._host, store, columns, is_ahead=store.name in self._ahead)
+        adder = adder_of(self._writer, store, columns, is_ahead=store.name in self._ahead)
         with coder.scanner.fitting(store, keys) as words:
             self._body.run(adder, CONTEXT, *words, *(deltas[column].value for column in columns))
 
-    def _settle(self, store: MapLayout) -> None:
+    def _take_over(self, store: MapLayout) -> None:
         """Write the taking over of what stands beside a map."""
-        body, ahead = self._body, self._host.ahead(store)
-        coder = TermEmitter(self._host, body, self._known, 0)
-        setter = setter_of(self._host, store)
+        body, ahead = self._body, self._writer.ahead(store)
+        coder = TermEmitter(self._writer, body, self._known, 0)
+        setter = setter_of(self._writer, store)
         for place, _ in coder.scanner.rows_of(ahead):
             keys = [body.load(I64, place, 8 * word, "key") for word in range(store.shape.keys)]
             values = [body.load(I64, place, ahead.shape.value(word), "value") for word in range(store.value_words)]
             body.run(setter, CONTEXT, *keys, *values)
-        body.call(ahead.shape.clear, self._host.record(ahead))
+        body.call(ahead.shape.clear, self._writer.record(ahead))
+
+
+def _any_differs(numbers: Iterable[Number]) -> Expr:
+    """Return whether a number is not 0."""
+    return reduce(or_, (number.differs_from_zero for number in numbers))

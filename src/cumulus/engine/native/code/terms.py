@@ -11,41 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
+from cumulus.algebra import terms
 from cumulus.algebra.scope import inputs, outputs
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Batch,
-    Cast,
-    Compare,
-    Const,
-    End,
-    Exists,
-    Lift,
-    MapEnd,
-    MapRead,
-    Product,
-    Range,
-    Sum,
-    Term,
-    Var,
-    factors_of,
-)
-from cumulus.catalog.types import SqlType
+from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factors_of
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
+from cumulus.engine.native.code import loop_sources
 from cumulus.engine.native.code.ends import write_end, write_map_end
-from cumulus.engine.native.code.loop_sources import (
-    LoopSource,
-    column_source,
-    read_source,
-    relation_source,
-    visit_source,
-)
+from cumulus.engine.native.code.loop_sources import LoopSource
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.ranges import Intervals, KeptSums, firsts_of, kept_sums
 from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.kernel.body import Body
@@ -61,28 +37,22 @@ NO_VISITS: Mapping[int, Local] = {}
 
 
 class TermEmitter:
-    """Writes the code of terms into one function.
+    """Writes the code of terms into one function."""
 
-    Parameters
-    ----------
-    host, body, types, site
-        As for `Evaluator`.
-    """
-
-    def __init__(self, host: ProgramHost, body: Body, types: Mapping[str, Typed], site: int) -> None:
-        self.host, self.body = host, body
-        self.evaluator = Evaluator(host, body, types, site, self._leaf)
+    def __init__(self, writer: ProgramWriter, body: Body, types: Mapping[str, Typed], site: int) -> None:
+        self.writer, self.body = writer, body
+        self.evaluator = Evaluator(writer, body, types, site, self._leaf)
         self.scanner = Scanner(self.evaluator)
 
     def at_site(self, site: int) -> TermEmitter:
         """Return one that writes at the same place, but whose failures come from another site."""
-        found = TermEmitter(self.host, self.body, self.evaluator.types, site)
+        found = TermEmitter(self.writer, self.body, self.evaluator.types, site)
         found.evaluator.row = self.evaluator.row
         return found
 
-    def closed(self, term: Term, env: Env, *, kept: SqlType | None = None) -> Number:
-        """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is `kept`."""
-        lane = number_lane(kept or self.evaluator.number_type(term))
+    def closed(self, term: Term, env: Env) -> Number:
+        """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is kept."""
+        lane = number_lane(self.evaluator.number_type(term))
         pair = Pair(self.body) if lane.held.kernel is F64 else None
         total = self.body.let(Literal(lane.held.kernel, 0), "total") if pair is None else pair.high
 
@@ -93,20 +63,19 @@ class TermEmitter:
                 else:
                     pair.add(number.value)
 
-        kept_interval = self._kept_interval(term, env)
+        kept_interval = self._kept(interval_of(term, env))
         if kept_interval is None:
             self.run([term], env, add)
-            return read_number(lane, total if pair is None else pair.value())
-        interval, sums = kept_interval
-        found = Intervals(self.scanner, self.closed, interval, env).write(*sums, lambda number: add(env, [number]))
-        with self.body.when(~found, likely=False):
-            self.run([term.term if isinstance(term, AggSum) else term], env, add)
+        else:
+            interval, sums = kept_interval
+            found = Intervals(self.scanner, self.closed, interval, env).write(*sums, lambda number: add(env, [number]))
+            with self.body.when(~found, likely=False):
+                self.run([term.term if isinstance(term, AggSum) else term], env, add)
         return read_number(lane, total if pair is None else pair.value())
 
-    def _kept_interval(self, term: Term, env: Env) -> tuple[KeyInterval, KeptSums] | None:
-        """Return the sum over an interval that a term is, and where the sums are kept; None if it must loop."""
-        interval = interval_of(term, env)
-        sums = None if interval is None else kept_sums(self.host, interval)
+    def _kept(self, interval: KeyInterval | None) -> tuple[KeyInterval, KeptSums] | None:
+        """Return a sum over an interval, and where the sums are kept; None if there is none, or it must loop."""
+        sums = None if interval is None else kept_sums(self.writer, interval)
         return None if interval is None or sums is None else (interval, sums)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
@@ -129,7 +98,7 @@ class TermEmitter:
         if not pending:
             then(env, numbers)
             return
-        chosen = next_factor(pending, env, self.host.batch)
+        chosen = next_factor(pending, env, self.writer.batch)
         if chosen is None:
             missing = sorted(inputs(pending[0][1]) - env.keys())
             raise ValidationError(
@@ -144,7 +113,7 @@ class TermEmitter:
 
         if place in visits:
             assert isinstance(factor, MapRead)
-            self.scanner.scan(visit_source(self.host, factor, visits[place]), factor.keys, env, go_on)
+            self.scanner.scan(loop_sources.visit_source(self.writer, factor, visits[place]), factor.keys, env, go_on)
         else:
             self._factor(factor, env, go_on, not rest)
 
@@ -152,27 +121,27 @@ class TermEmitter:
 
     def _factor(self, term: Term, env: Env, then: Then, last: bool) -> None:
         match term:
-            case Const(value, _) if not value and value is not False:
+            case terms.Const(value, _) if not value and value is not False:
                 return  # NULL and 0
-            case Const() | Var() | Apply() | Cast() | MapEnd() | End():
+            case terms.Const() | Var() | terms.Apply() | terms.Cast() | terms.MapEnd() | terms.End():
                 with self.evaluator.evaluated(partial(self.evaluator.number, term, env)) as number:
                     self.evaluator.unless_zero(number, lambda: then(env, [number]))
-            case Compare():
+            case terms.Compare():
                 compute = partial(self.evaluator.scalar, term, env)
                 with self.evaluator.evaluated(compute) as holds, self.body.when(holds.value):
                     then(env, [])
             case MapRead(keys=keys):
-                self.scanner.scan(read_source(self.host, term), keys, env, then)
-            case Batch(name, variables) | Atom(name, variables):
-                source = relation_source(self.host, name, is_batch=isinstance(term, Batch))
+                self.scanner.scan(loop_sources.read_source(self.writer, term), keys, env, then)
+            case terms.Batch(name, variables) | terms.Atom(name, variables):
+                source = loop_sources.relation_source(self.writer, name, is_batch=isinstance(term, terms.Batch))
                 self.scanner.scan(source, tuple(map(Var, variables)), env, then)
-            case Lift(variable, inner):
+            case terms.Lift(variable, inner):
                 self._lift(variable, inner, env, then)
-            case Exists(inner):
+            case terms.Exists(inner):
                 self._exists(inner, env, then)
             case AggSum() | Sum():
                 self._aggregate(term, env, then, last)
-            case Product():
+            case terms.Product():
                 self.run([term], env, then)
             case _:
                 assert_never(term)
@@ -180,12 +149,12 @@ class TermEmitter:
     def _aggregate(self, term: AggSum | Sum, env: Env, then: Then, last: bool) -> None:
         """Write an inner sum: shared, in place if it stands last, else into a variable or a map of its own."""
         free = tuple(name for name in outputs(term) if name not in env)
-        if not free and self._kept_interval(term, env) is not None:
+        if not free and self._kept(interval_of(term, env)) is not None:
             number = self.closed(term, env)
             self.evaluator.unless_zero(number, lambda: then(env, [number]))
         elif free and self._by_group(term, free, env, then):
             pass
-        elif is_shareable(term, env, self.host.batch, self.scanner.open_loops > 0):
+        elif is_shareable(term, env, self.writer.batch, self.scanner.open_loops > 0):
             self._shared(term, env, then)
         elif last:
             self._inline(term, env, then)
@@ -197,10 +166,10 @@ class TermEmitter:
 
     def _by_group(self, term: AggSum | Sum, free: tuple[str, ...], env: Env, then: Then) -> bool:
         """Write a sum over an interval for each group of an order, if a term is that; return whether it is."""
-        interval = groups_of(term, free, env)
-        sums = None if interval is None else kept_sums(self.host, interval)
-        if interval is None or sums is None:
+        kept = self._kept(groups_of(term, free, env))
+        if kept is None:
             return False
+        interval, sums = kept
         for place in firsts_of(self.scanner, sums[0]):
             inner = dict(env)
             for position, key in enumerate(interval.read.keys):
@@ -237,7 +206,7 @@ class TermEmitter:
             else:
                 then(bound | {variable: self._canonical(value)}, [])
 
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+        if isinstance(inner, (terms.Const, Var, terms.Apply, terms.Cast, terms.MapEnd, terms.End)):
             with self.evaluator.evaluated(partial(self.evaluator.scalar, inner, env)) as value:
                 bind(env, value)
         elif not free:
@@ -275,10 +244,10 @@ class TermEmitter:
     def grouped(self, term: Term, free: tuple[str, ...], env: Env) -> LoopSource:
         """Write the sums of `term` by the variables in `free` into a map made for the moment."""
         types = (self.evaluator.number_type(term),)
-        store = self.host.scratch(("groups", self.host.next_scratch()), free, self._free_lanes(free), types)
-        self.body.call(store.shape.clear, self.host.record(store))
+        store = self.writer.scratch(("groups", self.writer.next_scratch()), free, self._free_lanes(free), types)
+        self.body.call(store.shape.clear, self.writer.record(store))
         self.group_into(store, term, free, env)
-        return column_source(store)
+        return loop_sources.column_source(store)
 
     def _free_lanes(self, free: Sequence[str]) -> tuple[Lane, ...]:
         types = self.evaluator.types
@@ -301,18 +270,18 @@ class TermEmitter:
         free = tuple(outputs(term))
 
         def write(store: MapLayout, body: Body, site: int) -> None:
-            TermEmitter(self.host, body, self.evaluator.types, site).group_into(store, term, free, {})
+            TermEmitter(self.writer, body, self.evaluator.types, site).group_into(store, term, free, {})
 
         kept = self.evaluator.number_type(term)
-        store, function, site = self.host.shared(term, free, self._free_lanes(free), kept, write)
-        self.host.sites.used(site, self.evaluator.site)
+        store, function, site = self.writer.shared(term, free, self._free_lanes(free), kept, write)
+        self.writer.sites.used(site, self.evaluator.site)
         self.body.run(function, CONTEXT)
-        self.scanner.scan(column_source(store), tuple(map(Var, free)), env, then)
+        self.scanner.scan(loop_sources.column_source(store), tuple(map(Var, free)), env, then)
 
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """A node of value context inside a scalar is its number; an end is one of its values."""
-        if isinstance(term, MapEnd):
+        if isinstance(term, terms.MapEnd):
             return write_map_end(term, env, self.scanner)
-        if isinstance(term, End):
+        if isinstance(term, terms.End):
             return write_end(term, env, self.scanner, self.grouped)
         return self.evaluator.scalar_of(self.closed(term, env), self.evaluator.number_type(term))

@@ -30,7 +30,7 @@ class _Between:
         self._coder, self._scanner, self._body = coder, coder.scanner, coder.body
         self._pair, self._env = pair, env
         self._sides = [self._computed(lifts) for lifts in (pair.new, pair.old)]
-        self._store = coder.host.store(pair.read.map)
+        self._store = coder.writer.store(pair.read.map)
 
     def _computed(self, lifts: Sequence[Lift]) -> tuple[Local, Env]:
         """Write a threshold; return whether there is one, and the variables with those that it consists of."""
@@ -54,7 +54,7 @@ class _Between:
         with scanner.bound(store, pair.read.keys, self._env) as bound:
             order = store.order(tuple(sorted(bound)), pair.axis)
             assert order is not None
-            record, node = scanner.host.record(store), store.shape.node(order)
+            record, node = scanner.writer.record(store), store.shape.node(order)
             group = scanner.group(store, order, bound)
             sure = self._turns_once()
             row, first = body.let(group.root, "row"), body.let(i64(0), "first")
@@ -88,14 +88,14 @@ class _Between:
 
                     with body.when(is_tree):
                         body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
-                    scanner.entry(read_source(scanner.host, pair.read), pair.read.keys, row, place, self._env, visit)
+                    scanner.entry(read_source(scanner.writer, pair.read), pair.read.keys, row, place, self._env, visit)
                 with body.otherwise(), body.when(is_tree if sure is None else is_tree & sure):
                     body.stop()
                 body.set(row, following)
 
     def _turns_once(self) -> Local | None:
         """Write whether the condition turns at one place with each threshold; None if it does anyway."""
-        sums = [running_sums(self._coder.host, lifts) or [] for lifts in self._pair.running]
+        sums = [running_sums(self._coder.writer, lifts) or [] for lifts in self._pair.running]
         if not any(sums):
             return None
         (_, new), _ = self._sides

@@ -4,48 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cumulus.algebra.terms import (
-    AggSum,
-    Apply,
-    Atom,
-    Batch,
-    Cast,
-    Compare,
-    Const,
-    End,
-    Exists,
-    Lift,
-    MapEnd,
-    MapRead,
-    Product,
-    Range,
-    Sum,
-    Term,
-    Var,
-)
+from cumulus.algebra import terms
+from cumulus.algebra.terms import Range, Term, Var, children
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, BOOLEAN, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.native.kernel.lanes import NotNativeError, bits_of
 from cumulus.m3.program import MapDef
 from cumulus.scalars.registry import FUNCTIONS, result_type
-from cumulus.scalars.typing import Typed
+from cumulus.scalars.typing import Typed, is_nullable
 from cumulus.scalars.user import UserFunction
 
 Types = Mapping[str, Typed]
 
 
 class Typing:
-    """What is known of the variables of one statement.
-
-    Parameters
-    ----------
-    maps
-        By name.
-    relations
-        Columns by name.
-    functions
-        The user's, by name.
-    """
+    """What is known of the variables of one statement."""
 
     def __init__(
         self,
@@ -71,34 +44,19 @@ class Typing:
 
     def _bind(self, term: Term | Range, found: dict[str, Typed]) -> None:
         match term:
-            case MapRead(name, _, keys):
+            case terms.MapRead(name, _, keys):
                 self._columns(self._maps[name].keys, keys, found)
-            case MapEnd(_, name, ends):
-                for key in ends:
-                    if key is not None:
-                        self._bind(key, found)
-            case Atom(name, variables) | Batch(name, variables):
+            case terms.Atom(name, variables) | terms.Batch(name, variables):
                 self._columns(self._relations[name], tuple(map(Var, variables)), found)
-            case Lift(variable, inner):
+            case terms.Lift(variable, inner):
                 self._bind(inner, found)
                 if variable not in found:
-                    found[variable] = Typed(self.scalar(inner, found), self._may_be_null(inner, found))
-            case AggSum(_, inner) | Exists(inner) | Cast(inner, _) | End(_, _, inner):
-                self._bind(inner, found)
-            case Sum(parts):
+                    found[variable] = Typed(self.scalar(inner, found), is_nullable(inner, found))
+            case terms.Sum(parts):
                 self._bind_either(parts, found)
-            case Product(parts) | Apply(_, parts):
-                for part in parts:
-                    self._bind(part, found)
-            case Compare(_, left, right):
-                self._bind(left, found)
-                self._bind(right, found)
-            case Range(low, high):
-                for end in (low, high):
-                    if end is not None:
-                        self._bind(end[0], found)
-            case Const() | Var():
-                return
+            case _:
+                for child in children(term):
+                    self._bind(child, found)
 
     def _bind_either(self, parts: tuple[Term, ...], found: dict[str, Typed]) -> None:
         """Bind what the parts of a sum bind: a variable may be whatever one of them makes it."""
@@ -120,36 +78,31 @@ class Typing:
             else:
                 self._bind(key, found)
 
-    def _may_be_null(self, term: Term, variables: Types) -> bool:
-        from cumulus.scalars.typing import is_nullable
-
-        return is_nullable(term, variables)
-
     def scalar(self, term: Term, variables: Types) -> SqlType:
         """Return the type of a scalar, or of a number where a scalar is wanted."""
         match term:
-            case Const(_, found) | Cast(_, found):
+            case terms.Const(_, found) | terms.Cast(_, found):
                 return found
             case Var(name):
                 return variables[name].type
-            case Compare():
+            case terms.Compare():
                 return BOOLEAN
-            case End(_, variable, inner):
+            case terms.End(_, variable, inner):
                 inside = self.variables(inner, {k: v for k, v in variables.items() if k != variable})
                 if variable not in inside:
                     raise NotNativeError(f"{term}, which is the end of nothing")
                 return inside[variable].type
-            case MapEnd(_, name, keys):
+            case terms.MapEnd(_, name, keys):
                 found_type = self._maps[name].keys[keys.index(None)].type
                 if found_type is None:
                     raise NotNativeError(f"the keys of {name} without declared types")
                 return found_type
-            case Apply(name, args) if name in self._functions:
+            case terms.Apply(name, args) if name in self._functions:
                 return self._functions[name].signature.result
-            case Apply(name, args):
+            case terms.Apply(name, args):
                 if name not in FUNCTIONS:
                     raise NotNativeError(f"the function {name}, of which nothing is known")
-                literals = tuple(arg.value if isinstance(arg, Const) else None for arg in args)
+                literals = tuple(arg.value if isinstance(arg, terms.Const) else None for arg in args)
                 return result_type(name, tuple(self.scalar(arg, variables) for arg in args), literals)
             case _:
                 return self.number(term, variables)
@@ -160,19 +113,19 @@ class Typing:
         `variables` are those of `Typing.variables`, or more.
         """
         match term:
-            case Atom() | Batch() | Compare() | Lift() | Exists():
+            case terms.Atom() | terms.Batch() | terms.Compare() | terms.Lift() | terms.Exists():
                 return BIGINT
-            case AggSum(_, inner):
+            case terms.AggSum(_, inner):
                 return self.number(inner, variables)
-            case MapRead(_, _, _, "CHANGED"):
+            case terms.MapRead(_, _, _, "CHANGED"):
                 return BIGINT
-            case MapRead(name, column):
+            case terms.MapRead(name, column):
                 definition = self._maps[name]
                 return _kept(definition.values[definition.column_index(column)].type, name)
-            case Sum(parts):
+            case terms.Sum(parts):
                 types = [self.number(part, variables) for part in parts]
                 return _widest(types, max((each.scale for each in types), default=0))
-            case Product(parts):
+            case terms.Product(parts):
                 types = [self.number(part, variables) for part in parts]
                 return _widest(types, sum(each.scale for each in types))
             case _:

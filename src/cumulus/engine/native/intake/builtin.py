@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cumulus.engine.native.intake.python_values import OCCURRED
-from cumulus.engine.native.kernel.body import define
-from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Function, Signature
+from cumulus.engine.native.kernel.body import Body, kernel_function
+from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Local, Signature
 
 BUILTIN = "cu_builtin"
 
@@ -30,23 +30,21 @@ _KEEP = Signature("Py_IncRef", (PTR,))
 _FASTCALL = 0x80
 
 
-def builtin_function() -> Function:
+@kernel_function(BUILTIN, [("self", PTR), ("args", PTR), ("count", I64)], PTR)
+def builtin_function(body: Body, self: Local, args: Local, count: Local) -> None:
     """Return the function behind all builtins; its `self` is a bytes object with the address of the cell."""
-    with define(BUILTIN, [("self", PTR), ("args", PTR), ("count", I64)], PTR) as body:
-        self, args, count = body.function.parameters
-        cell = body.load(PTR, body.call(_BYTES, self), 0, "cell")
-        fast = body.load(PTR, cell, _FAST, "fast")
-        with body.when(fast.ne(NOWHERE), likely=True):
-            fits = Signature("fast", (PTR, PTR, I64), I64)
-            done = body.call_at(fast, fits, body.load(PTR, cell, _CONTEXT), args, count, hint="done")
-            with body.when(done.ne(0), likely=True):
-                nothing = body.load(PTR, cell, _NONE, "nothing")
-                body.run(_KEEP, nothing)
-                body.leave(nothing)
-            with body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):  # Ctrl-C
-                body.leave(NOWHERE)
-        body.leave(body.call(_CALL, body.load(PTR, cell, _SLOW), args, count, NOWHERE, hint="result"))
-    return body.function
+    cell = body.load(PTR, body.call(_BYTES, self), 0, "cell")
+    fast = body.load(PTR, cell, _FAST, "fast")
+    with body.when(fast.ne(NOWHERE), likely=True):
+        fits = Signature("fast", (PTR, PTR, I64), I64)
+        done = body.call_at(fast, fits, body.load(PTR, cell, _CONTEXT), args, count, hint="done")
+        with body.when(done.ne(0), likely=True):
+            nothing = body.load(PTR, cell, _NONE, "nothing")
+            body.run(_KEEP, nothing)
+            body.leave(nothing)
+        with body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):  # Ctrl-C
+            body.leave(NOWHERE)
+    body.leave(body.call(_CALL, body.load(PTR, cell, _SLOW), args, count, NOWHERE, hint="result"))
 
 
 class _Method(ctypes.Structure):
@@ -61,15 +59,7 @@ class _Method(ctypes.Structure):
 
 
 class Entry:
-    """The builtin for one relation.
-
-    Parameters
-    ----------
-    name
-        What it calls itself.
-    slow
-        Takes what the fast way leaves.
-    """
+    """The builtin for one relation; the function `slow` takes what the fast way leaves."""
 
     def __init__(self, name: str, slow: Callable[..., Any]) -> None:
         self._cell = (ctypes.c_int64 * 4)()

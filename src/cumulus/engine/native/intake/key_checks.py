@@ -14,25 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
 from typing import TypeAlias
 
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import INTEGER_BITS, Kind
 from cumulus.engine.integrity import Reference, references, wanted_indexes
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
-from cumulus.engine.native.code.undo_log import noted
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
+from cumulus.engine.native.code.undo_log import read_note
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, i64
-from cumulus.engine.native.store.memory_layout import (
-    JOURNAL,
-    JOURNAL_USED,
-    ColumnStorage,
-    EventLane,
-    MapLayout,
-    event_words,
-    words_of,
-)
+from cumulus.engine.native.store import memory_layout
+from cumulus.engine.native.store.memory_layout import ColumnStorage, EventLane, MapLayout, event_parameters, words_of
 from cumulus.engine.native.store.row_layout import address
 
 SETTLED = "settled"
@@ -77,32 +72,28 @@ class Table:
     parents: list[Reference] = field(default_factory=list)
 
 
-class Checks:
+class KeyChecks:
     """What code checks of the events of a program.
 
     Parameters
     ----------
-    host
-        The program.
-    events
-        The columns of the events of all relations.
     indexes
         Map → key columns of the indexes that are wanted. If those of the checks are not, code checks nothing.
     """
 
     def __init__(
         self,
-        host: ProgramHost,
+        writer: ProgramWriter,
         events: Mapping[str, Sequence[EventLane]],
         indexes: Mapping[str, Sequence[tuple[int, ...]]],
     ) -> None:
-        self._host = host
+        self._writer = writer
         self._come: dict[tuple[str, bool], Function] = {}
         self._go: dict[tuple[str, bool], Function] = {}
         self._without_children: dict[str, Function] = {}
         self.tables: dict[str, Table] = {}
-        if all(places in indexes.get(name, ()) for name, places in wanted_indexes(host.program)):
-            self.tables = {each.relation.name: each for each in _tables(host, events)}
+        if all(places in indexes.get(name, ()) for name, places in wanted_indexes(writer.program)):
+            self.tables = {each.relation.name: each for each in _tables(writer, events)}
 
     def functions(self) -> Iterator[Function]:
         """Yield the functions `(context, words of the event)` → whether references hold, and what settles them."""
@@ -141,7 +132,7 @@ class Checks:
         table = self.tables[relation]
         store = table.store
         if sign < 0:
-            row = body.call(store.shape.find, self._host.record(store), *words, hint="row")
+            row = body.call(store.shape.find, self._writer.record(store), *words, hint="row")
             with body.when(row.eq(0), likely=False):
                 leave()
             self._leave_none(body, store, row, leave)
@@ -157,14 +148,14 @@ class Checks:
                 leave()
         if (relation, False) in found:
             with body.when(body.call(found[relation, False], CONTEXT, *words, hint="holds").eq(0), likely=False):
-                with body.when(body.load(I64, CONTEXT, self._host.context.word(WAITS), "waits").eq(0)):
+                with body.when(body.load(I64, CONTEXT, self._writer.context.word(WAITS), "waits").eq(0)):
                     leave()
-                body.store(I64, CONTEXT, self._host.context.word(DOUBTFUL), 1)
+                body.store(I64, CONTEXT, self._writer.context.word(DOUBTFUL), 1)
         if sign > 0 and relation in self._without_children:
             # A row may be there before its parent, but at rest.
             holds = self._without_children[relation]
             with (
-                body.when(body.load(I64, CONTEXT, self._host.context.word(WAITS), "waits").ne(0)),
+                body.when(body.load(I64, CONTEXT, self._writer.context.word(WAITS), "waits").ne(0)),
                 body.when(body.call(holds, CONTEXT, *words, hint="holds").eq(0), likely=False),
             ):
                 leave()
@@ -176,8 +167,7 @@ class Checks:
         return self._find(body, table.key, table.columns, words)
 
     def _holds(self, name: str, table: Table, mine: Sequence[Reference], write: _Write) -> Function:
-        parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(table.columns)))]
-        with define(name, parameters, I64) as body:
+        with define(name, event_parameters(table.columns), I64) as body:
             for each in mine:
                 write(body, table, each, body.function.parameters[1:])
             body.leave(1)
@@ -185,18 +175,14 @@ class Checks:
 
     def _parent_there(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
         """Write that a row needs a parent, if nothing of what it names is NULL."""
-        parent = self._host.store(self._host.kept[reference.parent.name])
+        parent = self._writer.store(self._writer.kept[reference.parent.name])
         ranges = words_of(table.columns)
-        is_null: Expr = FALSE
-        for place in reference.child_places:
-            lane = table.columns[place].lane
-            if lane.nullable:
-                is_null = is_null | _is_null(lane, [words[word] for word in ranges[place]])
-        with body.when(~is_null, likely=True):
+        nullable = [place for place in reference.child_places if table.columns[place].lane.nullable]
+        nulls = [_is_null(table.columns[place].lane, [words[word] for word in ranges[place]]) for place in nullable]
+        with body.when(~reduce(or_, nulls, FALSE), likely=True):
             lookup = self._lookup(reference.parent, reference.parent_places, reference.child_places)
             row = self._find(body, lookup, table.columns, words)
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, parent, row, lambda: body.leave(0))
 
     def _child_gone(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
@@ -205,8 +191,7 @@ class Checks:
         others = self._lookup(reference.parent, reference.parent_places, reference.parent_places)
         with body.when(self._find(body, children, table.columns, words).ne(0), likely=False):
             row = self._find(body, others, table.columns, words)
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, table.store, row, lambda: body.leave(0))
 
     def _no_child_there(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
@@ -219,21 +204,19 @@ class Checks:
 
     def _lookup(self, relation: Relation, places: tuple[int, ...], columns: tuple[int, ...]) -> KeyLookup:
         """Return how rows of a relation are found by columns of an event, `columns` beside `places`."""
-        return _lookup(self._host.kept[relation.name], places, columns)
+        return _lookup(self._writer.kept[relation.name], places, columns)
 
     def _find(self, body: Body, lookup: KeyLookup, columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
         """Write the look-up; return a row, 0 if there is none."""
-        store, ranges = self._host.store(lookup.map), words_of(columns)
+        store, ranges = self._writer.store(lookup.map), words_of(columns)
         given = [words[word] for column in lookup.columns for word in ranges[column]]
-        if len(lookup.keys) == len(store.keys):
-            return body.call(store.shape.find, self._host.record(store), *given, hint="found")
-        return body.call(
-            store.shape.first(store.indexes.index(lookup.keys)), self._host.record(store), *given, hint="found"
-        )
+        is_whole = len(lookup.keys) == len(store.keys)
+        find = store.shape.find if is_whole else store.shape.first(store.indexes.index(lookup.keys))
+        return body.call(find, self._writer.record(store), *given, hint="found")
 
     def _leave_none(self, body: Body, store: MapLayout, row: Expr, leave: Callable[[], None]) -> None:
         """Write that a row must be there at least once."""
-        place = address(body, store.shape, self._host.record(store), row)
+        place = address(body, store.shape, self._writer.record(store), row)
         with body.when(body.load(I64, place, store.shape.value(0), "count") < 1, likely=False):
             leave()
 
@@ -242,26 +225,26 @@ class Checks:
     def _settled_function(self) -> Function:
         """Return the function `(context)` → 1, or 0 if Python must look at the references of the transaction."""
         with define(SETTLED, [("context", PTR)], I64, inline=False) as body:
-            with body.when(body.load(I64, CONTEXT, self._host.context.word(DOUBTFUL)).eq(0), likely=True):
-                body.leave(1)
-            journal = body.load(PTR, CONTEXT, JOURNAL, "journal")
-            at = body.let(body.load(I64, CONTEXT, JOURNAL_USED), "at")
+            body.leave_if(body.load(I64, CONTEXT, self._writer.context.word(DOUBTFUL)).eq(0), 1, likely=True)
+            journal = body.load(PTR, CONTEXT, memory_layout.JOURNAL, "journal")
+            at = body.let(body.load(I64, CONTEXT, memory_layout.JOURNAL_USED), "at")
             with body.loop():
-                with body.when(at.eq(0)):
-                    body.leave(1)
-                number, size = noted(body, journal, at)
+                body.leave_if(at.eq(0), 1)
+                number, size = read_note(body, journal, at)
                 body.set(at, at - size)
                 for name, table in self.tables.items():
                     come, go = self._come.get((name, False)), self._go.get((name, False))
                     if come is not None or go is not None:
                         with body.when(number.eq(table.store.number)):
-                            self._settle(body, table.store, journal.at(at), come, go)
+                            self._check_changed(body, table.store, journal.at(at), come, go)
         return body.function
 
-    def _settle(self, body: Body, store: MapLayout, note: Expr, come: Function | None, go: Function | None) -> None:
+    def _check_changed(
+        self, body: Body, store: MapLayout, note: Expr, come: Function | None, go: Function | None
+    ) -> None:
         """Write the looking at a row that was changed: whether it is there now, and what that asks for."""
         words = [body.load(I64, note, 8 * (1 + word), "key") for word in range(store.shape.keys)]
-        row = body.call(store.shape.find, self._host.record(store), *words, hint="row")
+        row = body.call(store.shape.find, self._writer.record(store), *words, hint="row")
         for holds, condition in ((come, row.ne(0)), (go, row.eq(0))):
             if holds is not None:
                 with (
@@ -279,12 +262,12 @@ def _holds_at_once(reference: Reference, verb: str) -> bool:
     return reference.key.rely or (reference.key.enforced and verb == "go")
 
 
-def _tables(host: ProgramHost, events: Mapping[str, Sequence[EventLane]]) -> list[Table]:
+def _tables(writer: ProgramWriter, events: Mapping[str, Sequence[EventLane]]) -> list[Table]:
     """Return the kept tables whose rows and references code can look up by the words of an event."""
-    kept = {each.name: each for each in host.program.relations if each.name in host.kept}
+    kept = {each.name: each for each in writer.program.relations if each.name in writer.kept}
     found: dict[str, Table] = {}
     for name, relation in kept.items():
-        store, columns = host.store(host.kept[name]), tuple(events[name])
+        store, columns = writer.store(writer.kept[name]), tuple(events[name])
         if not _is_plain(relation, store, columns):
             continue
         places = relation.key_positions
@@ -332,8 +315,4 @@ def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> Key
 
 
 def _is_null(lane: Lane, words: Sequence[Expr]) -> Expr:
-    nulls = lane.null_words
-    found = words[0].eq(i64(nulls[0]))
-    for word, null in zip(words[1:], nulls[1:], strict=True):
-        found = found & word.eq(i64(null))
-    return found
+    return reduce(and_, [word.eq(i64(null)) for word, null in zip(words, lane.null_words, strict=True)])

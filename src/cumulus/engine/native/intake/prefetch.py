@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cumulus.algebra.terms import MapRead, Range, Term, Var, children
-from cumulus.engine.native.code.program_writer import ProgramHost
+from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.intake.key_checks import KeyLookup
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import I64, PTR, Expr, Function
+from cumulus.engine.native.kernel.language import Expr, Function
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
-from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_words, words_of
+from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_parameters, words_of
 from cumulus.engine.native.store.row_layout import PRIMARY, address, tag_of
 from cumulus.m3.program import Statement, Trigger
 
 
 def fetch_functions(
-    host: ProgramHost, name: str, columns: Sequence[EventLane], triggers: Iterable[Trigger], others: Iterable[KeyLookup]
+    writer: ProgramWriter,
+    name: str,
+    columns: Sequence[EventLane],
+    triggers: Iterable[Trigger],
+    others: Iterable[KeyLookup],
 ) -> tuple[Function, Function]:
     """Return two functions `(context, words of an event)`: ask for the slots, and then for the rows behind them.
 
@@ -30,69 +34,64 @@ def fetch_functions(
     triggers, others
         What the event fires, and where else it looks.
     """
-    places = [*(place for trigger in triggers for place in _places(host, trigger, columns)), *others]
-    named = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
+    places = [*(place for trigger in triggers for place in _places(writer, trigger, columns)), *others]
     made = []
     for step, hint in ((_fetch_slot, "slots"), (_fetch_row, "rows")):
-        with define(f"ask_for_{hint}_{name}", named) as body:
+        with define(f"ask_for_{hint}_{name}", event_parameters(columns)) as body:
             for place in dict.fromkeys(places):
-                step(host, body, place, columns)
+                step(writer, body, place, columns)
         made.append(body.function)
     return made[0], made[1]
 
 
-def _places(host: ProgramHost, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[KeyLookup]:
+def _places(writer: ProgramWriter, trigger: Trigger, columns: Sequence[EventLane]) -> Iterable[KeyLookup]:
     numbers = {name: number for number, name in enumerate(trigger.variables)}
     for statement in trigger.statements:
-        for store, keys in _accesses(host, statement):
+        for store, keys in _accesses(writer, statement):
             known = {
                 place: numbers[key.name]
                 for place, key in enumerate(keys)
                 if isinstance(key, Var) and key.name in numbers
             }
             whole = len(known) == len(store.keys)
-            if not known or not all(_is_same(store, place, columns[column]) for place, column in known.items()):
+            same = (store.keys[place].type == columns[column].lane.type for place, column in known.items())
+            if not known or not all(same):
                 continue
             if whole or tuple(known) in store.indexes:
                 yield KeyLookup(store.name, tuple(known), tuple(known.values()))
 
 
-def _is_same(store: MapLayout, key: int, column: EventLane) -> bool:
-    """Whether the words of an event's column are those of the key."""
-    return store.keys[key].type == column.lane.type
+def _accesses(writer: ProgramWriter, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
+    yield writer.store(statement.map), [Var(key) for key in statement.keys]
+    yield from _reads(writer, statement.term)
 
 
-def _accesses(host: ProgramHost, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
-    yield host.store(statement.map), [Var(key) for key in statement.keys]
-    yield from _reads(host, statement.term)
-
-
-def _reads(host: ProgramHost, term: Term | Range) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
+def _reads(writer: ProgramWriter, term: Term | Range) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
     if isinstance(term, MapRead):
-        yield host.store(term.map), term.keys
+        yield writer.store(term.map), term.keys
     for child in children(term):
-        yield from _reads(host, child)
+        yield from _reads(writer, child)
 
 
 def _slot_of(
-    host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]
+    writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]
 ) -> tuple[MapLayout, Expr, Expr]:
     """Write where the probing for a place begins; return its map, and the address."""
-    store = host.store(place.map)
+    store = writer.store(place.map)
     ranges = words_of(columns)
     words = [body.parameter(f"w{word}") for column in place.columns for word in ranges[column]]
     whole = len(place.keys) == len(store.keys)
     table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))
-    base, at, _ = entrance(body, host.record(store).at(table), tag_of(body, words))
+    base, at, _ = entrance(body, writer.record(store).at(table), tag_of(body, words))
     return store, base, at
 
 
-def _fetch_slot(host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
-    _, base, at = _slot_of(host, body, place, columns)
+def _fetch_slot(writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
+    _, base, at = _slot_of(writer, body, place, columns)
     body.prefetch(base.at(at << 3))
 
 
-def _fetch_row(host: ProgramHost, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
-    store, base, at = _slot_of(host, body, place, columns)
+def _fetch_row(writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
+    store, base, at = _slot_of(writer, body, place, columns)
     row = slot(body, base, at) & ROW
-    body.prefetch(address(body, store.shape, host.record(store), row))
+    body.prefetch(address(body, store.shape, writer.record(store), row))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.python_values import CLEAR, LOOK_UP, WHOLE, ValueReader, is_a
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Function, Signature, i64
-from cumulus.engine.native.store.memory_layout import JOURNAL_USED, STATUS, EventLane, event_words
+from cumulus.engine.native.store.memory_layout import JOURNAL_USED, STATUS, EventLane, event_parameters
 
 # What the context knows of Python, as keys of `Context.word`.
 READY = "ready"
@@ -55,13 +55,13 @@ _VALUES = tuple.__basicsize__
 
 
 def take_function(
-    host: ProgramHost,
+    writer: ProgramWriter,
     name: str,
     event: tuple[int, str],
     columns: Sequence[EventLane],
     trigger: Function | None,
     undo: Signature,
-    checks: Checks,
+    checks: KeyChecks,
 ) -> Function:
     """Return the function `(context, words of the event)` → DONE or LEFT.
 
@@ -78,14 +78,12 @@ def take_function(
     """
     sign, relation = event
     is_checked = relation in checks.tables
-    parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
-    with define(name, parameters, I64) as body:
-        word = host.context.word
+    with define(name, event_parameters(columns), I64) as body:
+        word = writer.context.word
         if trigger is None:
             body.leave(LEFT)
             return body.function
-        with body.when(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), likely=False):
-            body.leave(LEFT)
+        body.leave_if(body.load(I64, CONTEXT, word(open_word(relation))).eq(0), LEFT, likely=False)
         words = body.function.parameters[1:]
 
         def take_back() -> None:
@@ -115,7 +113,7 @@ def nothing_function(name: str) -> Function:
 
 
 def row_function(
-    host: ProgramHost,
+    writer: ProgramWriter,
     name: str,
     relation: str,
     columns: Sequence[EventLane],
@@ -134,9 +132,8 @@ def row_function(
     parameters = [("context", PTR), ("sign", I64), ("values", PTR), ("count", I64)]
     with define(name, parameters, I64, inline=False) as body:
         _, sign, values, count = body.function.parameters
-        with body.when(count.ne(len(columns)), likely=False):
-            body.leave(LEFT)
-        reader = ValueReader(host, body, values, LEFT)
+        body.leave_if(count.ne(len(columns)), LEFT, likely=False)
+        reader = ValueReader(writer, body, values, LEFT)
         words = [each for place, column in enumerate(columns) for each in reader.words(place, column, relation)]
         for fetch in fetches:
             body.run(fetch, CONTEXT, *words)
@@ -147,17 +144,16 @@ def row_function(
     return body.function
 
 
-def single_function(host: ProgramHost, name: str, relation: str, row: Function) -> Function:
+def single_function(writer: ProgramWriter, name: str, relation: str, row: Function) -> Function:
     """Return the function `(context, address of a sign and a row's values, how many)` → DONE or LEFT."""
-    word = host.context.word
+    word = writer.context.word
     with define(name, [("context", PTR), ("args", PTR), ("count", I64)], I64, inline=False) as body:
         _, args, count = body.function.parameters
         # Another thread may be in here, too, and have called into Python.
         is_free = body.load(I64, CONTEXT, word(READY)).ne(0) & body.load(I64, CONTEXT, word(QUIET)).eq(0)
         ordinary = is_free & (count > 0)
-        with body.when(~ordinary, likely=False):
-            body.leave(LEFT)
-        sign = ValueReader(host, body, args, LEFT).whole(0)
+        body.leave_if(~ordinary, LEFT, likely=False)
+        sign = ValueReader(writer, body, args, LEFT).whole(0)
         body.store(I64, CONTEXT, word(QUIET), body.call(_THREAD, hint="thread"))
         done = body.call(row, CONTEXT, sign, args.at(8), count - 1, hint="done")
         body.store(I64, CONTEXT, word(QUIET), 0)
@@ -169,7 +165,7 @@ def single_function(host: ProgramHost, name: str, relation: str, row: Function) 
     return body.function
 
 
-def rows_function(host: ProgramHost, name: str, row: Function) -> Function:
+def rows_function(writer: ProgramWriter, name: str, row: Function) -> Function:
     """Return the function `(context, list of rows, from, to, sign, whether each is a transaction)`.
 
     It returns the number of the first row that it leaves, `to` if it leaves none.
@@ -179,29 +175,27 @@ def rows_function(host: ProgramHost, name: str, row: Function) -> Function:
         _, rows, start, end, sign, each = body.function.parameters
         with body.counting(start, end) as at:
             given = body.call(_ITEM, rows, at, hint="row")
-            _take_row(host, body, given, row, sign, at)
+            _take_row(writer, body, given, row, sign, at)
             _end_event(body, each)
         body.leave(end)
     return body.function
 
 
-def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> Function:
+def changes_function(writer: ProgramWriter, name: str, rows: Sequence[Function]) -> Function:
     """Return the function `(context, list of events, from, to, whether each is a transaction)`, as `rows_function`."""
     parameters = [("context", PTR), ("list", PTR), ("start", I64), ("end", I64), ("each", I64)]
     with define(name, parameters, I64) as body:
         _, events, start, end, each = body.function.parameters
         with body.counting(start, end) as at:
             event = body.call(_ITEM, events, at, hint="event")
-            ordinary = is_a(host, body, event, "tuple")
-            with body.when(~ordinary, likely=False):
-                body.leave(at)
-            with body.when(body.load(I64, event, _LENGTH).ne(3), likely=False):
-                body.leave(at)
-            sign = ValueReader(host, body, event.at(_VALUES), at).whole(0)
+            ordinary = is_a(writer, body, event, "tuple")
+            body.leave_if(~ordinary, at, likely=False)
+            body.leave_if(body.load(I64, event, _LENGTH).ne(3), at, likely=False)
+            sign = ValueReader(writer, body, event.at(_VALUES), at).whole(0)
             table = body.load(PTR, event, _VALUES + 8, "table")
             given = body.load(PTR, event, _VALUES + 16, "row")
             known = body.call(
-                LOOK_UP, body.load(PTR, CONTEXT, host.context.word(NUMBERS), "numbers"), table, hint="known"
+                LOOK_UP, body.load(PTR, CONTEXT, writer.context.word(NUMBERS), "numbers"), table, hint="known"
             )
             with body.when(known.eq(NOWHERE), likely=False):
                 body.run(CLEAR)  # of an object that cannot be looked up
@@ -209,19 +203,17 @@ def changes_function(host: ProgramHost, name: str, rows: Sequence[Function]) -> 
             number = body.call(WHOLE, known, hint="number")
             for mine, row in enumerate(rows):
                 with body.when(number.eq(mine)):
-                    _take_row(host, body, given, row, sign, at)
+                    _take_row(writer, body, given, row, sign, at)
             _end_event(body, each)
         body.leave(end)
     return body.function
 
 
-def _take_row(host: ProgramHost, body: Body, given: Expr, row: Function, sign: Expr, at: Expr) -> None:
+def _take_row(writer: ProgramWriter, body: Body, given: Expr, row: Function, sign: Expr, at: Expr) -> None:
     """Write the taking of a tuple; what is left leaves the function with `at`."""
-    with body.when(~is_a(host, body, given, "tuple"), likely=False):
-        body.leave(at)
+    body.leave_if(~is_a(writer, body, given, "tuple"), at, likely=False)
     done = body.call(row, CONTEXT, sign, given.at(_VALUES), body.load(I64, given, _LENGTH), hint="done")
-    with body.when(done.ne(DONE), likely=False):
-        body.leave(at)
+    body.leave_if(done.ne(DONE), at, likely=False)
 
 
 def _end_event(body: Body, each: Expr) -> None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, Interval, Kind, SqlType, coerce
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane, Words, split
 from cumulus.engine.native.kernel.language import (
@@ -32,7 +32,7 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.store.memory_layout import TEXTS, EventLane
-from cumulus.engine.native.store.text_table import NUMBER_OF
+from cumulus.engine.native.store.text_table import number_of_text
 from cumulus.engine.native.values.codec import encoder, plain_word
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.python_times import day_of, has_zone, is_readable, micros_of, zone_of
@@ -67,9 +67,9 @@ def type_of(body: Body, given: Expr) -> Local:
     return body.load(PTR, given, _TYPE, "type")
 
 
-def is_a(host: ProgramHost, body: Body, given: Expr, type_: str) -> Expr:
+def is_a(writer: ProgramWriter, body: Body, given: Expr, type_: str) -> Expr:
     """Write whether an object is exactly of a type in `OBJECTS`."""
-    known = body.load(PTR, CONTEXT, host.context.word(type_), "known")
+    known = body.load(PTR, CONTEXT, writer.context.word(type_), "known")
     return type_of(body, given).eq(known)
 
 
@@ -84,24 +84,23 @@ class ValueReader:
         What the function returns then.
     """
 
-    def __init__(self, host: ProgramHost, body: Body, values: Expr, left: Operand) -> None:
-        self._host = host
+    def __init__(self, writer: ProgramWriter, body: Body, values: Expr, left: Operand) -> None:
+        self._writer = writer
         self._body = body
         self._values = values
         self._left = left
 
     def _known(self, key: Any) -> Local:
-        return self._body.load(PTR, CONTEXT, self._host.context.word(key), "known")
+        return self._body.load(PTR, CONTEXT, self._writer.context.word(key), "known")
 
     def _object(self, place: int) -> Local:
         return self._body.load(PTR, self._values, 8 * place, "object")
 
     def _leave_unless(self, condition: Expr) -> None:
-        with self._body.when(~condition, likely=False):
-            self._body.leave(self._left)
+        self._body.leave_if(~condition, self._left, likely=False)
 
     def _is(self, given: Expr, type_: str) -> Expr:
-        return is_a(self._host, self._body, given, type_)
+        return is_a(self._writer, self._body, given, type_)
 
     def whole(self, place: int) -> Local:
         """Read an int of 64 bits."""
@@ -110,17 +109,16 @@ class ValueReader:
         return self._long(given)
 
     def _long(self, given: Expr) -> Local:
-        body = self._body
-        found = body.call(WHOLE, given, hint="whole")
-        with body.when(found.eq(-1), likely=False):
-            self._leave_if_raised()
-        return found
+        return self._converted(WHOLE, given, -1, "whole")
 
-    def _leave_if_raised(self) -> None:
+    def _converted(self, function: Signature, given: Expr, error: Operand, hint: str) -> Local:
+        """Write a conversion by Python, which gives `error` where it raises something: that leaves."""
         body = self._body
-        with body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):
+        found = body.call(function, given, hint=hint)
+        with body.when(found.eq(error), likely=False), body.when(body.call(OCCURRED).ne(NOWHERE), likely=False):
             body.run(CLEAR)
             body.leave(self._left)
+        return found
 
     def words(self, place: int, column: EventLane, relation: str) -> list[Expr]:
         """Read a value of a column; return its words, none if triggers do not use it."""
@@ -219,11 +217,7 @@ class ValueReader:
 
     def _float_of_long(self, given: Expr) -> Local:
         """Read an int as the nearest float; one that is too large leaves."""
-        body = self._body
-        found = body.call(_ROUNDED, given, hint="float")
-        with body.when(found.eq(-1.0), likely=False):
-            self._leave_if_raised()
-        return found
+        return self._converted(_ROUNDED, given, -1.0, "float")
 
     def _units(self, given: Expr, sql_type: SqlType) -> Expr:
         """Read an int as units of a DECIMAL's last digit; one with too many digits leaves."""
@@ -288,7 +282,7 @@ class ValueReader:
         with body.when(~is_null):
             self._leave_unless(self._is(given, "str"))
             if column.is_used:
-                size = self._host.context.word(SIZE)
+                size = self._writer.context.word(SIZE)
                 text = body.call(_UTF8, given, CONTEXT.at(size), hint="utf8")
                 with body.when(text.eq(NOWHERE), likely=False):
                     body.run(CLEAR)
@@ -299,7 +293,7 @@ class ValueReader:
                     body.set(found[1], length)
                 else:
                     texts = body.load(PTR, CONTEXT, TEXTS)
-                    body.set(found[0], body.call(NUMBER_OF, texts, text, length))
+                    body.set(found[0], body.call(number_of_text, texts, text, length))
                     self._leave_unless(found[0] >= 0)
         return [*found] if column.is_used else []
 
@@ -332,15 +326,7 @@ def memo_types(sql_type: SqlType) -> tuple[type[Any], ...]:
 
 
 class Converter:
-    """Values of a lane to one of its words, with memos that code looks into.
-
-    Parameters
-    ----------
-    lane, dictionary
-        As for `encoder`.
-    part
-        Which word.
-    """
+    """Values of a lane to one of its words, the `part`-th, with memos that code looks into."""
 
     def __init__(self, lane: Lane, dictionary: Dictionary, part: int) -> None:
         self.memos: dict[type[Any], dict[Any, int]] = {type_: {} for type_ in memo_types(lane.type)}

@@ -56,8 +56,7 @@ def stream_function(
                     for sign in (1, -1):
                         with body.when((kind & 1).eq(1 if sign > 0 else 0)):
                             done = body.call(takes[sign, relation], context, *values, hint="done")
-                            with body.when(done.ne(DONE), likely=False):
-                                body.leave(at)
+                            body.leave_if(done.ne(DONE), at, likely=False)
                     body.store(I64, cursors, 8 * number, cursor + 1)
             with body.when(each.ne(0)):
                 body.store(I64, context, JOURNAL_USED, 0)

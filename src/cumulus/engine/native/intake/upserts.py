@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
-from cumulus.engine.native.code.program_writer import CONTEXT, ProgramHost
-from cumulus.engine.native.intake.key_checks import Checks
+from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
+from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.python_rows import DONE, LEFT
 from cumulus.engine.native.intake.streams import FAR, values_at
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import NAN_BITS
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, Operand, Signature
-from cumulus.engine.native.store.memory_layout import JOURNAL_USED, EventLane, event_words, words_of
+from cumulus.engine.native.store.memory_layout import JOURNAL_USED, EventLane, event_parameters, event_words, words_of
 from cumulus.engine.native.store.row_layout import address
 
 UPSERTS, UPSERT_ROWS = "upserts_", "upsert_rows_"
@@ -24,7 +26,7 @@ def upserted_word(relation: str, sign: int) -> tuple[str, str, int]:
 
 
 def upsert_function(
-    host: ProgramHost, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: Checks
+    writer: ProgramWriter, name: str, relation: str, takes: Mapping[int, Function], undo: Signature, checks: KeyChecks
 ) -> Function:
     """Return the function `(context, words of a row)` → DONE or LEFT.
 
@@ -39,31 +41,26 @@ def upsert_function(
     """
     table = checks.tables[relation]
     store = table.store
-    parameters = [("context", PTR), *((f"w{word}", I64) for word in range(event_words(table.columns)))]
-    with define(name, parameters, I64) as body:
+    with define(name, event_parameters(table.columns), I64) as body:
         words = body.function.parameters[1:]
         with body.when(_has_nan(table.columns, words), likely=False):
             body.leave(LEFT)  # a NaN is another one to Python
         row = checks.row_with_key(body, relation, words)
         with body.when(row.eq(0)):
             done = body.call(takes[1], CONTEXT, *words, hint="done")
-            _count(host, body, relation, 1, done)
+            _count(writer, body, relation, 1, done)
             body.leave(done)
-        place = body.let(address(body, store.shape, host.record(store), row), "place")
+        place = body.let(address(body, store.shape, writer.record(store), row), "place")
         old = [body.load(I64, place, 8 * word, "old") for word in range(store.shape.keys)]
-        differs: Expr = FALSE
-        for before, after in zip(old, words, strict=True):
-            differs = differs | before.ne(after)
-        with body.when(~differs):
-            body.leave(DONE)
+        differs = reduce(or_, map(Expr.ne, old, words), FALSE)
+        body.leave_if(~differs, DONE)
         used = body.load(I64, CONTEXT, JOURNAL_USED, "used")
-        with body.when(body.call(takes[-1], CONTEXT, *old, hint="gone").ne(DONE), likely=False):
-            body.leave(LEFT)
+        body.leave_if(body.call(takes[-1], CONTEXT, *old, hint="gone").ne(DONE), LEFT, likely=False)
         with body.when(body.call(takes[1], CONTEXT, *words, hint="come").ne(DONE), likely=False):
             body.call(undo, CONTEXT, used)
             body.leave(LEFT)
         for sign in (1, -1):
-            _count(host, body, relation, sign, 1)
+            _count(writer, body, relation, sign, 1)
         body.leave(DONE)
     return body.function
 
@@ -88,20 +85,17 @@ def upserts_function(
             for far, fetch in zip(FAR, fetches, strict=True):
                 body.run(fetch, context, *values_at(body, at_columns, words, at + far))
             done = body.call(take, context, *values_at(body, at_columns, words, at), hint="done")
-            with body.when(done.ne(DONE), likely=False):
-                body.leave(at)
+            body.leave_if(done.ne(DONE), at, likely=False)
         body.leave(end)
     return body.function
 
 
 def _has_nan(columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
-    found: Expr = FALSE
-    for column, mine in zip(columns, words_of(columns), strict=True):
-        if column.lane.type.is_float:
-            found = found | words[mine.start].eq(NAN_BITS)
-    return found
+    pairs = zip(columns, words_of(columns), strict=True)
+    tests = [words[mine.start].eq(NAN_BITS) for column, mine in pairs if column.lane.type.is_float]
+    return reduce(or_, tests, FALSE)
 
 
-def _count(host: ProgramHost, body: Body, relation: str, sign: int, more: Operand) -> None:
-    word = host.context.word(upserted_word(relation, sign))
+def _count(writer: ProgramWriter, body: Body, relation: str, sign: int, more: Operand) -> None:
+    word = writer.context.word(upserted_word(relation, sign))
     body.store(I64, CONTEXT, word, body.load(I64, CONTEXT, word) + more)

@@ -16,11 +16,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, Expr, Immediate, Type, i64, select
+from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, TRUE, Expr, Immediate, Type, i64, select
 
 Words: TypeAlias = tuple[int, ...]
 _SIGN, _ALL = 1 << 63, 1 << 64
@@ -171,14 +173,20 @@ class Scalar:
         """Digits behind the point."""
         return self.type.scale if self.type.kind is Kind.DECIMAL else 0
 
+    @property
+    def is_there(self) -> Expr:
+        """Whether it is not NULL."""
+        return TRUE if self.null is None else ~self.null
+
+    def there_and(self, condition: Expr) -> Expr:
+        """Return whether a condition holds, and it is not NULL."""
+        return condition if self.null is None else condition & ~self.null
+
 
 def any_null(codes: Iterable[Scalar]) -> Expr | None:
     """Return where any of some values is NULL; None if none ever is."""
-    found: Expr | None = None
-    for code in codes:
-        if code.null is not None:
-            found = code.null if found is None else found | code.null
-    return found
+    nulls = [code.null for code in codes if code.null is not None]
+    return reduce(or_, nulls) if nulls else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,11 @@ class Number:
     def is_float(self) -> bool:
         """Whether it is a float."""
         return self.value.type is F64
+
+    @property
+    def differs_from_zero(self) -> Expr:
+        """Whether it is not 0."""
+        return self.value.ne(0.0 if self.is_float else 0)
 
     @property
     def is_unit(self) -> bool:
@@ -217,10 +230,10 @@ def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
     return Scalar(lane.type, value, body.let(null, "null") if lane.nullable else None, bits_of(lane.type))
 
 
-def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
+def to_words(body: Body, scalar: Scalar) -> list[Expr]:
     """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
 
-    A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramHost.numbered`.
+    A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramWriter.numbered`.
     """
     value = scalar.value
     if value.type is I128:

@@ -9,6 +9,8 @@ Functions are written with a `cumulus.engine.native.kernel.body.Body`.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -197,6 +199,21 @@ def select(condition: Expr, then: Expr, other: Expr) -> Expr:
     return Op(then.type, "select", (condition, then, other))
 
 
+INTEGER_ORDERS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "=": Expr.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Comparisons of whole numbers by the signs of SQL."""
+
+
+def absolute(number: Expr) -> Expr:
+    """Return a float without its sign."""
+    return select(number < 0.0, -number, number)
+
+
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
@@ -273,11 +290,6 @@ class Break:
 
 
 @dataclass(slots=True)
-class Continue:
-    """Begin the innermost loop's body again."""
-
-
-@dataclass(slots=True)
 class Return:
     """Leave the function."""
 
@@ -291,9 +303,7 @@ class Prefetch:
     address: Expr
 
 
-Statement: TypeAlias = (
-    Assign | Load | StoreWord | CheckedArithmetic | Call | If | Loop | Break | Continue | Return | Prefetch
-)
+Statement: TypeAlias = Assign | Load | StoreWord | CheckedArithmetic | Call | If | Loop | Break | Return | Prefetch
 
 
 # --- functions ------------------------------------------------------------------------------------------------------

@@ -10,33 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import assert_never
 
-from cumulus.engine.native.kernel.language import (
-    BOOL,
-    F64,
-    PTR,
-    Assign,
-    Break,
-    Call,
-    Cell,
-    CheckedArithmetic,
-    Continue,
-    Expr,
-    Function,
-    If,
-    Immediate,
-    InMemory,
-    Load,
-    Local,
-    Loop,
-    Module,
-    Op,
-    Prefetch,
-    Return,
-    Signature,
-    Statement,
-    StoreWord,
-    Type,
-)
+from cumulus.engine.native.kernel import language
+from cumulus.engine.native.kernel.language import Expr, Function, If, Local, Module, Op, Statement, Type
 
 _COMPARISONS = {
     **{name: f"icmp {name}" for name in ("eq", "ne", "ult")},
@@ -45,7 +20,7 @@ _COMPARISONS = {
     "fne": "fcmp une",
 }
 _CONVERSIONS = {"zext", "sext", "trunc", "sitofp", "fptosi", "ptrtoint", "inttoptr", "bitcast"}
-_ALIGNMENTS: dict[InMemory, int] = {Cell.U8: 1, Cell.U32: 1}
+_ALIGNMENTS: dict[language.InMemory, int] = {language.Cell.U8: 1, language.Cell.U32: 1}
 _WEIGHTS = {True: "!0", False: "!1"}
 _METADATA = """!0 = !{!"branch_weights", i32 1000, i32 1}
 !1 = !{!"branch_weights", i32 1, i32 1000}
@@ -97,7 +72,7 @@ class _Writer:
         self._labels = 0
         self._is_open = True
         """Whether control can reach the next line."""
-        self._loops: list[tuple[str, str]] = []
+        self._loop_ends: list[str] = []
         for parameter in function.parameters:
             self._slot(parameter)
             self._line(f"store {parameter.type} %{parameter.name}.in, {self._place(parameter)}")
@@ -135,19 +110,19 @@ class _Writer:
 
     def _statement(self, statement: Statement) -> None:
         match statement:
-            case Assign(target, value):
+            case language.Assign(target, value):
                 self._store(target, self._value(value))
-            case Load(target, cell, address, offset):
+            case language.Load(target, cell, address, offset):
                 place = self._value(address.at(offset) if offset else address)
                 found = self._new(f"load {cell.value}, ptr {place}, align {_alignment(cell)}")
                 self._store(target, found if isinstance(cell, Type) else self._new(f"zext {cell.value} {found} to i64"))
-            case StoreWord(cell, address, offset, value):
+            case language.StoreWord(cell, address, offset, value):
                 number = self._value(value)
-                if isinstance(cell, Cell):
+                if isinstance(cell, language.Cell):
                     number = self._new(f"trunc i64 {number} to {cell.value}")
                 place = self._value(address.at(offset) if offset else address)
                 self._line(f"store {cell.value} {number}, ptr {place}, align {_alignment(cell)}")
-            case CheckedArithmetic(op, target, overflow, left, right):
+            case language.CheckedArithmetic(op, target, overflow, left, right):
                 type_ = target.type
                 name = f"llvm.s{op}.with.overflow.{type_}"
                 self.declared[name] = f"declare {{{type_}, i1}} @{name}({type_}, {type_})"
@@ -156,26 +131,26 @@ class _Writer:
                 )
                 self._store(target, self._new(f"extractvalue {{{type_}, i1}} {both}, 0"))
                 self._store(overflow, self._new(f"extractvalue {{{type_}, i1}} {both}, 1"))
-            case Call(target, callee, args, address):
+            case language.Call(target, callee, args, address):
                 self._call(target, callee, args, address)
             case If():
                 self._if(statement)
-            case Loop(body):
+            case language.Loop(body):
                 self._loop(body)
-            case Break():
-                self._jump(self._loops[-1][1])
-            case Continue():
-                self._jump(self._loops[-1][0])
-            case Return(result):
+            case language.Break():
+                self._jump(self._loop_ends[-1])
+            case language.Return(result):
                 self._line("ret void" if result is None else f"ret {result.type} {self._value(result)}")
                 self._is_open = False
-            case Prefetch(address):
+            case language.Prefetch(address):
                 self.declared["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
                 self._line(f"call void @llvm.prefetch.p0(ptr {self._value(address)}, i32 1, i32 3, i32 1)")
             case _:
                 assert_never(statement)
 
-    def _call(self, target: Local | None, callee: Signature, args: tuple[Expr, ...], address: Expr | None) -> None:
+    def _call(
+        self, target: Local | None, callee: language.Signature, args: tuple[Expr, ...], address: Expr | None
+    ) -> None:
         if address is None:
             called = f"@{callee.name}"
             types = ", ".join(callee.parameters)
@@ -191,7 +166,7 @@ class _Writer:
             self._store(target, self._new(text))
 
     def _if(self, statement: If) -> None:
-        if isinstance(statement.condition, Immediate) and statement.condition.value:
+        if isinstance(statement.condition, language.Immediate) and statement.condition.value:
             self._block(statement.then)
             return
         condition = self._value(statement.condition)
@@ -212,11 +187,11 @@ class _Writer:
         head, after = self._label("loop"), self._label("done")
         self._jump(head)
         self._begin(head)
-        self._loops.append((head, after))
+        self._loop_ends.append(after)
         self._block(body)
         self._jump(head)
-        self._loops.pop()
-        if any(isinstance(each, Break) for each in _own_statements(body)):
+        self._loop_ends.pop()
+        if any(isinstance(each, language.Break) for each in _own_statements(body)):
             self._begin(after)
 
     def _jump(self, label: str) -> None:
@@ -242,7 +217,7 @@ class _Writer:
 
     def _leaf(self, expr: Expr) -> str:
         match expr:
-            case Immediate(type_, number):
+            case language.Immediate(type_, number):
                 return _literal(type_, number)
             case Local(type_, _):
                 self._slot(expr)
@@ -298,16 +273,16 @@ def _own_statements(block: list[Statement]) -> Iterator[Statement]:
             yield from _own_statements(statement.other)
 
 
-def _alignment(cell: InMemory) -> int:
+def _alignment(cell: language.InMemory) -> int:
     return _ALIGNMENTS.get(cell, 8)
 
 
 def _literal(type_: Type, number: int | float) -> str:
-    if type_ is F64:
+    if type_ is language.F64:
         return f"0x{struct.pack('>d', number).hex()}"
-    if type_ is PTR:
+    if type_ is language.PTR:
         assert number == 0
         return "null"
-    if type_ is BOOL:
+    if type_ is language.BOOL:
         return "true" if number else "false"
     return str(int(number))

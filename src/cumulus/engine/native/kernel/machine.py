@@ -41,16 +41,8 @@ def _target_machine(level: int) -> Any:
     return target.create_target_machine(cpu=name, features=features, opt=level, codemodel="small", reloc="pic")
 
 
-def compiled(text: str, level: int) -> bytes:
-    """Return LLVM IR as an object file.
-
-    Parameters
-    ----------
-    text
-        A module.
-    level
-        0 or 2: `LEVELS`.
-    """
+def to_object(text: str, level: int) -> bytes:
+    """Return LLVM IR as an object file, optimised as far as a level of `LEVELS` says."""
     machine = _target_machine(level)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -69,23 +61,17 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 class Cache:
-    """Files in a folder, by what they depend on: object files, and what is needed to use them.
-
-    Parameters
-    ----------
-    folder
-        Made when first needed; None keeps nothing.
-    """
+    """Files in a folder, by what they depend on: object files, and what is needed to use them. No folder keeps none."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def object_of(self, text: str, level: int) -> tuple[str, bytes]:
-        """Return `compiled(text, level)`, from the folder if it is there, and the name by which `get` finds it."""
+        """Return `to_object(text, level)`, from the folder if it is there, and the name by which `get` finds it."""
         name = f"{identity(str(level), text)}.o"
         found = self.get(name)
         if found is None:
-            found = compiled(text, level)
+            found = to_object(text, level)
             self.put(name, found)
         return name, found
 
@@ -154,11 +140,9 @@ class Loaded(Protocol):
 
     def address(self, name: str) -> int:
         """Return where a function is; KeyError if there is none."""
-        ...
 
     def function(self, name: str, result: Any, *parameters: Any) -> Any:
         """Return a function as Python calls it, without the interpreter's lock."""
-        ...
 
 
 Load: TypeAlias = Callable[[Sequence[Module]], Loaded]
@@ -174,11 +158,6 @@ class MachineCode:
 
     JITLink gives each object one piece of memory, and reaches the others from wherever they are. MCJIT would end the
     process where free memory next to the first section has run out and the rest is more than 2 GiB away.
-
-    Parameters
-    ----------
-    objects
-        Of modules; what one calls, another may define.
     """
 
     def __init__(self, objects: Iterable[bytes]) -> None:

@@ -9,8 +9,8 @@ can still be emptied.
 
 from __future__ import annotations
 
-from cumulus.engine.native.kernel.body import define
-from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Function, Signature, i64, select
+from cumulus.engine.native.kernel.body import Body, kernel_function
+from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, Expr, Local, Signature, i64, select
 
 # The record, as offsets in bytes.
 USED = 0
@@ -44,79 +44,6 @@ MEMSET = Signature("memset", (PTR, I64, I64), PTR)
 MEMCPY = Signature("memcpy", (PTR, PTR, I64), PTR)
 
 
-def _map() -> Function:
-    """Map fresh memory, or what is mapped already, to where huge pages begin; its address, or nowhere.
-
-    What lies there alike before and after is moved by whole tables of pages: 0.2 ms for 800 MB, where `realloc`, which
-    moves by pages and splits huge ones, takes 270.
-    """
-    parameters = [("system", PTR), ("block", PTR), ("before", I64), ("after", I64)]
-    with define("cu_map", parameters, PTR, inline=False) as body:
-        system, block, before, after = body.function.parameters
-        unmap = body.load(PTR, system, _SYSTEM["munmap"], "unmap")
-        reserve = body.load(PTR, system, _SYSTEM["mmap"], "reserve")
-        size = body.let(after + _HUGE, "size")
-        what = (i64(_WRITABLE), i64(_ANONYMOUS), i64(-1), i64(0))
-        room = body.call_at(reserve, _MAP, i64(0), size, *what, hint="room")
-        start = body.let(room.to(I64), "start")
-        with body.when(start.eq(-1), likely=False):
-            body.leave(NOWHERE)
-        first = body.let((start + (_HUGE - 1)) & -_HUGE, "first")
-        with body.when(block.eq(NOWHERE)):
-            advise = body.load(PTR, system, _SYSTEM["madvise"], "advise")
-            body.call_at(advise, _ADVISE, first, after, i64(_HUGE_PAGES))
-        with body.otherwise():
-            remap = body.load(PTR, system, _SYSTEM["mremap"], "remap")
-            moved = body.call_at(remap, _REMAP, block.to(I64), before, after, i64(_MOVED), first, hint="moved")
-            with body.when(moved.ne(first), likely=False):
-                body.call_at(unmap, _UNMAP, start, size)
-                body.leave(NOWHERE)
-        for begin, end in ((start, first), (first + after, start + size)):
-            with body.when(end > begin):
-                body.call_at(unmap, _UNMAP, begin, end - begin)
-        body.leave(room.at(first - start))
-    return body.function
-
-
-def _resize() -> Function:
-    """Make a block of another size; its address, or nowhere (then it stays as it is).
-
-    Where the system can map, large blocks are mapped, and small ones allocated: the size alone says which.
-    """
-    parameters = [("memory", PTR), ("block", PTR), ("before", I64), ("after", I64)]
-    with define("cu_resize", parameters, PTR, inline=False) as body:
-        memory, block, before, after = body.function.parameters
-        system = body.load(PTR, memory, SYSTEM, "system")
-        was, will = body.let(_is_mapped(system, before), "was"), body.let(_is_mapped(system, after), "will")
-        with body.when(~was & ~will, likely=True):
-            body.leave(body.call(_REALLOC, block, after))
-        with body.when(was & will):
-            body.leave(body.call(_MAPPED, system, block, _pages(before), _pages(after)))
-        moved = body.local(PTR, "moved")
-        with body.when(will):
-            body.set(moved, body.call(_MAPPED, system, NOWHERE, i64(0), _pages(after)))
-        with body.otherwise():
-            body.set(moved, body.call(_REALLOC, NOWHERE, after))
-        with body.when(moved.ne(NOWHERE), likely=True):
-            body.call(MEMCPY, moved, block, select(after < before, after, before))
-            body.run(_DROP, memory, block, before)
-        body.leave(moved)
-    return body.function
-
-
-def _drop() -> Function:
-    """Give a block back to the system."""
-    with define("cu_drop", [("memory", PTR), ("block", PTR), ("bytes", I64)], inline=False) as body:
-        memory, block, count = body.function.parameters
-        system = body.load(PTR, memory, SYSTEM, "system")
-        with body.when(_is_mapped(system, count), likely=False):
-            unmap = body.load(PTR, system, _SYSTEM["munmap"], "unmap")
-            body.call_at(unmap, _UNMAP, block.to(I64), _pages(count))
-        with body.otherwise():
-            body.run(_FREE, block)
-    return body.function
-
-
 def _is_mapped(system: Expr, count: Expr) -> Expr:
     return system.ne(NOWHERE) & (count >= LARGE)
 
@@ -126,37 +53,91 @@ def _pages(count: Expr) -> Expr:
     return (count + (_PAGE - 1)) & -_PAGE
 
 
-def _grow() -> Function:
+@kernel_function("cu_map", [("system", PTR), ("block", PTR), ("before", I64), ("after", I64)], PTR, inline=False)
+def _map(body: Body, system: Local, block: Local, before: Local, after: Local) -> None:
+    """Map fresh memory, or what is mapped already, to where huge pages begin; its address, or nowhere.
+
+    What lies there alike before and after is moved by whole tables of pages: 0.2 ms for 800 MB, where `realloc`, which
+    moves by pages and splits huge ones, takes 270.
+    """
+    unmap = body.load(PTR, system, _SYSTEM["munmap"], "unmap")
+    reserve = body.load(PTR, system, _SYSTEM["mmap"], "reserve")
+    size = body.let(after + _HUGE, "size")
+    what = (i64(_WRITABLE), i64(_ANONYMOUS), i64(-1), i64(0))
+    room = body.call_at(reserve, _MAP, i64(0), size, *what, hint="room")
+    start = body.let(room.to(I64), "start")
+    body.leave_if(start.eq(-1), NOWHERE, likely=False)
+    first = body.let((start + (_HUGE - 1)) & -_HUGE, "first")
+    with body.when(block.eq(NOWHERE)):
+        advise = body.load(PTR, system, _SYSTEM["madvise"], "advise")
+        body.call_at(advise, _ADVISE, first, after, i64(_HUGE_PAGES))
+    with body.otherwise():
+        remap = body.load(PTR, system, _SYSTEM["mremap"], "remap")
+        moved = body.call_at(remap, _REMAP, block.to(I64), before, after, i64(_MOVED), first, hint="moved")
+        with body.when(moved.ne(first), likely=False):
+            body.call_at(unmap, _UNMAP, start, size)
+            body.leave(NOWHERE)
+    for begin, end in ((start, first), (first + after, start + size)):
+        with body.when(end > begin):
+            body.call_at(unmap, _UNMAP, begin, end - begin)
+    body.leave(room.at(first - start))
+
+
+@kernel_function("cu_drop", [("memory", PTR), ("block", PTR), ("bytes", I64)], inline=False)
+def _drop(body: Body, memory: Local, block: Local, count: Local) -> None:
+    """Give a block back to the system."""
+    system = body.load(PTR, memory, SYSTEM, "system")
+    with body.when(_is_mapped(system, count), likely=False):
+        unmap = body.load(PTR, system, _SYSTEM["munmap"], "unmap")
+        body.call_at(unmap, _UNMAP, block.to(I64), _pages(count))
+    with body.otherwise():
+        body.run(_FREE, block)
+
+
+@kernel_function("cu_resize", [("memory", PTR), ("block", PTR), ("before", I64), ("after", I64)], PTR, inline=False)
+def _resize(body: Body, memory: Local, block: Local, before: Local, after: Local) -> None:
+    """Make a block of another size; its address, or nowhere (then it stays as it is).
+
+    Where the system can map, large blocks are mapped, and small ones allocated: the size alone says which.
+    """
+    system = body.load(PTR, memory, SYSTEM, "system")
+    was, will = body.let(_is_mapped(system, before), "was"), body.let(_is_mapped(system, after), "will")
+    with body.when(~was & ~will, likely=True):
+        body.leave(body.call(_REALLOC, block, after))
+    with body.when(was & will):
+        body.leave(body.call(_map, system, block, _pages(before), _pages(after)))
+    moved = body.local(PTR, "moved")
+    with body.when(will):
+        body.set(moved, body.call(_map, system, NOWHERE, i64(0), _pages(after)))
+    with body.otherwise():
+        body.set(moved, body.call(_REALLOC, NOWHERE, after))
+    with body.when(moved.ne(NOWHERE), likely=True):
+        body.call(MEMCPY, moved, block, select(after < before, after, before))
+        body.run(_drop, memory, block, before)
+    body.leave(moved)
+
+
+@kernel_function("cu_grow", [("memory", PTR), ("block", PTR), ("before", I64), ("after", I64)], PTR, inline=False)
+def grow_block(body: Body, memory: Local, block: Local, before: Local, after: Local) -> None:
     """Make a block larger; its address, or nowhere (then it stays as it is)."""
-    parameters = [("memory", PTR), ("block", PTR), ("before", I64), ("after", I64)]
-    with define("cu_grow", parameters, PTR, inline=False) as body:
-        memory, block, before, after = body.function.parameters
-        used = body.let(body.load(I64, memory, USED) + after - before, "used")
-        is_over = (used > body.load(I64, memory, BUDGET)) & (after > SMALL) & (after > before)
-        with body.when(is_over, likely=False):
-            body.store(I64, memory, REFUSED, used)
-            body.leave(NOWHERE)
-        moved = body.call(_RESIZE, memory, block, before, after, hint="moved")
-        with body.when(moved.eq(NOWHERE), likely=False):
-            body.store(I64, memory, REFUSED, used)
-            body.leave(NOWHERE)
-        body.store(I64, memory, USED, used)
-        body.leave(moved)
-    return body.function
+    used = body.let(body.load(I64, memory, USED) + after - before, "used")
+    is_over = (used > body.load(I64, memory, BUDGET)) & (after > SMALL) & (after > before)
+    with body.when(is_over, likely=False):
+        body.store(I64, memory, REFUSED, used)
+        body.leave(NOWHERE)
+    moved = body.call(_resize, memory, block, before, after, hint="moved")
+    with body.when(moved.eq(NOWHERE), likely=False):
+        body.store(I64, memory, REFUSED, used)
+        body.leave(NOWHERE)
+    body.store(I64, memory, USED, used)
+    body.leave(moved)
 
 
-def _release() -> Function:
+@kernel_function("cu_release", [("memory", PTR), ("block", PTR), ("bytes", I64)], inline=False)
+def release_block(body: Body, memory: Local, block: Local, count: Local) -> None:
     """Give a block back."""
-    with define("cu_release", [("memory", PTR), ("block", PTR), ("bytes", I64)], inline=False) as body:
-        memory, block, count = body.function.parameters
-        body.store(I64, memory, USED, body.load(I64, memory, USED) - count)
-        body.run(_DROP, memory, block, count)
-    return body.function
+    body.store(I64, memory, USED, body.load(I64, memory, USED) - count)
+    body.run(_drop, memory, block, count)
 
 
-_DROP = _drop()
-_MAPPED = _map()
-_RESIZE = _resize()
-GROW = _grow()
-RELEASE = _release()
-MEMORY_FUNCTIONS = (_DROP, _MAPPED, _RESIZE, GROW, RELEASE)
+MEMORY_FUNCTIONS = (_drop, _map, _resize, grow_block, release_block)

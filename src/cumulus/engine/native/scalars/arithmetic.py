@@ -6,9 +6,11 @@ fails sets the flag of the innermost `attempt`, and its value is nothing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
@@ -29,32 +31,29 @@ MOST_BITS = 126
 """A whole number of more bits is computed with a check."""
 
 
+_OPERATORS: dict[str, Callable[[Expr, Expr], Expr]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
 Fixed: TypeAlias = Sequence[str | None]
 """For each argument of a call its value as text if it is a literal, else None."""
 
 
-class Host(Protocol):
+class CallWriter(Protocol):
     """What scalars need of the program that they stand in."""
 
     def user_function(self, name: str) -> UserFunction | None:
         """Return the user's function of a name, if there is one."""
-        ...
 
     def literal(self, body: Body, value: Any, sql_type: SqlType) -> Expr:
         """Write the reading of a text or interval that stands in the program."""
-        ...
 
     def bytes_of(self, body: Body, text: Scalar) -> tuple[Expr, Expr]:
         """Write where a text that is not NULL lies; return its address and its length."""
-        ...
 
     def numbered(self, body: Body, scalar: Scalar) -> Scalar:
         """Write the finding of the number of a text or interval, if it has none yet."""
-        ...
 
     def matcher(self, pieces: tuple[Piece, ...]) -> Function:
         """Return the function that matches a pattern."""
-        ...
 
     def call(
         self,
@@ -67,21 +66,14 @@ class Host(Protocol):
         is_rare: bool = False,
     ) -> tuple[Scalar, Expr]:
         """Write a call of a Python function; return its value, and whether it failed; `fixed` says what is literal."""
-        ...
 
 
 class Arithmetic:
-    """Writes arithmetic, casts and calls of Python into one function.
+    """Writes arithmetic, casts and calls of Python into one function."""
 
-    Parameters
-    ----------
-    host
-        The program.
-    """
-
-    def __init__(self, body: Body, host: Host) -> None:
+    def __init__(self, body: Body, writer: CallWriter) -> None:
         self.body = body
-        self.host = host
+        self.writer = writer
         self.times = TimeFunctions(body)
         self.flags: list[Local | None] = [None]
         """For each open attempt the variable that says that it failed; coders may share them."""
@@ -112,7 +104,7 @@ class Arithmetic:
         if value is None:
             return Scalar(sql_type, Literal(kernel, 0), TRUE, 0)
         if sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
-            number = self.host.literal(self.body, value, sql_type)
+            number = self.writer.literal(self.body, value, sql_type)
             return Scalar(sql_type, number, known=value)
         word = plain_word(value, sql_type)
         if kernel is F64:
@@ -120,26 +112,42 @@ class Arithmetic:
         bits = int(word).bit_length()
         return Scalar(sql_type, Literal(I128 if bits > 63 else kernel, word), None, bits)
 
-    def outside(
+    def call_python(
         self, callee: Callee, codes: Sequence[Scalar], result: SqlType, *, strict: bool, fixed: Fixed | None = None
     ) -> Scalar:
-        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `Host.call`."""
+        """Write a call of Python code; a strict function is not called with NULL. For `fixed` see `CallWriter.call`."""
         if result.kind is Kind.NULL:
             raise NotNativeError(f"a value of type {result}")
         body = self.body
         if not strict or all(code.null is None for code in codes):
-            found, failed = self.host.call(body, callee, codes, result, fixed)
+            found, failed = self.writer.call(body, callee, codes, result, fixed)
             self.fails(failed)
             return found
         value, null = body.local(kernel_type(result), "value"), body.local(BOOL, "null")
         body.set(value, 0)
         body.set(null, TRUE)
         with self.unless_null(codes):
-            found, failed = self.host.call(body, callee, [sure(code) for code in codes], result, fixed)
-            self.fails(failed)
-            body.set(value, found.value)
+            found = self.set_by_python(value, callee, codes, result, fixed)
             body.set(null, FALSE if found.null is None else found.null)
         return Scalar(result, value, null, bits_of(result))
+
+    def set_by_python(
+        self,
+        target: Local,
+        callee: Callee,
+        codes: Sequence[Scalar],
+        result: SqlType,
+        fixed: Fixed | None = None,
+        *,
+        is_rare: bool = False,
+    ) -> Scalar:
+        """Write a call of Python code with values that are not NULL, which gives a variable its value; return that."""
+        found, failed = self.writer.call(
+            self.body, callee, [sure(code) for code in codes], result, fixed, is_rare=is_rare
+        )
+        self.fails(failed)
+        self.body.set(target, found.value)
+        return found
 
     @contextmanager
     def unless_null(self, codes: Sequence[Scalar]) -> Iterator[None]:
@@ -180,10 +188,10 @@ class Arithmetic:
         if bits <= 63:
             if left.type is not right.type:  # a HUGEINT that is a small literal is held in 128 bits all the same
                 left, right = left.to(I64), right.to(I64)
-            return self.body.let(operated(function, left, right), "whole")
+            return self.body.let(_OPERATORS[function](left, right), "whole")
         left, right = left.to(I128), right.to(I128)
         if bits <= MOST_BITS:
-            return self.body.let(operated(function, left, right), "whole")
+            return self.body.let(_OPERATORS[function](left, right), "whole")
         found, overflow = self.body.checked(function, left, right, "whole")
         self.fails(overflow if null is None else overflow & ~null)
         return found
@@ -191,7 +199,7 @@ class Arithmetic:
     def float_arithmetic(self, function: str, codes: list[Scalar]) -> Scalar:
         """Write add, sub or mul of floats."""
         left, right = (self.as_float(code) for code in codes)
-        return Scalar(DOUBLE, self.body.let(operated(function, left.value, right.value), "float"), any_null(codes))
+        return Scalar(DOUBLE, self.body.let(_OPERATORS[function](left.value, right.value), "float"), any_null(codes))
 
     def summed_float(self, function: str, codes: list[Scalar]) -> Scalar | None:
         """Write what a sum of floats adds up (`finite`), counts beside it (`special`), and makes of both (`float_sum`).
@@ -225,9 +233,7 @@ class Arithmetic:
         if total.type.is_float and is_exact(odd.type):
             found = self.body.let(total.value, "total")
             with self.body.when(odd.value.ne(0), likely=False), self.unless_null(codes):
-                called, failed = self.host.call(self.body, Callee("float_sum"), [sure(each) for each in codes], DOUBLE)
-                self.fails(failed)
-                self.body.set(found, called.value)
+                self.set_by_python(found, Callee("float_sum"), codes, DOUBLE)
             return Scalar(DOUBLE, found, any_null(codes))
         return None
 
@@ -267,11 +273,9 @@ class Arithmetic:
             # A quotient is rounded right if both sides are floats exactly.
             exact.append((value <= 1 << 53) & (value >= -(1 << 53)))
         if exact:
-            inexact = ~exact[0]
-            for test in exact[1:]:
-                inexact = inexact | ~test
+            inexact = reduce(operator.or_, [~test for test in exact])
             with self.body.when(inexact, likely=False), self.unless_null([scalar]):
-                called, _ = self.host.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
+                called, _ = self.writer.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
                 self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 
@@ -294,7 +298,7 @@ class Arithmetic:
             return point
         if scalar.value.type in (I64, I128) and scalar.bits > bits_of(scalar.type):
             raise NotNativeError(f"a cast of what may be beyond {scalar.type}")
-        return self.outside(Callee("cast", target), [scalar], target, strict=True)
+        return self.call_python(Callee("cast", target), [scalar], target, strict=True)
 
     def _rescaled(self, scalar: Scalar, target: SqlType, scale: int) -> Scalar:
         """Cast an exact number to a type with at least as many digits behind the point."""
@@ -306,7 +310,7 @@ class Arithmetic:
             wide = value.to(I128) if kind is I128 else value
             least = -limit + 1 if target.kind is Kind.DECIMAL else -limit
             beyond = (wide > limit - 1) | (wide < least)
-            self.fails(self.body.let(beyond if scalar.null is None else beyond & ~scalar.null, "beyond"))
+            self.fails(self.body.let(scalar.there_and(beyond), "beyond"))
         return Scalar(target, self.body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
 
 
@@ -320,13 +324,3 @@ def is_exact(sql_type: SqlType) -> bool:
 
 def digit_bits(digits: int) -> int:
     return (10**digits).bit_length() if digits else 0
-
-
-def operated(function: str, left: Expr, right: Expr) -> Expr:
-    match function:
-        case "add":
-            return left + right
-        case "sub":
-            return left - right
-        case _:
-            return left * right

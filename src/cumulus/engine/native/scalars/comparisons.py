@@ -8,29 +8,23 @@ from typing import Any
 
 from cumulus.catalog.types import BOOLEAN, Kind
 from cumulus.engine.native.kernel.lanes import Scalar, any_null
-from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, Expr, Local
+from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, INTEGER_ORDERS, Expr, Local
 from cumulus.engine.native.scalars.arithmetic import Arithmetic, sure
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
 
-OUTSIDE = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
+COMPARED_BY_PYTHON = {Kind.VARCHAR, Kind.INTERVAL, Kind.BIGDECIMAL}
 """What Python compares."""
 _FEW = 4
 """As many literals of a list are compared one after the other."""
 
 
 class Comparisons:
-    """Writes comparisons into one function.
-
-    Parameters
-    ----------
-    arithmetic, texts
-        What writes into the same function.
-    """
+    """Writes comparisons into one function."""
 
     def __init__(self, arithmetic: Arithmetic, texts: TextFunctions) -> None:
         self._arithmetic, self._texts = arithmetic, texts
-        self._body, self._host = arithmetic.body, arithmetic.host
+        self._body, self._writer = arithmetic.body, arithmetic.writer
 
     def compare(self, op: str, left: Scalar, right: Scalar) -> Expr:
         """Return the two-valued comparison: NULL = NULL, order comparisons with NULL are false."""
@@ -39,8 +33,7 @@ class Comparisons:
             return same if op == "=" else ~same
         found = self.ordered(op, left, right)
         for side in (left, right):
-            if side.null is not None:
-                found = found & ~side.null
+            found = side.there_and(found)
         return self._body.let(found, "holds")
 
     def _same(self, left: Scalar, right: Scalar) -> Expr:
@@ -69,15 +62,15 @@ class Comparisons:
             return self._texts.ordered(op, left, right)
         times = self._arithmetic.times.comparable(left, right)
         if times is not None:
-            return _integer_order(op, *times)
-        if kinds & OUTSIDE:
-            return self._compared_outside(op, left, right)
+            return INTEGER_ORDERS[op](*times)
+        if kinds & COMPARED_BY_PYTHON:
+            return self._compare_by_python(op, left, right)
         if left.value.type is BOOL or right.value.type is BOOL:
             left, right = (self._arithmetic.as_integer(side) for side in (left, right))
         if F64 in (left.value.type, right.value.type):
             return self._float_order(op, self._arithmetic.as_float(left).value, self._arithmetic.as_float(right).value)
         one, other = self._arithmetic.aligned(left, right)
-        return _integer_order(op, one, other)
+        return INTEGER_ORDERS[op](one, other)
 
     def _float_order(self, op: str, left: Expr, right: Expr) -> Expr:
         """Compare floats; NaN is equal to itself and greater than every other number."""
@@ -94,13 +87,13 @@ class Comparisons:
             case _:
                 return (left >= right) | not_left
 
-    def _compared_outside(self, op: str, left: Scalar, right: Scalar) -> Expr:
+    def _compare_by_python(self, op: str, left: Scalar, right: Scalar) -> Expr:
         if op in (">", ">="):
             op, left, right = {">": "<", ">=": "<="}[op], right, left
         present = self._body.local(BOOL, "compared")
         self._body.set(present, FALSE)
         with self._arithmetic.unless_null([left, right]):
-            found, failed = self._host.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
+            found, failed = self._writer.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
             self._body.set(present, found.value & ~failed)
         return present
 
@@ -123,7 +116,7 @@ class Comparisons:
         self._search(found, wanted, [code for code, _ in sorted(fixed, key=lambda each: each[1])])
         for code, _ in loose:
             equal = self.equal(wanted, code)
-            body.set(found, found | (equal if code.null is None else equal & ~code.null))
+            body.set(found, found | code.there_and(equal))
         unknown = any_null([code for code, _ in loose])
         null = wanted.null if unknown is None else unknown & ~found
         if unknown is not None and wanted.null is not None:
@@ -142,17 +135,3 @@ class Comparisons:
             self._search(found, wanted, literals[:middle])
         with body.otherwise():
             self._search(found, wanted, literals[middle:])
-
-
-def _integer_order(op: str, left: Expr, right: Expr) -> Expr:
-    match op:
-        case "=":
-            return left.eq(right)
-        case "<":
-            return left < right
-        case "<=":
-            return left <= right
-        case ">":
-            return left > right
-        case _:
-            return left >= right

@@ -14,15 +14,7 @@ from cumulus.scalars.registry import result_type
 
 
 class Conditionals:
-    """Writes what evaluates some of its arguments only.
-
-    Parameters
-    ----------
-    arithmetic
-        What writes into the same function.
-    code
-        Writes an argument.
-    """
+    """Writes what evaluates some of its arguments only."""
 
     def __init__(self, arithmetic: Arithmetic, code: Callable[[Term], Scalar]) -> None:
         self._arithmetic, self._code = arithmetic, code
@@ -58,7 +50,7 @@ class Conditionals:
     def _decide(self, decided: Local, null: Local, code: Scalar, *, decisive: bool) -> None:
         """Take one more condition of an OR (`decisive` TRUE) or an AND in."""
         found = code.value if decisive else ~code.value
-        self._body.set(decided, decided | (found if code.null is None else found & ~code.null))
+        self._body.set(decided, decided | code.there_and(found))
         if code.null is not None:
             self._body.set(null, null | code.null)
 
@@ -85,7 +77,7 @@ class Conditionals:
                     continue
                 test = self._arithmetic.cast(self._code(condition), BOOLEAN)
                 types.append(BOOLEAN)
-                with body.branch(test.value if test.null is None else test.value & ~test.null) as block:
+                with body.branch(test.there_and(test.value)) as block:
                     ends.append((block, self._end_of(function, arg, open_, null)))
                 types.append(ends[-1][1].type)
         result = result_type(function, tuple(types))
@@ -94,9 +86,8 @@ class Conditionals:
 
     def _end_of(self, function: str, arg: Term, open_: Local, null: Local) -> Scalar:
         found = self._code(arg)
-        there = TRUE if found.null is None else ~found.null
-        self._body.set(open_, ~there if function == "coalesce" else FALSE)
-        self._body.set(null, ~there)
+        self._body.set(open_, ~found.is_there if function == "coalesce" else FALSE)
+        self._body.set(null, ~found.is_there)
         return found
 
     def _joined(self, ends: list[tuple[list[Statement], Scalar]], result: SqlType) -> tuple[Local, int]:
@@ -105,7 +96,7 @@ class Conditionals:
         done: list[tuple[list[Statement], Scalar]] = []
         for block, scalar in ends:
             with body.inside(block):
-                done.append((block, self._arithmetic.host.numbered(body, self._arithmetic.cast(scalar, result))))
+                done.append((block, self._arithmetic.writer.numbered(body, self._arithmetic.cast(scalar, result))))
         bits = max(scalar.bits for _, scalar in done)
         kinds = {scalar.value.type for _, scalar in done}
         kernel = kernel_type(result) if len(kinds) == 1 else I128

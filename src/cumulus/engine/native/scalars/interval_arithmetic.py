@@ -69,11 +69,11 @@ class IntervalArithmetic:
         by = body.let(span.days * DAY + span.micros, "by")
         start = self._points.micros(point)
         if not isinstance(span.months, Immediate) or span.months.value:
-            start = self._months_later(point, span.months if name == "add" else -span.months, null)
+            start = self._months_later(point, span.months if name == "add" else -span.months)
         moved = body.let(start + by if name == "add" else start - by, "moved")
         return self._points.timestamp(moved, null, result)
 
-    def _months_later(self, point: Scalar, months: Expr, null: Expr | None) -> Expr:
+    def _months_later(self, point: Scalar, months: Expr) -> Expr:
         """Return microseconds, of years beyond the calendar's, too: days may lead back."""
         body = self._body
         year, month, day = civil(body, self._points.days(point))

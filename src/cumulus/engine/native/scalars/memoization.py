@@ -15,7 +15,7 @@ _MOST = 1 << 16
 _FAILED = 2
 
 
-def remembered(
+def remember_call(
     body: Body, record: Expr, store: MapLayout, keys: Sequence[Expr], call: Callable[[], list[Expr]]
 ) -> list[Expr]:
     """Write the look-up of what a call gave for some words, and the call where that is not known.
@@ -23,7 +23,7 @@ def remembered(
     Parameters
     ----------
     store
-        Of outcomes and results: see `cumulus.engine.native.code.program_writer.ProgramHost.call`.
+        Of outcomes and results: see `cumulus.engine.native.code.program_writer.ProgramWriter.call`.
     call
         Writes the call; its outcome, and the words of its result. What failed is not remembered.
     """

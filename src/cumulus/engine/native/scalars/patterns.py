@@ -89,34 +89,26 @@ def match_function(name: str, pieces: Sequence[Piece]) -> Function:
 def _forwards(body: Body, text: Expr, at: Local, end: Local, item: bytes | None) -> None:
     """Write the passing of an item that must stand at `at`."""
     if item is None:
-        with body.when(at >= end):
-            body.leave(0)
+        body.leave_if(at >= end, 0)
         body.set(at, at + character_width(body, text.at(at)))
         return
-    with body.when(at + len(item) > end):
-        body.leave(0)
-    with body.when(~equals(body, text.at(at), item)):
-        body.leave(0)
+    body.leave_if(at + len(item) > end, 0)
+    body.leave_if(~equals(body, text.at(at), item), 0)
     body.set(at, at + len(item))
 
 
 def _backwards(body: Body, text: Expr, at: Local, end: Local, item: bytes | None) -> None:
     """Write the passing of an item that must stand before `end`."""
     if item is None:
-        with body.when(at >= end):
-            body.leave(0)
+        body.leave_if(at >= end, 0)
         body.set(end, end - 1)
         with body.loop():
-            with body.when(at >= end):
-                body.stop()
-            with body.when(~goes_on(body, text.at(end))):
-                body.stop()
+            body.stop_if(at >= end)
+            body.stop_if(~goes_on(body, text.at(end)))
             body.set(end, end - 1)
         return
-    with body.when(at + len(item) > end):
-        body.leave(0)
-    with body.when(~equals(body, text.at(end - len(item)), item)):
-        body.leave(0)
+    body.leave_if(at + len(item) > end, 0)
+    body.leave_if(~equals(body, text.at(end - len(item)), item), 0)
     body.set(end, end - len(item))
 
 
@@ -134,8 +126,7 @@ def _look_for(body: Body, text: Expr, at: Local, end: Local, piece: Piece) -> No
                 size = 1 if item is None else len(item)
                 fits = here + size <= end
                 if place == 0:
-                    with body.when(~fits, likely=False):
-                        body.leave(0)
+                    body.leave_if(~fits, 0, likely=False)
                 else:
                     tests.enter_context(body.when(fits))
                 if item is None:

@@ -53,7 +53,7 @@ class Callee:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class PythonFunction:
     """A Python function that code calls: what it takes and gives, as lanes.
 
     Parameters
@@ -68,6 +68,6 @@ class Outside:
     is_rare: bool = False
 
 
-def called_of(outside: Iterable[Outside]) -> frozenset[str]:
+def called_names(python_functions: Iterable[PythonFunction]) -> frozenset[str]:
     """Return the names of the functions that code calls wherever it needs their values."""
-    return frozenset(str(each.callee) for each in outside if not each.is_rare)
+    return frozenset(str(each.callee) for each in python_functions if not each.is_rare)

@@ -1,8 +1,8 @@
 """SQL scalars in the kernel.
 
 Comparisons and logic are code of their own, as are `cumulus.engine.native.scalars.arithmetic` and what
-`cumulus.engine.native.scalars.text_functions` has for texts. Every other function is Python's, called through the host:
-its arguments and its value travel as words.
+`cumulus.engine.native.scalars.text_functions` has for texts. Every other function is Python's: its arguments and its
+value travel as words.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cumulus.catalog.types import BOOLEAN, DOUBLE, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import F64, FALSE, I64
-from cumulus.engine.native.scalars.arithmetic import Arithmetic, Fixed, Host, is_exact, sure
-from cumulus.engine.native.scalars.comparisons import OUTSIDE, Comparisons
+from cumulus.engine.native.scalars.arithmetic import Arithmetic, CallWriter, Fixed, is_exact
+from cumulus.engine.native.scalars.comparisons import COMPARED_BY_PYTHON, Comparisons
 from cumulus.engine.native.scalars.conditionals import Conditionals
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
@@ -40,11 +40,13 @@ class ScalarEmitter:
         Gives the value of a node that is no scalar by itself.
     """
 
-    def __init__(self, body: Body, host: Host, lookup: Callable[[str], Scalar], leaf: Callable[[Term], Scalar]) -> None:
-        self.arithmetic = Arithmetic(body, host)
+    def __init__(
+        self, body: Body, writer: CallWriter, lookup: Callable[[str], Scalar], leaf: Callable[[Term], Scalar]
+    ) -> None:
+        self.arithmetic = Arithmetic(body, writer)
         self.comparisons = Comparisons(self.arithmetic, texts := TextFunctions(self.arithmetic))
         self._texts, self._conditionals = texts, Conditionals(self.arithmetic, self.code)
-        self._body, self._host = body, host
+        self._body, self._writer = body, writer
         self._lookup = lookup
         self._leaf = leaf
 
@@ -78,7 +80,7 @@ class ScalarEmitter:
                 return Scalar(BOOLEAN, FALSE if found is None else found)
             case "try":
                 return self._try(args[0])
-        user = self._host.user_function(function)
+        user = self._writer.user_function(function)
         if user is not None:
             return self._users(user, args)
         if function in ("case", "if", "coalesce"):
@@ -94,7 +96,7 @@ class ScalarEmitter:
     def call(
         self, function: str, codes: list[Scalar], literals: Sequence[Any] = (), fixed: Fixed | None = None
     ) -> Scalar:
-        """Write a call of a function of the dialect; for `fixed` see `Host.call`."""
+        """Write a call of a function of the dialect; for `fixed` see `CallWriter.call`."""
         if function not in FUNCTIONS:
             raise NotNativeError(f"the function {function}, of which nothing is known")
         definition = FUNCTIONS[function]
@@ -114,11 +116,11 @@ class ScalarEmitter:
         text = self._texts.call(function, codes, result)
         if text is not None:
             return text
-        if function == "in" and all(code.type.kind not in {*OUTSIDE, Kind.NULL} for code in codes):
+        if function == "in" and all(code.type.kind not in {*COMPARED_BY_PYTHON, Kind.NULL} for code in codes):
             return self.comparisons.in_list(codes, literals)
         if function in _DIVISIONS and all(is_exact(code.type) or code.type.is_float for code in codes):
             return self._divided(function, codes, result, fixed)
-        return self.arithmetic.outside(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
+        return self.arithmetic.call_python(Callee(function), codes, result, strict=definition.strict, fixed=fixed)
 
     def _timed(self, function: str, codes: list[Scalar], result: SqlType) -> Scalar | None:
         """Write a function of times, if there is code for it; what is beyond its words is left to Python."""
@@ -130,10 +132,7 @@ class ScalarEmitter:
             return found
         value = self._body.let(found.value, "time")
         with self._body.when(beyond, likely=False):
-            args = [sure(code) for code in codes]
-            called, failed = self._host.call(self._body, Callee(function), args, result, is_rare=True)
-            self.arithmetic.fails(failed)
-            self._body.set(value, called.value)
+            self.arithmetic.set_by_python(value, Callee(function), codes, result, is_rare=True)
         return replace(found, value=value)
 
     def _divided(self, function: str, codes: list[Scalar], result: SqlType, fixed: Fixed | None) -> Scalar:
@@ -146,7 +145,7 @@ class ScalarEmitter:
             left, right = (code.value for code in codes)
             is_plain = right.ne(0) & right.ne(-1)
         else:
-            return self.arithmetic.outside(Callee(function), codes, result, strict=True, fixed=fixed)
+            return self.arithmetic.call_python(Callee(function), codes, result, strict=True, fixed=fixed)
         value, unknown = body.local(left.type, "quotient"), any_null(codes)
         body.set(value, 0)
         with self.arithmetic.unless_null(codes):
@@ -155,10 +154,7 @@ class ScalarEmitter:
                     value, left / right if left.type is F64 else left % right if function == "mod" else left // right
                 )
             with body.otherwise():
-                args = [sure(code) for code in codes]
-                found, failed = self._host.call(body, Callee(function), args, result, is_rare=True)
-                self.arithmetic.fails(failed)
-                body.set(value, found.value)
+                self.arithmetic.set_by_python(value, Callee(function), codes, result, is_rare=True)
         return Scalar(result, value, unknown, bits_of(result))
 
     def _users(self, user: UserFunction, args: tuple[Term, ...]) -> Scalar:
@@ -166,7 +162,7 @@ class ScalarEmitter:
         if len(args) != len(signature.parameters):
             raise ValidationError(f"{signature.name} takes {len(signature.parameters)} arguments, not {len(args)}")
         codes = [self.arithmetic.cast(self.code(arg), to) for arg, to in zip(args, signature.parameters, strict=True)]
-        return self.arithmetic.outside(
+        return self.arithmetic.call_python(
             Callee(user.name, is_user=True), codes, signature.result, strict=not signature.called_with_null
         )
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 
 from cumulus.catalog.types import BOOLEAN, Kind, SqlType
 from cumulus.engine.native.kernel.lanes import Scalar, bits_of
-from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Immediate, i64
+from cumulus.engine.native.kernel.language import FALSE, I64, INTEGER_ORDERS, PTR, Expr, Immediate, i64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic
 from cumulus.engine.native.scalars.patterns import Piece, equals, pieces_of
-from cumulus.engine.native.store.text_table import BEHIND, CHARACTERS, EQUAL, ORDER, bytes_of
+from cumulus.engine.native.store import text_table
+from cumulus.engine.native.store.text_table import bytes_of
 
 _AROUND: dict[str, Callable[[Piece], tuple[Piece, ...]]] = {
     "starts_with": lambda piece: (piece, ()),
@@ -23,17 +24,11 @@ _LONGEST = 1 << 40
 
 
 class TextFunctions:
-    """Writes what is done with texts into one function.
-
-    Parameters
-    ----------
-    arithmetic
-        What writes into the same function.
-    """
+    """Writes what is done with texts into one function."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
         self._arithmetic = arithmetic
-        self._body, self._host = arithmetic.body, arithmetic.host
+        self._body, self._writer = arithmetic.body, arithmetic.writer
 
     # --- comparisons ------------------------------------------------------------------------------------------------
 
@@ -46,10 +41,10 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "equal")
         with self._arithmetic.unless_null([left, right]):
-            address, length = self._host.bytes_of(body, left)
+            address, length = self._writer.bytes_of(body, left)
             if not isinstance(right.known, str):
-                other = self._host.bytes_of(body, right)
-                body.set(found, body.call(EQUAL, address, length, *other).ne(0))
+                other = self._writer.bytes_of(body, right)
+                body.set(found, body.call(text_table.texts_equal, address, length, *other).ne(0))
             else:
                 known = bytes_of(right.known)
                 with body.when(length.eq(len(known))):
@@ -61,10 +56,9 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "holds")
         with self._arithmetic.unless_null([left, right]):
-            sides = (part for side in (left, right) for part in self._host.bytes_of(body, side))
-            order = body.call(ORDER, *sides, hint="order")
-            holds = {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[op]
-            body.set(found, holds)
+            sides = (part for side in (left, right) for part in self._writer.bytes_of(body, side))
+            order = body.call(text_table.compare_texts, *sides, hint="order")
+            body.set(found, INTEGER_ORDERS[op](order, i64(0)))
         return found
 
     # --- functions --------------------------------------------------------------------------------------------------
@@ -96,7 +90,7 @@ class TextFunctions:
         body = self._body
         found = body.let(FALSE, "matches")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(self._host.matcher(pieces), *self._host.bytes_of(body, text)).ne(0))
+            body.set(found, body.call(self._writer.matcher(pieces), *self._writer.bytes_of(body, text)).ne(0))
         return Scalar(BOOLEAN, found, text.null)
 
     def _among(self, text: Scalar, others: Sequence[Scalar]) -> Scalar:
@@ -111,7 +105,7 @@ class TextFunctions:
         body = self._body
         found = body.let(i64(0), "characters")
         with self._arithmetic.unless_null([text]):
-            body.set(found, body.call(CHARACTERS, *self._host.bytes_of(body, text)))
+            body.set(found, body.call(text_table.count_characters, *self._writer.bytes_of(body, text)))
         return Scalar(result, found, text.null, bits_of(result))
 
     def _part(self, text: Scalar, numbers: Sequence[Expr | None]) -> Scalar | None:
@@ -123,12 +117,14 @@ class TextFunctions:
         part, size = body.local(PTR, "part"), body.let(i64(0), "size")
         body.set(part, 0)
         with self._arithmetic.unless_null([text]):
-            address, length = self._host.bytes_of(body, text)
-            before = body.call(BEHIND, address, length, int(plain[0]) - 1, hint="before") if plain[0] > 1 else i64(0)
+            address, length = self._writer.bytes_of(body, text)
+            passed, before = int(plain[0]) - 1, i64(0)
+            if passed:
+                before = body.call(text_table.bytes_of_first, address, length, passed, hint="before")
             body.set(part, address.at(before))
             body.set(size, length - before)
             if len(plain) > 1:
-                body.set(size, body.call(BEHIND, part, size, int(plain[1])))
+                body.set(size, body.call(text_table.bytes_of_first, part, size, int(plain[1])))
         return Scalar(text.type, part, text.null, length=size)
 
 

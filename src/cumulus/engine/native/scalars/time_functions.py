@@ -7,6 +7,8 @@ words, failures included. Which part of a time is wanted, how wide a bucket is, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from cumulus.catalog.types import Interval, Kind, SqlType
 from cumulus.engine.native.kernel.body import Body
@@ -57,11 +59,7 @@ class TimeFunctions:
         found = self._function(name, codes, result)
         if found is None or not self._points.beyond:
             return None if found is None else (found, None)
-        beyond = self._points.beyond[0]
-        for condition in self._points.beyond[1:]:
-            beyond = beyond | condition
-        null = found.null
-        return found, self._body.let(beyond if null is None else beyond & ~null, "beyond")
+        return found, self._body.let(found.there_and(reduce(or_, self._points.beyond)), "beyond")
 
     def _function(self, name: str, codes: Sequence[Scalar], result: SqlType) -> Scalar | None:
         if any(code.type.kind is Kind.NULL for code in codes):

@@ -13,13 +13,13 @@ nothing is left of a large float that has gone. Those of floats are pairs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.body import Body, implement
 from cumulus.engine.native.kernel.language import (
     F64,
     I64,
     I128,
-    PTR,
     U32,
     Expr,
     Function,
@@ -34,7 +34,7 @@ from cumulus.engine.native.store.row_layout import FLAGS, HEIGHT, LEFT, LOSSY, M
 _LARGEST = (1 << 63) - 1
 
 
-def in_order(mine: Sequence[Expr], theirs: Sequence[Expr], words: Sequence[tuple[int, str]]) -> Expr:
+def comes_before(mine: Sequence[Expr], theirs: Sequence[Expr], words: Sequence[tuple[int, str]]) -> Expr:
     """Write whether some words come before others."""
     found: Expr | None = None
     for one, other, (_, kind) in reversed(list(zip(mine, theirs, words, strict=True))):
@@ -50,13 +50,7 @@ def _sortable(word: Expr, kind: str) -> Expr:
 
 
 class TreeNodes:
-    """Reads the nodes that the rows of a map are in the trees of one order.
-
-    Parameters
-    ----------
-    shape, number
-        The layout of the map, and which of its orders.
-    """
+    """Reads the nodes that the rows of a map are in the trees of one order."""
 
     def __init__(self, shape: Shape, number: int) -> None:
         self.shape = shape
@@ -99,25 +93,25 @@ class Trees:
     def __init__(self, nodes: TreeNodes) -> None:
         shape, number = nodes.shape, nodes.number
         self._nodes, self._shape, self._order, self._offset = nodes, shape, nodes.order, nodes.offset
-        self._gathering = shape.function(f"gather{number}", PTR, I64, result=None)
-        self._rebalancing = shape.function(f"settle{number}", PTR, I64)
-        self.join = shape.function(f"join{number}", PTR, I64, I64)
+        self._gathering = shape.function(f"gather{number}", I64, result=None)
+        self._rebalancing = shape.function(f"settle{number}", I64)
+        self.join = shape.function(f"join{number}", I64, I64)
         """`(map, root, row)` → the root, after a row was put into a tree."""
-        self.part = shape.function(f"part{number}", PTR, I64, I64)
+        self.part = shape.function(f"part{number}", I64, I64)
         """`(map, root, row)` → the root, after a row was taken out of a tree."""
-        self.renew = shape.function(f"renew{number}", PTR, I64, I64, result=None)
+        self.renew = shape.function(f"renew{number}", I64, I64, result=None)
         """`(map, root, row)`: the values of a row of a tree have changed."""
 
     def functions(self) -> Iterator[Function]:
         """Yield the functions."""
-        yield self._gather()
-        yield self._rotate(LEFT)
-        yield self._rotate(RIGHT)
-        yield self._rebalance()
-        yield self._join()
-        yield self._part()
+        yield implement(self._gathering, ("map", "row"), self._gather)
+        for side in (LEFT, RIGHT):
+            yield implement(self._rotation(side), ("map", "row"), partial(self._rotate, side))
+        yield implement(self._rebalancing, ("map", "depth"), self._rebalance, inline=False)
+        yield implement(self.join, ("map", "root", "row"), self._join, inline=False)
+        yield implement(self.part, ("map", "root", "row"), self._part, inline=False)
         if self._order.sums:
-            yield self._renew()
+            yield implement(self.renew, ("map", "root", "row"), self._renew, inline=False)
 
     def _push(self, body: Body, depth: Local, row: Expr) -> None:
         body.store(I64, body.function.parameters[0].at(depth << 3), self._shape.path, row)
@@ -131,11 +125,10 @@ class Trees:
         keys = self._nodes.keys(body, place)
         at, depth = body.let(root, "at"), body.let(i64(0), "depth")
         with body.loop():
-            with body.when(at.eq(row)):
-                body.stop()
+            body.stop_if(at.eq(row))
             self._push(body, depth, at)
             here = self._nodes.place(body, at)
-            before = body.let(in_order(keys, self._nodes.keys(body, here), self._order.words), "before")
+            before = body.let(comes_before(keys, self._nodes.keys(body, here), self._order.words), "before")
             side = body.let(here.at(select(before, i64(LEFT), i64(RIGHT))), "side")
             body.set(at, body.load(U32, side, self._offset, "following"))
             with body.when(at.eq(0)):
@@ -150,41 +143,39 @@ class Trees:
 
     # --- sums and heights -------------------------------------------------------------------------------------------
 
-    def _gather(self) -> Function:
+    def _gather(self, body: Body, _: Local, row: Local) -> None:
         """Add up what a row and the trees below it have."""
-        with define(self._gathering.name, [("map", PTR), ("row", I64)]) as body:
-            place = self._nodes.place(body, body.function.parameters[1])
-            below = [self._nodes.place(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT)]
-            marks = [self._nodes.marks(body, each) for each in below]
-            heights = [each & HEIGHT for each in marks]
-            height = select(heights[0] > heights[1], *heights) + 1
-            flags = body.let((marks[0] | marks[1]) >> FLAGS, "flags")
-            for number, (word, kind) in enumerate(self._order.sums):
-                at = self._offset + self._order.sum(number)
-                own = _own(body, place.at(self._shape.value(word)), kind)
-                body.set(flags, flags | ((own < (0.0 if kind == "f" else 0)).to(I64) << number))
-                if own.type is F64:
-                    pair = Pair(body)
-                    pair.add(own)
-                    for each in below:
-                        pair.add(body.load(F64, each, at, "more"), body.load(F64, each, at + 8, "rest"))
-                    body.set(flags, flags | select(pair.is_lossy, i64(LOSSY), i64(0)))
-                    body.store(F64, place, at, pair.high)
-                    body.store(F64, place, at + 8, pair.low)
-                    continue
-                total = own
+        place = self._nodes.place(body, row)
+        below = [self._nodes.place(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT)]
+        marks = [self._nodes.marks(body, each) for each in below]
+        heights = [each & HEIGHT for each in marks]
+        height = select(heights[0] > heights[1], *heights) + 1
+        flags = body.let((marks[0] | marks[1]) >> FLAGS, "flags")
+        for number, (word, kind) in enumerate(self._order.sums):
+            at = self._offset + self._order.sum(number)
+            own = _own(body, place.at(self._shape.value(word)), kind)
+            body.set(flags, flags | ((own < (0.0 if kind == "f" else 0)).to(I64) << number))
+            if own.type is F64:
+                pair = Pair(body)
+                pair.add(own)
                 for each in below:
-                    more = body.load(own.type, each, at, "more")
-                    total, overflow = body.checked("add", total, more, "total")
-                    body.set(flags, flags | select(overflow, i64(SPOILED), i64(0)))
-                body.store(own.type, place, at, total)
-            body.store(U32, place, self._offset + MARKS, height | (flags << FLAGS))
-        return body.function
+                    pair.add(body.load(F64, each, at, "more"), body.load(F64, each, at + 8, "rest"))
+                body.set(flags, flags | select(pair.is_lossy, i64(LOSSY), i64(0)))
+                body.store(F64, place, at, pair.high)
+                body.store(F64, place, at + 8, pair.low)
+                continue
+            total = own
+            for each in below:
+                more = body.load(own.type, each, at, "more")
+                total, overflow = body.checked("add", total, more, "total")
+                body.set(flags, flags | select(overflow, i64(SPOILED), i64(0)))
+            body.store(own.type, place, at, total)
+        body.store(U32, place, self._offset + MARKS, height | (flags << FLAGS))
 
     def _rotation(self, side: int) -> Signature:
-        return self._shape.function(f"lean{self._nodes.number}_{side}", PTR, I64)
+        return self._shape.function(f"lean{self._nodes.number}_{side}", I64)
 
-    def _rotate(self, side: int) -> Function:
+    def _rotate(self, side: int, body: Body, map_: Local, row: Local) -> None:
         """Rotate a tree that is higher by two on one side; return its new root.
 
         `(left node right)` stands for a tree here, which leans to the left; the other side is the mirror image. If
@@ -193,109 +184,92 @@ class Trees:
         ``((outer child (b inner c)) row d)`` to ``((outer child b) inner (c row d))``.
         """
         other = RIGHT - side
-        with define(self._rotation(side).name, [("map", PTR), ("row", I64)], I64) as body:
-            map_, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            child = self._nodes.child(body, place, side)
-            near = self._nodes.place(body, child)
-            inner, outer = self._nodes.child(body, near, other, "inner"), self._nodes.child(body, near, side, "outer")
-            with body.when(self._nodes.height(body, inner) > self._nodes.height(body, outer)):
-                top = self._nodes.place(body, inner)
-                body.store(U32, near, self._offset + other, self._nodes.child(body, top, side))
-                body.store(U32, top, self._offset + side, child)
-                body.run(self._gathering, map_, child)
-                body.set(child, inner)
-                body.set(near, top)
-            body.store(U32, place, self._offset + side, self._nodes.child(body, near, other))
-            body.store(U32, near, self._offset + other, row)
-            body.run(self._gathering, map_, row)
+        place = self._nodes.place(body, row)
+        child = self._nodes.child(body, place, side)
+        near = self._nodes.place(body, child)
+        inner, outer = self._nodes.child(body, near, other, "inner"), self._nodes.child(body, near, side, "outer")
+        with body.when(self._nodes.height(body, inner) > self._nodes.height(body, outer)):
+            top = self._nodes.place(body, inner)
+            body.store(U32, near, self._offset + other, self._nodes.child(body, top, side))
+            body.store(U32, top, self._offset + side, child)
             body.run(self._gathering, map_, child)
-            body.leave(child)
-        return body.function
+            body.set(child, inner)
+            body.set(near, top)
+        body.store(U32, place, self._offset + side, self._nodes.child(body, near, other))
+        body.store(U32, near, self._offset + other, row)
+        body.run(self._gathering, map_, row)
+        body.run(self._gathering, map_, child)
+        body.leave(child)
 
-    def _rebalance(self) -> Function:
+    def _rebalance(self, body: Body, map_: Local, depth: Local) -> None:
         """Rebalance the trees of the rows of the path, from below; return the root.
 
         Below the end of the path all is as it must be. Where a rotation has given a tree another root, its parent is
         told; where a tree is as high as before, none above it changes, unless there are sums, which go up to the root.
         """
-        name = self._rebalancing.name
-        with define(name, [("map", PTR), ("depth", I64)], I64, inline=False) as body:
-            map_, depth = body.function.parameters
-            at, top = body.let(depth, "at"), body.let(i64(0), "top")
-            with body.loop():
-                with body.when(at.eq(0)):
-                    body.leave(top)
-                body.set(at, at - 1)
-                step = body.let(map_.at(at << 3), "step")
-                row = body.load(I64, step, self._shape.path, "row")
-                place = self._nodes.place(body, row)
-                before = body.let(self._nodes.marks(body, place) & HEIGHT, "before")
-                left, right = (self._nodes.height(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT))
-                body.set(top, row)
-                with body.when(left > right + 1, likely=False):
-                    body.set(top, body.call(self._rotation(LEFT), map_, row))
-                with body.when(right > left + 1, likely=False):
-                    body.set(top, body.call(self._rotation(RIGHT), map_, row))
-                with body.when(top.eq(row), likely=True):
-                    body.run(self._gathering, map_, row)
-                with body.otherwise(), body.when(at.ne(0)):
-                    self._replace(body, body.load(I64, step, self._shape.path - 8, "parent"), row, top)
-                if not self._order.sums:  # what is above knows only how high it is
-                    with body.when(at.ne(0) & self._nodes.height(body, top).eq(before)):
-                        body.leave(body.load(I64, map_, self._shape.path, "first"))
-        return body.function
+        at, top = body.let(depth, "at"), body.let(i64(0), "top")
+        with body.loop():
+            body.leave_if(at.eq(0), top)
+            body.set(at, at - 1)
+            step = body.let(map_.at(at << 3), "step")
+            row = body.load(I64, step, self._shape.path, "row")
+            place = self._nodes.place(body, row)
+            before = body.let(self._nodes.marks(body, place) & HEIGHT, "before")
+            left, right = (self._nodes.height(body, self._nodes.child(body, place, side)) for side in (LEFT, RIGHT))
+            body.set(top, row)
+            with body.when(left > right + 1, likely=False):
+                body.set(top, body.call(self._rotation(LEFT), map_, row))
+            with body.when(right > left + 1, likely=False):
+                body.set(top, body.call(self._rotation(RIGHT), map_, row))
+            with body.when(top.eq(row), likely=True):
+                body.run(self._gathering, map_, row)
+            with body.otherwise(), body.when(at.ne(0)):
+                self._replace(body, body.load(I64, step, self._shape.path - 8, "parent"), row, top)
+            if not self._order.sums:  # what is above knows only how high it is
+                with body.when(at.ne(0) & self._nodes.height(body, top).eq(before)):
+                    body.leave(body.load(I64, map_, self._shape.path, "first"))
 
     # --- rows that come, go and change ------------------------------------------------------------------------------
 
-    def _join(self) -> Function:
+    def _join(self, body: Body, map_: Local, root: Local, row: Local) -> None:
         """Put a row into a tree, which may be empty; return its new root."""
-        with define(self.join.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
-            map_, root, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            body.store(I64, place, self._offset, 0)
-            if self._order.sums:
-                body.run(self._gathering, map_, row)
-            else:
-                body.store(U32, place, self._offset + MARKS, 1)
-            with body.when(root.eq(0)):
-                body.leave(row)
-            depth = self._descend(body, place, root, row)
-            body.leave(body.call(self._rebalancing, map_, depth))
-        return body.function
+        place = self._nodes.place(body, row)
+        body.store(I64, place, self._offset, 0)
+        if self._order.sums:
+            body.run(self._gathering, map_, row)
+        else:
+            body.store(U32, place, self._offset + MARKS, 1)
+        body.leave_if(root.eq(0), row)
+        depth = self._descend(body, place, root, row)
+        body.leave(body.call(self._rebalancing, map_, depth))
 
-    def _part(self) -> Function:
+    def _part(self, body: Body, map_: Local, root: Local, row: Local) -> None:
         """Take a row out of a tree; return its new root, 0 if it was the only one.
 
         A row with one child at most is replaced by that. One with two is replaced by the next in order, which has no
         left child: so what must be rebalanced begins at that one's old parent, and the path goes down to there.
         """
-        with define(self.part.name, [("map", PTR), ("root", I64), ("row", I64)], I64, inline=False) as body:
-            map_, root, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            depth = self._descend(body, place, root, row)
-            left, right = (self._nodes.child(body, place, side) for side in (LEFT, RIGHT))
-            above = body.let(depth, "above")
-            by = body.let(left | right, "by")
-            with body.when(left.ne(0) & right.ne(0)):
-                self._push(body, depth, row)
-                body.set(by, self._successor(body, place, right, depth))
-                body.store(U32, self._nodes.place(body, by), self._offset + MARKS, self._nodes.marks(body, place))
-                body.store(I64, map_.at(above << 3), self._shape.path, by)
-            with body.when(above.ne(0)):
-                self._replace(body, body.load(I64, map_.at(above << 3), self._shape.path - 8, "parent"), row, by)
-            with body.when(depth.eq(0)):
-                body.leave(by)
-            body.leave(body.call(self._rebalancing, map_, depth))
-        return body.function
+        place = self._nodes.place(body, row)
+        depth = self._descend(body, place, root, row)
+        left, right = (self._nodes.child(body, place, side) for side in (LEFT, RIGHT))
+        above = body.let(depth, "above")
+        by = body.let(left | right, "by")
+        with body.when(left.ne(0) & right.ne(0)):
+            self._push(body, depth, row)
+            body.set(by, self._successor(body, place, right, depth))
+            body.store(U32, self._nodes.place(body, by), self._offset + MARKS, self._nodes.marks(body, place))
+            body.store(I64, map_.at(above << 3), self._shape.path, by)
+        with body.when(above.ne(0)):
+            self._replace(body, body.load(I64, map_.at(above << 3), self._shape.path - 8, "parent"), row, by)
+        body.leave_if(depth.eq(0), by)
+        body.leave(body.call(self._rebalancing, map_, depth))
 
     def _successor(self, body: Body, place: Expr, right: Expr, depth: Local) -> Local:
         """Write the taking of the row that follows one with two children, and give it these; return it."""
         found = body.let(right, "next")
         with body.loop():
             lower = self._nodes.child(body, self._nodes.place(body, found), LEFT, "lower")
-            with body.when(lower.eq(0)):
-                body.stop()
+            body.stop_if(lower.eq(0))
             self._push(body, depth, found)
             body.set(found, lower)
         here = self._nodes.place(body, found)
@@ -306,14 +280,11 @@ class Trees:
         body.store(U32, here, self._offset + LEFT, self._nodes.child(body, place, LEFT))
         return found
 
-    def _renew(self) -> Function:
+    def _renew(self, body: Body, map_: Local, root: Local, row: Local) -> None:
         """Add up anew what the values of a row of a tree are part of."""
-        with define(self.renew.name, [("map", PTR), ("root", I64), ("row", I64)], inline=False) as body:
-            map_, root, row = body.function.parameters
-            depth = self._descend(body, self._nodes.place(body, row), root, row)
-            self._push(body, depth, row)
-            body.call(self._rebalancing, map_, depth)
-        return body.function
+        depth = self._descend(body, self._nodes.place(body, row), root, row)
+        self._push(body, depth, row)
+        body.call(self._rebalancing, map_, depth)
 
 
 def _own(body: Body, place: Expr, kind: str) -> Expr:

@@ -16,45 +16,16 @@ must see to it that equal keys are equal words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial, reduce
+from operator import and_
 
-from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.body import Body, WriteStatements, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.kernel.memory import GROW, MEMSET, RELEASE
-from cumulus.engine.native.store.hash_tables import (
-    ROW,
-    TABLE_CLEAR,
-    TABLE_FREE,
-    TABLE_INSERT,
-    TABLE_NEW,
-    TABLE_REMOVE,
-    TABLE_RENAME,
-    entrance,
-    slot,
-)
-from cumulus.engine.native.store.ordered_index import (
-    order_functions,
-    tell_before,
-    tell_changed,
-    tell_created,
-    tell_removed,
-)
-from cumulus.engine.native.store.row_layout import (
-    CAPACITY,
-    CREATED,
-    FREE,
-    HELD,
-    IS_PARTIAL,
-    LAST,
-    LIVE,
-    MEMORY,
-    PRIMARY,
-    ROOT,
-    ROWS,
-    Shape,
-    address,
-    tag_of,
-)
+from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_block
+from cumulus.engine.native.store import hash_tables, ordered_index
+from cumulus.engine.native.store import row_layout as layout
+from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
+from cumulus.engine.native.store.row_layout import Shape, address, tag_of
 
 MOST_ROWS = (1 << 31) - 1
 _FEWEST = 16
@@ -63,101 +34,99 @@ _FEWEST = 16
 @cache
 def map_functions(shape: Shape) -> tuple[Function, ...]:
     """Return the functions of a shape."""
-    found = [_new(shape), _free(shape), _clear(shape)]
-    if not shape.keys:
-        return (*found, *_single(shape))
-    found += [_find(shape), _created(shape)]
-    found += [_put(shape, found[-1]), _remove(shape), _adopt(shape)]
-    found += [_first(shape, index) for index in range(len(shape.indexes))]
-    return (*found, *order_functions(shape))
+    keys = [f"k{word}" for word in range(shape.keys)]
+    writers: list[tuple[Signature, list[str], WriteStatements]] = [
+        (shape.new, ["memory", "map"], _new),
+        (shape.free, ["map"], _free),
+        (shape.clear, ["map"], _clear),
+        (shape.find, ["map", *keys], _find if keys else _find_single),
+    ]
+    if keys:
+        writers.append((_create(shape), ["map", "tag", *keys], _make_row))
+    writers += [
+        (shape.put, ["map", *keys], _put if keys else _put_single),
+        (shape.remove, ["map", "row"], _remove if keys else _remove_single),
+        (shape.adopt, ["map", "rows", "size", "count"], _adopt),
+    ]
+    for index, words in enumerate(shape.indexes):
+        writers.append((shape.first(index), ["map", *(keys[word] for word in words)], partial(_first, index)))
+    found = [implement(signature, names, partial(write, shape), inline=False) for signature, names, write in writers]
+    return (*found, *ordered_index.order_functions(shape))
 
 
-def _define(signature: Signature, names: Sequence[str]) -> Body:
-    with define(
-        signature.name, list(zip(names, signature.parameters, strict=True)), signature.result, inline=False
-    ) as body:
-        return body
-
-
-def _names(shape: Shape) -> list[str]:
-    return ["map", *(f"k{word}" for word in range(shape.keys))]
+def _create(shape: Shape) -> Signature:
+    """Return the function `(map, hash of the key, key words…)` that makes a row, as `put` says."""
+    return shape.function("create", I64, *[I64] * shape.keys)
 
 
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
     return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
 
 
-def _new(shape: Shape) -> Function:
-    body = _define(shape.new, ["memory", "map"])
-    memory, map_ = body.function.parameters
-    body.store(PTR, map_, MEMORY, memory)
+def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
+    body.store(PTR, map_, layout.MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
-    rows = body.call(GROW, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
-    with body.when(rows.eq(NOWHERE), likely=False):
-        body.leave(0)
+    rows = body.call(grow_block, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
+    body.leave_if(rows.eq(NOWHERE), 0, likely=False)
     body.call(MEMSET, rows, 0, capacity * shape.row_size)
-    body.store(PTR, map_, ROWS, rows)
-    body.store(I64, map_, CAPACITY, capacity)
+    body.store(PTR, map_, layout.ROWS, rows)
+    body.store(I64, map_, layout.CAPACITY, capacity)
     if not shape.keys:
-        body.store(I64, map_, LAST, 1)
+        body.store(I64, map_, layout.LAST, 1)
     for table in shape.tables:
-        with body.when(body.call(TABLE_NEW, memory, map_.at(table)).eq(0), likely=False):
-            body.leave(0)
+        body.leave_if(body.call(hash_tables.new_table, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
-    return body.function
 
 
-def _free(shape: Shape) -> Function:
-    body = _define(shape.free, ["map"])
-    (map_,) = body.function.parameters
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    body.run(RELEASE, memory, body.load(PTR, map_, ROWS), body.load(I64, map_, CAPACITY) * shape.row_size)
+def _free(shape: Shape, body: Body, map_: Local) -> None:
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    body.run(
+        release_block, memory, body.load(PTR, map_, layout.ROWS), body.load(I64, map_, layout.CAPACITY) * shape.row_size
+    )
     for table in shape.tables:
-        body.run(TABLE_FREE, memory, map_.at(table))
-    return body.function
+        body.run(hash_tables.free_table, memory, map_.at(table))
 
 
-def _clear(shape: Shape) -> Function:
-    body = _define(shape.clear, ["map"])
-    (map_,) = body.function.parameters
-    with body.when(body.load(I64, map_, LIVE).eq(0)):
-        body.leave(1)
+def _clear(shape: Shape, body: Body, map_: Local) -> None:
+    body.leave_if(body.load(I64, map_, layout.LIVE).eq(0), 1)
     if not shape.keys:
         place = body.let(address(body, shape, map_, i64(1)), "place")
         for word in range(shape.values):
             body.store(I64, place, shape.value(word), 0)
     else:
-        body.store(I64, map_, LAST, 0)
-        body.store(I64, map_, FREE, 0)
+        body.store(I64, map_, layout.LAST, 0)
+        body.store(I64, map_, layout.FREE, 0)
         for table in shape.tables:
-            with body.when(body.call(TABLE_CLEAR, body.load(PTR, map_, MEMORY), map_.at(table)).eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(
+                body.call(hash_tables.clear_table, body.load(PTR, map_, layout.MEMORY), map_.at(table)).eq(0),
+                0,
+                likely=False,
+            )
         for number, order in enumerate(shape.orders):
             if not order.group:
-                for offset in (ROOT, HELD, IS_PARTIAL):
+                for offset in (layout.ROOT, layout.HELD, layout.IS_PARTIAL):
                     body.store(I64, map_, shape.tree(number) + offset, 0)
-    body.store(I64, map_, LIVE, 0)
+    body.store(I64, map_, layout.LIVE, 0)
     body.leave(1)
-    return body.function
 
 
-def _single(shape: Shape) -> list[Function]:
-    """Return the functions of a map without keys: its only row has the number 1."""
-    find = _define(shape.find, ["map"])
-    find.leave(find.load(I64, find.parameter("map"), LIVE))
-    put = _define(shape.put, ["map"])
-    map_ = put.parameter("map")
-    live = put.load(I64, map_, LIVE, "live")
-    put.store(I64, map_, LIVE, 1)
-    put.leave(select(live.eq(0), i64(CREATED + 1), i64(1)))
-    remove = _define(shape.remove, ["map", "row"])
-    remove.store(I64, remove.parameter("map"), LIVE, 0)
-    return [find.function, put.function, remove.function, _adopt(shape)]
+def _find_single(_: Shape, body: Body, map_: Local) -> None:
+    """Write the look-up in a map without keys: its only row has the number 1."""
+    body.leave(body.load(I64, map_, layout.LIVE))
 
 
-def _adopt(shape: Shape) -> Function:
-    body = _define(shape.adopt, ["map", "rows", "size", "count"])
-    map_, rows, size, count = body.function.parameters
+def _put_single(_: Shape, body: Body, map_: Local) -> None:
+    live = body.load(I64, map_, layout.LIVE, "live")
+    body.store(I64, map_, layout.LIVE, 1)
+    body.leave(select(live.eq(0), i64(layout.CREATED + 1), i64(1)))
+
+
+def _remove_single(_: Shape, body: Body, map_: Local, row: Local) -> None:
+    del row
+    body.store(I64, map_, layout.LIVE, 0)
+
+
+def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, count: Local) -> None:
     with body.counting(0, count) as number:
         place = body.let(rows.at(number * size), "place")
         values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
@@ -166,15 +135,13 @@ def _adopt(shape: Shape) -> Function:
             some = body.let(some | value, "some")
         with body.when(some.ne(0), likely=True):
             row = body.call(shape.put, map_, *_row_keys(body, place, range(shape.keys)), hint="row")
-            with body.when(row.eq(0), likely=False):
-                body.leave(0)
+            body.leave_if(row.eq(0), 0, likely=False)
             at = body.let(address(body, shape, map_, row & ROW), "at")
-            tell_before(body, shape, map_, row & ROW)
+            ordered_index.tell_before(body, shape, map_, row & ROW)
             for word, value in enumerate(values):
                 body.store(I64, at, shape.value(word), value)
-            tell_changed(body, shape, map_, row & ROW)
+            ordered_index.tell_changed(body, shape, map_, row & ROW)
     body.leave(1)
-    return body.function
 
 
 def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
@@ -182,18 +149,14 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     map_ = body.function.parameters[0]
     found = body.let(i64(0), "found")
     base, at, mask = entrance(body, map_.at(table), tag)
-    rows = body.load(PTR, map_, ROWS, "rows")
+    rows = body.load(PTR, map_, layout.ROWS, "rows")
     with body.loop():
         word = slot(body, base, at)
-        with body.when(word.eq(0)):
-            body.stop()
+        body.stop_if(word.eq(0))
         with body.when((word >> 32).eq(tag)):
             row = body.let(word & ROW, "row")
             place = body.let(rows.at(row * shape.row_size), "place")
-            same = None
-            for one, key in zip(_row_keys(body, place, words), keys, strict=True):
-                same = one.eq(key) if same is None else same & one.eq(key)
-            assert same is not None
+            same = reduce(and_, map(Local.eq, _row_keys(body, place, words), keys))
             with body.when(same, likely=True):
                 body.set(found, row)
                 body.stop()
@@ -201,136 +164,118 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     return found
 
 
-def _find(shape: Shape) -> Function:
-    body = _define(shape.find, _names(shape))
-    keys = body.function.parameters[1:]
-    body.leave(_search(body, shape, PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
-    return body.function
+def _find(shape: Shape, body: Body, _: Local, *keys: Local) -> None:
+    body.leave(_search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
 
 
-def _first(shape: Shape, index: int) -> Function:
+def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None:
     words = shape.indexes[index]
-    body = _define(shape.first(index), ["map", *(f"k{word}" for word in words)])
-    keys = body.function.parameters[1:]
     body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
-    return body.function
 
 
-def _put(shape: Shape, create: Function) -> Function:
-    body = _define(shape.put, _names(shape))
-    map_, *keys = body.function.parameters
+def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
     tag = tag_of(body, keys)
-    found = _search(body, shape, PRIMARY, range(shape.keys), keys, tag)
-    with body.when(found.ne(0)):
-        body.leave(found)
-    body.leave(body.call(create, map_, tag, *keys))
-    return body.function
+    found = _search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag)
+    body.leave_if(found.ne(0), found)
+    body.leave(body.call(_create(shape), map_, tag, *keys))
 
 
-def _created(shape: Shape) -> Function:
+def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -> None:
     """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
-    parameters = [("map", PTR), ("tag", I64), *((f"k{word}", I64) for word in range(shape.keys))]
-    with define(f"cu_{shape.name}_create", parameters, I64, inline=False) as body:
-        map_, tag, *keys = body.function.parameters
-        memory = body.load(PTR, map_, MEMORY, "memory")
-        row = body.load(I64, map_, FREE, "row")
-        is_new = body.let(row.eq(0), "is_new")
-        with body.when(is_new):
-            body.set(row, body.load(I64, map_, LAST) + 1)
-            _make_room(body, shape, row)
-        with body.when(body.call(TABLE_INSERT, memory, map_.at(PRIMARY), tag, row).eq(0), likely=False):
-            body.leave(0)
-        place = body.let(address(body, shape, map_, row), "place")
-        free = body.load(I64, place, 0, "free")
-        for word, key in enumerate(keys):
-            body.store(I64, place, 8 * word, key)
-        for word in range(shape.values):
-            body.store(I64, place, shape.value(word), 0)
-        done: list[tuple[int, Local]] = []
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    row = body.load(I64, map_, layout.FREE, "row")
+    is_new = body.let(row.eq(0), "is_new")
+    with body.when(is_new):
+        body.set(row, body.load(I64, map_, layout.LAST) + 1)
+        _make_room(body, shape, row)
+    body.leave_if(body.call(hash_tables.insert_slot, memory, map_.at(layout.PRIMARY), tag, row).eq(0), 0, likely=False)
+    place = body.let(address(body, shape, map_, row), "place")
+    free = body.load(I64, place, 0, "free")
+    for word, key in enumerate(keys):
+        body.store(I64, place, 8 * word, key)
+    for word in range(shape.values):
+        body.store(I64, place, shape.value(word), 0)
+    done: list[tuple[int, Local]] = []
 
-        def give_up() -> None:
-            for earlier, its_tag in reversed(done):
-                _unlink(body, shape, map_, place, row, earlier, its_tag)
-            body.run(TABLE_REMOVE, map_.at(PRIMARY), tag, row)
-            body.store(I64, place, 0, free)
-            body.leave(0)
+    def give_up() -> None:
+        for earlier, its_tag in reversed(done):
+            _unlink(body, shape, map_, place, row, earlier, its_tag)
+        body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag, row)
+        body.store(I64, place, 0, free)
+        body.leave(0)
 
-        for index, words in enumerate(shape.indexes):
-            part = [keys[word] for word in words]
-            mine = tag_of(body, part)
-            first = body.call(shape.first(index), map_, *part, hint="first")
-            body.store(U32, place, shape.link(index), first)
-            body.store(U32, place, shape.link(index) + 4, 0)
-            with body.when(first.ne(0)):
-                before = body.let(address(body, shape, map_, first), "before")
-                body.store(U32, before, shape.link(index) + 4, row)
-                body.run(TABLE_RENAME, map_.at(shape.table(index)), mine, first, row)
-            with (
-                body.otherwise(),
-                body.when(body.call(TABLE_INSERT, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False),
-            ):
-                give_up()
-            done.append((index, mine))
-        tell_created(body, shape, map_, row, place)
-        with body.when(is_new):
-            body.store(I64, map_, LAST, row)
-        with body.otherwise():
-            body.store(I64, map_, FREE, free)
-        body.store(I64, map_, LIVE, body.load(I64, map_, LIVE) + 1)
-        body.leave(row + CREATED)
-    return body.function
+    for index, words in enumerate(shape.indexes):
+        part = [keys[word] for word in words]
+        mine = tag_of(body, part)
+        first = body.call(shape.first(index), map_, *part, hint="first")
+        body.store(U32, place, shape.link(index), first)
+        body.store(U32, place, shape.link(index) + 4, 0)
+        with body.when(first.ne(0)):
+            before = body.let(address(body, shape, map_, first), "before")
+            body.store(U32, before, shape.link(index) + 4, row)
+            body.run(hash_tables.rename_slot, map_.at(shape.table(index)), mine, first, row)
+        with (
+            body.otherwise(),
+            body.when(
+                body.call(hash_tables.insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False
+            ),
+        ):
+            give_up()
+        done.append((index, mine))
+    ordered_index.tell_created(body, shape, map_, row, place)
+    with body.when(is_new):
+        body.store(I64, map_, layout.LAST, row)
+    with body.otherwise():
+        body.store(I64, map_, layout.FREE, free)
+    body.store(I64, map_, layout.LIVE, body.load(I64, map_, layout.LIVE) + 1)
+    body.leave(row + layout.CREATED)
 
 
 def _make_room(body: Body, shape: Shape, row: Expr) -> None:
     """Write the making of room for a new row; 0 is returned if there is none."""
     map_ = body.function.parameters[0]
-    memory = body.load(PTR, map_, MEMORY, "memory")
-    capacity = body.load(I64, map_, CAPACITY, "capacity")
+    memory = body.load(PTR, map_, layout.MEMORY, "memory")
+    capacity = body.load(I64, map_, layout.CAPACITY, "capacity")
     with body.when(row >= capacity, likely=False):
-        with body.when(row > MOST_ROWS, likely=False):
-            body.leave(0)
+        body.leave_if(row > MOST_ROWS, 0, likely=False)
         after = body.let(capacity + (capacity >> 1), "after")
         size = shape.row_size
-        rows = body.load(PTR, map_, ROWS, "rows")
-        moved = body.call(GROW, memory, rows, capacity * size, after * size, hint="moved")
+        rows = body.load(PTR, map_, layout.ROWS, "rows")
+        moved = body.call(grow_block, memory, rows, capacity * size, after * size, hint="moved")
         with body.when(moved.eq(NOWHERE), likely=False):
             body.set(after, capacity + (capacity >> 4))  # near the end of the budget, in small steps
-            body.set(moved, body.call(GROW, memory, rows, capacity * size, after * size))
-        with body.when(moved.eq(NOWHERE), likely=False):
-            body.leave(0)
-        body.store(PTR, map_, ROWS, moved)
-        body.store(I64, map_, CAPACITY, after)
+            body.set(moved, body.call(grow_block, memory, rows, capacity * size, after * size))
+        body.leave_if(moved.eq(NOWHERE), 0, likely=False)
+        body.store(PTR, map_, layout.ROWS, moved)
+        body.store(I64, map_, layout.CAPACITY, after)
 
 
 def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:
     """Write the taking of a row out of its chain."""
     link, table = shape.link(index), map_.at(shape.table(index))
     after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
-    rows = body.load(PTR, map_, ROWS, "rows")
+    rows = body.load(PTR, map_, layout.ROWS, "rows")
     with body.when(after.ne(0)):
         body.store(U32, rows.at(after * shape.row_size), link + 4, before)
     with body.when(before.ne(0)):
         body.store(U32, rows.at(before * shape.row_size), link, after)
     with body.otherwise():
         with body.when(after.ne(0)):
-            body.run(TABLE_RENAME, table, tag, row, after)
+            body.run(hash_tables.rename_slot, table, tag, row, after)
         with body.otherwise():
-            body.run(TABLE_REMOVE, table, tag, row)
+            body.run(hash_tables.remove_slot, table, tag, row)
 
 
-def _remove(shape: Shape) -> Function:
-    body = _define(shape.remove, ["map", "row"])
-    map_, row = body.function.parameters
+def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     keys = _row_keys(body, place, range(shape.keys))
-    tell_removed(body, shape, map_, row, place)
+    ordered_index.tell_removed(body, shape, map_, row, place)
     for index, words in enumerate(shape.indexes):
         _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
-    body.run(TABLE_REMOVE, map_.at(PRIMARY), tag_of(body, keys), row)
+    body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag_of(body, keys), row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)
-    live = body.let(body.load(I64, map_, LIVE) - 1, "live")
-    body.store(I64, map_, LIVE, live)
-    body.store(I64, place, 0, body.load(I64, map_, FREE))
-    body.store(I64, map_, FREE, row)
-    return body.function
+    live = body.let(body.load(I64, map_, layout.LIVE) - 1, "live")
+    body.store(I64, map_, layout.LIVE, live)
+    body.store(I64, place, 0, body.load(I64, map_, layout.FREE))
+    body.store(I64, map_, layout.FREE, row)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, lane_of
-from cumulus.engine.native.kernel.language import F64, I64, I128
+from cumulus.engine.native.kernel.language import F64, I64, I128, PTR, Type
 from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_SUMS, RIGHT, Order, Shape
 from cumulus.m3.program import MapDef
 
@@ -139,6 +139,11 @@ def words_of(columns: Sequence[EventLane]) -> list[range]:
 def event_words(columns: Sequence[EventLane]) -> int:
     """Return how many words of an event triggers get."""
     return sum(map(len, words_of(columns)))
+
+
+def event_parameters(columns: Sequence[EventLane]) -> list[tuple[str, Type]]:
+    """Return the parameters of a function that takes an event: the context, and words."""
+    return [("context", PTR), *((f"w{word}", I64) for word in range(event_words(columns)))]
 
 
 @dataclass(slots=True)
@@ -362,7 +367,7 @@ class ContextLayout:
         place = self.words.setdefault(key, len(self.words))
         return self._words_at + 8 * place
 
-    def settle(self) -> None:
+    def place_records(self) -> None:
         """Give every record its place; to be called when all stores and indexes are known."""
         self._records = []
         at = self._words_at + 8 * len(self.words)
@@ -372,7 +377,7 @@ class ContextLayout:
         self._records.append(at)
 
     def record(self, store: MapLayout) -> int:
-        """Return the offset of the record of a store; anything before `settle`."""
+        """Return the offset of the record of a store; anything before `place_records`."""
         return self._records[store.number] if store.number < len(self._records) else 0
 
     @property

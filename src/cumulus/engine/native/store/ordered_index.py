@@ -17,24 +17,14 @@ are left, whoever reads asks for a refill, which looks at all rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from operator import or_
 
-from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import I64, PTR, U32, Expr, Function, Local, Signature, i64, select
-from cumulus.engine.native.store.avl import TreeNodes, Trees, in_order
-from cumulus.engine.native.store.row_layout import (
-    COMING,
-    GROUP,
-    HELD,
-    IS_PARTIAL,
-    LAST,
-    LEFT,
-    MARKS,
-    MOST_CHAINED,
-    RIGHT,
-    ROOT,
-    Shape,
-    address,
-)
+from cumulus.engine.native.kernel.body import Body, implement
+from cumulus.engine.native.kernel.language import I64, U32, Expr, Function, Local, Signature, i64, select
+from cumulus.engine.native.store import row_layout as layout
+from cumulus.engine.native.store.avl import TreeNodes, Trees, comes_before
+from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, Shape, address
 
 
 def order_functions(shape: Shape) -> Iterator[Function]:
@@ -42,29 +32,24 @@ def order_functions(shape: Shape) -> Iterator[Function]:
     for number in range(len(shape.orders)):
         yield from _OrderedIndex(shape, number).functions()
     if shape.is_told:
-        yield _changed(shape)
+        yield implement(shape.changed, ("map", "row"), partial(_changed, shape), inline=False)
     if shape.has_moving:
-        yield _leave(shape)
+        yield implement(shape.leave, ("map", "row"), partial(_leave, shape), inline=False)
 
 
-def _changed(shape: Shape) -> Function:
-    with define(shape.changed.name, [("map", PTR), ("row", I64)], inline=False) as body:
-        for number, order in enumerate(shape.orders):
-            if shape.moves(number):
-                body.run(_come(shape, number), *body.function.parameters)
-            elif order.sums:
-                body.run(_take(shape, number), *body.function.parameters)
-    return body.function
+def _changed(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+    for number, order in enumerate(shape.orders):
+        if shape.moves(number):
+            body.run(_come(shape, number), map_, row)
+        elif order.sums:
+            body.run(_take(shape, number), map_, row)
 
 
-def _leave(shape: Shape) -> Function:
-    with define(shape.leave.name, [("map", PTR), ("row", I64)], inline=False) as body:
-        map_, row = body.function.parameters
-        place = body.let(address(body, shape, map_, row), "place")
-        for number in filter(shape.moves, range(len(shape.orders))):
-            with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
-                body.run(_go(shape, number), map_, row)
-    return body.function
+def _leave(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+    place = body.let(address(body, shape, map_, row), "place")
+    for number in filter(shape.moves, range(len(shape.orders))):
+        with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
+            body.run(_go(shape, number), map_, row)
 
 
 def tell_created(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
@@ -105,11 +90,11 @@ def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Lo
     """
     few = shape.orders[order].few
     node = body.let(address(body, shape, map_, first).at(shape.node(order)), "node")
-    root = body.load(U32, node, GROUP, "root")
+    root = body.load(U32, node, layout.GROUP, "root")
     with body.when(body.load(U32, node, MARKS).eq(0)):
         with body.when(root > few, likely=False):
             body.run(shape.plant(order), map_, first, few)
-        body.set(root, select(body.load(U32, node, MARKS).eq(0), i64(0), body.load(U32, node, GROUP)))
+        body.set(root, select(body.load(U32, node, MARKS).eq(0), i64(0), body.load(U32, node, layout.GROUP)))
     return root
 
 
@@ -127,14 +112,15 @@ class _OrderedIndex:
     def functions(self) -> Iterator[Function]:
         """Yield the functions."""
         yield from self._trees.functions()
-        yield self._edge()
-        yield self._beside()
+        shape, number = self._shape, self._number
+        yield implement(shape.edge(number), ("map", "start", "side"), self._edge, inline=False)
+        yield implement(shape.beside(number), ("map", "start", "row", "side"), self._beside, inline=False)
         if self._order.group:
-            yield self._plant()
-        yield self._link_row()
-        yield self._unlink_row()
+            yield implement(shape.plant(number), ("map", "first", "most"), self._plant, inline=False)
+        yield implement(shape.link_row(number), ("map", "row"), self._link_row)
+        yield implement(shape.unlink_row(number), ("map", "row"), self._unlink_row)
         if self._order.sums:
-            yield self._take()
+            yield implement(_take(shape, number), ("map", "row"), self._take)
         if self._order.most:
             yield from _TopRows(self._nodes).functions()
 
@@ -150,32 +136,31 @@ class _OrderedIndex:
     def _root(self, body: Body, place: Expr) -> Local:
         """Write the finding of the root of the tree that a row is in."""
         if self._order.group:
-            return body.load(U32, self._nodes.place(body, self._first(body, place)), self._offset + GROUP, "root")
-        return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), ROOT, "root")
+            return body.load(
+                U32, self._nodes.place(body, self._first(body, place)), self._offset + layout.GROUP, "root"
+            )
+        return body.load(I64, body.function.parameters[0].at(self._shape.tree(self._number)), layout.ROOT, "root")
 
-    def _link_row(self) -> Function:
-        with define(self._shape.link_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
-            map_, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            if not self._order.group:
-                self._come_into(body, place, row)
-                return body.function
-            body.store(U32, place, self._offset + MARKS, 0)
-            second = self._nodes.place(body, body.load(U32, place, self._link, "second"))
-            group = body.load(U32, second, self._offset + GROUP, "group")  # 0 of row 0
-            with body.when(self._nodes.marks(body, second).ne(0)):
-                body.store(U32, place, self._offset + GROUP, group)
-                self._come_into(body, place, row)
-            with body.otherwise():
-                body.store(U32, place, self._offset + GROUP, group + 1)
-                with body.when(group >= MOST_CHAINED, likely=False):
-                    body.run(self._shape.plant(self._number), map_, row, MOST_CHAINED // 2)
-        return body.function
+    def _link_row(self, body: Body, map_: Local, row: Local) -> None:
+        place = self._nodes.place(body, row)
+        if not self._order.group:
+            self._come_into(body, place, row)
+            return
+        body.store(U32, place, self._offset + MARKS, 0)
+        second = self._nodes.place(body, body.load(U32, place, self._link, "second"))
+        group = body.load(U32, second, self._offset + layout.GROUP, "group")  # 0 of row 0
+        with body.when(self._nodes.marks(body, second).ne(0)):
+            body.store(U32, place, self._offset + layout.GROUP, group)
+            self._come_into(body, place, row)
+        with body.otherwise():
+            body.store(U32, place, self._offset + layout.GROUP, group + 1)
+            with body.when(group >= layout.MOST_CHAINED, likely=False):
+                body.run(self._shape.plant(self._number), map_, row, layout.MOST_CHAINED // 2)
 
     def _come_into(self, body: Body, place: Expr, row: Expr) -> None:
         """Write the putting of a new row, the first of its chain, into a tree; where sums are kept that waits."""
         if self._order.sums:
-            body.store(U32, place, self._offset + MARKS, COMING)
+            body.store(U32, place, self._offset + MARKS, layout.COMING)
         else:
             self._enter(body, place, row)
 
@@ -183,71 +168,60 @@ class _OrderedIndex:
         """Write the putting of a row, the first of its chain, into the tree of its group."""
         map_ = body.function.parameters[0]
         if self._order.group:
-            root = body.load(U32, place, self._offset + GROUP, "root")
-            body.store(U32, place, self._offset + GROUP, body.call(self._trees.join, map_, root, row))
+            root = body.load(U32, place, self._offset + layout.GROUP, "root")
+            body.store(U32, place, self._offset + layout.GROUP, body.call(self._trees.join, map_, root, row))
         else:
             to = map_.at(self._shape.tree(self._number))
-            body.store(I64, to, ROOT, body.call(self._trees.join, map_, self._root(body, place), row))
+            body.store(I64, to, layout.ROOT, body.call(self._trees.join, map_, self._root(body, place), row))
 
-    def _plant(self) -> Function:
+    def _plant(self, body: Body, map_: Local, first: Local, most: Local) -> None:
         """Count the rows of a chain, and make them a tree if they are more than a number."""
-        name = self._shape.plant(self._number).name
-        with define(name, [("map", PTR), ("first", I64), ("most", I64)], inline=False) as body:
-            map_, first, most = body.function.parameters
-            at, count = body.let(first, "at"), body.let(i64(0), "count")
-            with body.loop_while(at.ne(0)):
-                body.set(count, count + 1)
-                body.set(at, self._next(body, self._nodes.place(body, at)))
-            with body.when(count <= most):
-                body.store(U32, self._nodes.place(body, first), self._offset + GROUP, count)
-                body.leave()
-            root = body.let(i64(0), "root")
-            body.set(at, first)
-            with body.loop_while(at.ne(0)):
-                body.set(root, body.call(self._trees.join, map_, root, at))
-                body.set(at, self._next(body, self._nodes.place(body, at)))
-            body.store(U32, self._nodes.place(body, first), self._offset + GROUP, root)
-        return body.function
+        at, count = body.let(first, "at"), body.let(i64(0), "count")
+        with body.loop_while(at.ne(0)):
+            body.set(count, count + 1)
+            body.set(at, self._next(body, self._nodes.place(body, at)))
+        with body.when(count <= most):
+            body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, count)
+            body.leave()
+        root = body.let(i64(0), "root")
+        body.set(at, first)
+        with body.loop_while(at.ne(0)):
+            body.set(root, body.call(self._trees.join, map_, root, at))
+            body.set(at, self._next(body, self._nodes.place(body, at)))
+        body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, root)
 
-    def _unlink_row(self) -> Function:
-        with define(self._shape.unlink_row(self._number).name, [("map", PTR), ("row", I64)]) as body:
-            map_, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            marks = self._nodes.marks(body, place)
-            is_in = body.let(marks.ne(0) & marks.ne(COMING), "is_in")
-            if not self._order.group:
-                with body.when(is_in):
-                    to = map_.at(self._shape.tree(self._number))
-                    body.store(I64, to, ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
-                return body.function
-            following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
-            with body.when(~is_in & before.ne(0)):
-                body.leave()
-            first = body.let(row, "first")
-            with body.when(before.ne(0)):
-                body.set(first, self._first(body, place))
-            group = body.load(U32, self._nodes.place(body, first), self._offset + GROUP, "group")
+    def _unlink_row(self, body: Body, map_: Local, row: Local) -> None:
+        place = self._nodes.place(body, row)
+        marks = self._nodes.marks(body, place)
+        is_in = body.let(marks.ne(0) & marks.ne(layout.COMING), "is_in")
+        if not self._order.group:
             with body.when(is_in):
-                body.set(group, body.call(self._trees.part, map_, group, row))
-            with body.when(marks.eq(0)):
-                body.set(group, group - 1)
-            with body.when(before.eq(0)):
-                body.set(first, following)
-            with body.when(first.ne(0)):
-                body.store(U32, self._nodes.place(body, first), self._offset + GROUP, group)
-        return body.function
+                to = map_.at(self._shape.tree(self._number))
+                body.store(I64, to, layout.ROOT, body.call(self._trees.part, map_, self._root(body, place), row))
+            return
+        following, before = (body.load(U32, place, self._link + side, "beside") for side in (0, 4))
+        body.leave_if(~is_in & before.ne(0))
+        first = body.let(row, "first")
+        with body.when(before.ne(0)):
+            body.set(first, self._first(body, place))
+        group = body.load(U32, self._nodes.place(body, first), self._offset + layout.GROUP, "group")
+        with body.when(is_in):
+            body.set(group, body.call(self._trees.part, map_, group, row))
+        with body.when(marks.eq(0)):
+            body.set(group, group - 1)
+        with body.when(before.eq(0)):
+            body.set(first, following)
+        with body.when(first.ne(0)):
+            body.store(U32, self._nodes.place(body, first), self._offset + layout.GROUP, group)
 
-    def _take(self) -> Function:
+    def _take(self, body: Body, map_: Local, row: Local) -> None:
         """Take the values of a row, which are others now, into the sums of its tree, if it is in one."""
-        with define(_take(self._shape, self._number).name, [("map", PTR), ("row", I64)]) as body:
-            map_, row = body.function.parameters
-            place = self._nodes.place(body, row)
-            marks = self._nodes.marks(body, place)
-            with body.when(marks.eq(COMING)):
-                self._enter(body, place, row)
-            with body.otherwise(), body.when(marks.ne(0)):
-                body.run(self._trees.renew, map_, self._root(body, place), row)
-        return body.function
+        place = self._nodes.place(body, row)
+        marks = self._nodes.marks(body, place)
+        with body.when(marks.eq(layout.COMING)):
+            self._enter(body, place, row)
+        with body.otherwise(), body.when(marks.ne(0)):
+            body.run(self._trees.renew, map_, self._root(body, place), row)
 
     # --- walking ----------------------------------------------------------------------------------------------------
 
@@ -257,22 +231,17 @@ class _OrderedIndex:
     def _lies(self, side: Expr, mine: Sequence[Expr], theirs: Sequence[Expr]) -> Expr:
         """Write whether some keys lie on a side of others."""
         words = self._order.words
-        return select(side.eq(RIGHT), in_order(mine, theirs, words), in_order(theirs, mine, words))
+        return select(side.eq(RIGHT), comes_before(mine, theirs, words), comes_before(theirs, mine, words))
 
-    def _edge(self) -> Function:
-        name = self._shape.edge(self._number).name
-        with define(name, [("map", PTR), ("start", I64), ("side", I64)], I64, inline=False) as body:
-            _, start, side = body.function.parameters
-            at = body.let(start, "at")
-            if self._order.group:
-                with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
-                    self._edge_of_chain(body, at, side)
-            with body.loop():
-                following = body.load(U32, self._nodes.place(body, at).at(side), self._offset, "following")
-                with body.when(following.eq(0)):
-                    body.leave(at)
-                body.set(at, following)
-        return body.function
+    def _edge(self, body: Body, _: Local, start: Local, side: Local) -> None:
+        at = body.let(start, "at")
+        if self._order.group:
+            with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
+                self._edge_of_chain(body, at, side)
+        with body.loop():
+            following = body.load(U32, self._nodes.place(body, at).at(side), self._offset, "following")
+            body.leave_if(following.eq(0), at)
+            body.set(at, following)
 
     def _edge_of_chain(self, body: Body, first: Expr, side: Expr) -> None:
         best, at = body.let(first, "best"), body.let(first, "at")
@@ -285,24 +254,20 @@ class _OrderedIndex:
             body.set(at, self._next(body, here))
         body.leave(best)
 
-    def _beside(self) -> Function:
-        name = self._shape.beside(self._number).name
-        with define(name, [("map", PTR), ("start", I64), ("row", I64), ("side", I64)], I64, inline=False) as body:
-            _, start, row, side = body.function.parameters
-            keys = self._nodes.keys(body, self._nodes.place(body, row))
-            found, at = body.let(i64(0), "found"), body.let(start, "at")
-            if self._order.group:
-                with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
-                    self._beside_in_chain(body, at, side, keys, found)
-            with body.loop_while(at.ne(0)):
-                here = self._nodes.place(body, at)
-                beyond = body.let(self._lies(side, keys, self._nodes.keys(body, here)), "beyond")
-                with body.when(beyond):
-                    body.set(found, at)
-                inward = body.let(select(beyond, i64(RIGHT) - side, side), "inward")
-                body.set(at, body.load(U32, here.at(inward), self._offset, "following"))
-            body.leave(found)
-        return body.function
+    def _beside(self, body: Body, _: Local, start: Local, row: Local, side: Local) -> None:
+        keys = self._nodes.keys(body, self._nodes.place(body, row))
+        found, at = body.let(i64(0), "found"), body.let(start, "at")
+        if self._order.group:
+            with body.when(self._nodes.marks(body, self._nodes.place(body, start)).eq(0)):
+                self._beside_in_chain(body, at, side, keys, found)
+        with body.loop_while(at.ne(0)):
+            here = self._nodes.place(body, at)
+            beyond = body.let(self._lies(side, keys, self._nodes.keys(body, here)), "beyond")
+            with body.when(beyond):
+                body.set(found, at)
+            inward = body.let(select(beyond, i64(RIGHT) - side, side), "inward")
+            body.set(at, body.load(U32, here.at(inward), self._offset, "following"))
+        body.leave(found)
 
     def _beside_in_chain(self, body: Body, at: Local, side: Expr, keys: Sequence[Expr], found: Local) -> None:
         with body.loop_while(at.ne(0)):
@@ -326,72 +291,61 @@ class _TopRows:
 
     def functions(self) -> Iterator[Function]:
         """Yield the functions."""
-        yield self._going()
-        yield self._coming()
-        yield self._refill()
+        shape, number = self._shape, self._number
+        yield implement(_go(shape, number), ("map", "row"), self._going, inline=False)
+        yield implement(_come(shape, number), ("map", "row"), self._coming, inline=False)
+        yield implement(shape.refill(number), ("map",), self._refill, inline=False)
 
-    def _going(self) -> Function:
+    def _going(self, body: Body, map_: Local, row: Local) -> None:
         """Take a row out of an order that holds only the best."""
-        with define(_go(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
-            map_, row = body.function.parameters
-            at = self._shape.tree(self._number)
-            body.run(self._shape.unlink_row(self._number), map_, row)
-            body.store(U32, self._nodes.place(body, row), self._nodes.offset + MARKS, 0)
-            body.store(I64, map_, at + HELD, body.load(I64, map_, at + HELD) - 1)
-        return body.function
+        at = self._shape.tree(self._number)
+        body.run(self._shape.unlink_row(self._number), map_, row)
+        body.store(U32, self._nodes.place(body, row), self._nodes.offset + MARKS, 0)
+        body.store(I64, map_, at + layout.HELD, body.load(I64, map_, at + layout.HELD) - 1)
 
-    def _coming(self) -> Function:
+    def _coming(self, body: Body, map_: Local, row: Local) -> None:
         """Put a row into an order that holds only the best, if it is good enough."""
-        with define(_come(self._shape, self._number).name, [("map", PTR), ("row", I64)], inline=False) as body:
-            map_, row = body.function.parameters
-            at = self._shape.tree(self._number)
-            place = self._nodes.place(body, row)
-            body.store(U32, place, self._nodes.offset + MARKS, 0)
-            with body.when(body.load(I64, map_, at + IS_PARTIAL).ne(0), likely=True):
-                root = body.load(I64, map_, at + ROOT, "root")
-                with body.when(root.eq(0)):
-                    body.leave()
-                mine, worst = (
-                    self._nodes.keys(body, each) for each in (place, self._nodes.place(body, self._worst(body, root)))
-                )
-                if self._order.best == LEFT:
-                    mine, worst = worst, mine
-                with body.when(in_order(mine, worst, self._order.words), likely=True):
-                    body.leave()
-            body.run(self._shape.link_row(self._number), map_, row)
-            held = body.let(body.load(I64, map_, at + HELD) + 1, "held")
-            body.store(I64, map_, at + HELD, held)
-            with body.when(held > self._order.most):
-                body.store(I64, map_, at + IS_PARTIAL, 1)
-                body.run(_go(self._shape, self._number), map_, self._worst(body, body.load(I64, map_, at + ROOT)))
-        return body.function
+        at = self._shape.tree(self._number)
+        place = self._nodes.place(body, row)
+        body.store(U32, place, self._nodes.offset + MARKS, 0)
+        with body.when(body.load(I64, map_, at + layout.IS_PARTIAL).ne(0), likely=True):
+            root = body.load(I64, map_, at + layout.ROOT, "root")
+            body.leave_if(root.eq(0))
+            mine, worst = (
+                self._nodes.keys(body, each) for each in (place, self._nodes.place(body, self._worst(body, root)))
+            )
+            if self._order.best == LEFT:
+                mine, worst = worst, mine
+            body.leave_if(comes_before(mine, worst, self._order.words), likely=True)
+        body.run(self._shape.link_row(self._number), map_, row)
+        held = body.let(body.load(I64, map_, at + layout.HELD) + 1, "held")
+        body.store(I64, map_, at + layout.HELD, held)
+        with body.when(held > self._order.most):
+            body.store(I64, map_, at + layout.IS_PARTIAL, 1)
+            body.run(_go(self._shape, self._number), map_, self._worst(body, body.load(I64, map_, at + layout.ROOT)))
 
     def _worst(self, body: Body, root: Expr) -> Local:
         edge = self._shape.edge(self._number)
         return body.call(edge, body.function.parameters[0], root, RIGHT - self._order.best, hint="worst")
 
-    def _refill(self) -> Function:
-        with define(self._shape.refill(self._number).name, [("map", PTR)], inline=False) as body:
-            (map_,) = body.function.parameters
-            for offset in (ROOT, HELD, IS_PARTIAL):
-                body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
-            with body.counting(1, body.load(I64, map_, LAST, "last") + 1, "row") as row:
-                place = self._nodes.place(body, row)
-                some: Expr = i64(0)
-                for word in range(self._shape.values):
-                    some = some | body.load(I64, place, self._shape.value(word))
-                with body.when(some.ne(0)):
-                    body.run(_come(self._shape, self._number), map_, row)
-        return body.function
+    def _refill(self, body: Body, map_: Local) -> None:
+        for offset in (layout.ROOT, layout.HELD, layout.IS_PARTIAL):
+            body.store(I64, map_, self._shape.tree(self._number) + offset, 0)
+        with body.counting(1, body.load(I64, map_, layout.LAST, "last") + 1, "row") as row:
+            place = self._nodes.place(body, row)
+            values = [body.load(I64, place, self._shape.value(word)) for word in range(self._shape.values)]
+            some: Expr = reduce(or_, values, i64(0))
+            with body.when(some.ne(0)):
+                body.run(_come(self._shape, self._number), map_, row)
 
 
 def _take(shape: Shape, order: int) -> Signature:
-    return shape.function(f"take{order}", PTR, I64, result=None)
+    return shape.function(f"take{order}", I64, result=None)
 
 
 def _come(shape: Shape, order: int) -> Signature:
-    return shape.function(f"come{order}", PTR, I64, result=None)
+    return shape.function(f"come{order}", I64, result=None)
 
 
 def _go(shape: Shape, order: int) -> Signature:
-    return shape.function(f"go{order}", PTR, I64, result=None)
+    return shape.function(f"go{order}", I64, result=None)

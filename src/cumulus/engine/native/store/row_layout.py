@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import I64, PTR, Expr, Local, Signature, Type
-from cumulus.engine.native.store.hash_tables import TABLE_SIZE, MemoryBlock, Record, table_blocks
+from cumulus.engine.native.store import hash_tables
+from cumulus.engine.native.store.hash_tables import FIRST_FACTOR, SECOND_FACTOR, MemoryBlock, Record, table_blocks
 
 # The record of a map, as offsets in bytes.
 ROWS = 0
@@ -31,8 +32,6 @@ PRIMARY = 48
 
 CREATED = 1 << 32
 """What `put` adds to the number of a row that it has made."""
-_FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
-_SECOND_FACTOR = 0xD6E8FEB86659FD93 - (1 << 64)
 
 LONGEST_PATH = 48
 """More rows than a path from a root can have: AVL trees of 2**31 rows are at most 45 high."""
@@ -176,7 +175,7 @@ class Shape:
 
     def table(self, index: int) -> int:
         """Return where the slot table of an index stands in the record."""
-        return PRIMARY + TABLE_SIZE * (1 + index)
+        return PRIMARY + hash_tables.TABLE_SIZE * (1 + index)
 
     def node(self, order: int) -> int:
         """Return where a row has the node of an order."""
@@ -238,37 +237,37 @@ class Shape:
         return self.has_moving or any(order.sums for order in self.orders)
 
     def function(self, verb: str, *parameters: Type, result: Type | None = I64) -> Signature:
-        """Return the signature of one of the functions of the shape."""
-        return Signature(f"cu_{self.name}_{verb}", parameters, result)
+        """Return the signature of one of the functions of the shape, whose first parameter is an address: the map's."""
+        return Signature(f"cu_{self.name}_{verb}", (PTR, *parameters), result)
 
     @property
     def find(self) -> Signature:
         """`(map, key words…)` → the row, 0 if there is none."""
-        return self.function("find", PTR, *[I64] * self.keys)
+        return self.function("find", *[I64] * self.keys)
 
     @property
     def put(self) -> Signature:
         """`(map, key words…)` → the row, plus `CREATED` if it was not there; 0 if there is no memory."""
-        return self.function("put", PTR, *[I64] * self.keys)
+        return self.function("put", *[I64] * self.keys)
 
     @property
     def remove(self) -> Signature:
         """`(map, row)`: remove a row."""
-        return self.function("remove", PTR, I64, result=None)
+        return self.function("remove", I64, result=None)
 
     def first(self, index: int) -> Signature:
         """`(map, key words of the index…)` → the first row of the chain, 0 if there is none."""
-        return self.function(f"first{index}", PTR, *[I64] * len(self.indexes[index]))
+        return self.function(f"first{index}", *[I64] * len(self.indexes[index]))
 
     @property
     def new(self) -> Signature:
         """`(memory, map)` → 1, or 0 if there is no memory: make a record of zeros an empty map."""
-        return self.function("new", PTR, PTR)
+        return self.function("new", PTR)
 
     @property
     def free(self) -> Signature:
         """`(map)`: give back all memory."""
-        return self.function("free", PTR, result=None)
+        return self.function("free", result=None)
 
     @property
     def adopt(self) -> Signature:
@@ -276,49 +275,49 @@ class Shape:
 
         `rows` is the address of the first; each begins with key words and value words, no two with one key.
         """
-        return self.function("adopt", PTR, PTR, I64, I64)
+        return self.function("adopt", PTR, I64, I64)
 
     @property
     def clear(self) -> Signature:
         """`(map)` → 1, or 0 if there is no memory: remove all rows."""
-        return self.function("clear", PTR)
+        return self.function("clear")
 
     @property
     def leave(self) -> Signature:
         """`(map, row)`: take a row out of all orders that move, for its values will change; only if there are some."""
-        return self.function("leave", PTR, I64, result=None)
+        return self.function("leave", I64, result=None)
 
     @property
     def changed(self) -> Signature:
         """`(map, row)`: say that the values of a row are others now; only if the shape `is_told`."""
-        return self.function("changed", PTR, I64, result=None)
+        return self.function("changed", I64, result=None)
 
     def edge(self, order: int) -> Signature:
         """`(map, start, LEFT or RIGHT)` → the first row of a group, or the last.
 
         The group starts with the root of its tree, or with the first row of its chain if it is no tree.
         """
-        return self.function(f"edge{order}", PTR, I64, I64)
+        return self.function(f"edge{order}", I64, I64)
 
     def beside(self, order: int) -> Signature:
         """`(map, start, row, LEFT or RIGHT)` → the row before another one of its group, or behind it; 0 if none."""
-        return self.function(f"beside{order}", PTR, I64, I64, I64)
+        return self.function(f"beside{order}", I64, I64, I64)
 
     def plant(self, order: int) -> Signature:
         """`(map, first row of a chain, number)`: make a group a tree if it has more rows; it is none yet."""
-        return self.function(f"plant{order}", PTR, I64, I64, result=None)
+        return self.function(f"plant{order}", I64, I64, result=None)
 
     def refill(self, order: int) -> Signature:
         """`(map)`: let an order that holds only the best rows hold as many as it can."""
-        return self.function(f"refill{order}", PTR, result=None)
+        return self.function(f"refill{order}", result=None)
 
     def link_row(self, order: int) -> Signature:
         """`(map, row)`: put a row into an order; where there are groups, one that was put first into its chain."""
-        return self.function(f"link{order}", PTR, I64, result=None)
+        return self.function(f"link{order}", I64, result=None)
 
     def unlink_row(self, order: int) -> Signature:
         """`(map, row)`: take a row out of an order, before it leaves its chain."""
-        return self.function(f"unlink{order}", PTR, I64, result=None)
+        return self.function(f"unlink{order}", I64, result=None)
 
 
 def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
@@ -328,7 +327,7 @@ def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
 
 def tag_of(body: Body, words: Sequence[Expr]) -> Local:
     """Write the hash of some words: 32 bits."""
-    mixed = body.let(words[0] * _FIRST_FACTOR, "mixed")
+    mixed = body.let(words[0] * FIRST_FACTOR, "mixed")
     for word in words[1:]:
-        body.set(mixed, ((mixed ^ (mixed >> 32)) + word) * _FIRST_FACTOR)
-    return body.let(((mixed ^ (mixed >> 32)) * _SECOND_FACTOR) >> 32, "tag")
+        body.set(mixed, ((mixed ^ (mixed >> 32)) + word) * FIRST_FACTOR)
+    return body.let(((mixed ^ (mixed >> 32)) * SECOND_FACTOR) >> 32, "tag")

@@ -121,27 +121,19 @@ def _type(sql_type: SqlType | None) -> list[Any]:
 
 
 class RawMap:
-    """One map in a file.
+    """One map in a file: what the header says of it, the whole file, and how that writes words."""
 
-    Parameters
-    ----------
-    name, told
-        Its name, and what the header says of it.
-    data, words
-        The whole file, and how its words are written.
-    """
-
-    def __init__(self, name: str, told: Mapping[str, Any], data: Any, words: str) -> None:
-        self._told, self._data, self._words = told, data, words
-        keys = [Lane(SqlType(Kind(kind), *digits), nullable) for kind, *digits, nullable in told["keys"]]
+    def __init__(self, name: str, entry: Mapping[str, Any], data: Any, words: str) -> None:
+        self._entry, self._data, self._words = entry, data, words
+        keys = [Lane(SqlType(Kind(kind), *digits), nullable) for kind, *digits, nullable in entry["keys"]]
         values = [
             ValueLane(ColumnStorage[held], word, scale, SqlType(Kind(kind), *digits))
-            for held, word, scale, kind, *digits in told["values"]
+            for held, word, scale, kind, *digits in entry["values"]
         ]
         self.store = MapLayout(name, 0, tuple(str(place) for place in range(len(keys))), tuple(keys), tuple(values))
-        self.columns: list[str] = told["columns"]
-        self.row_size: int = told["row"]
-        self.record: list[int] = told["record"]
+        self.columns: list[str] = entry["columns"]
+        self.row_size: int = entry["row"]
+        self.record: list[int] = entry["record"]
 
     def has_words_of(self, store: MapLayout) -> bool:
         """Whether the words of its rows mean what those of a map in memory do."""
@@ -149,13 +141,13 @@ class RawMap:
 
     def has_blocks_of(self, store: MapLayout) -> bool:
         """Whether its blocks look like those of a map in memory, if the same code has written them."""
-        return self.has_words_of(store) and self._told["shape"] == store.shape.name
+        return self.has_words_of(store) and self._entry["shape"] == store.shape.name
 
     def blocks(self) -> list[tuple[MemoryBlock, Any]]:
         """Return its blocks with their bytes."""
         return [
             (MemoryBlock(place, size, used), self._data[at : at + used])
-            for place, size, at, used, _ in self._told["blocks"]
+            for place, size, at, used, _ in self._entry["blocks"]
         ]
 
     def rows(self) -> Any:
@@ -172,13 +164,7 @@ class RawMap:
 
 
 class SavedValues:
-    """Texts, intervals and long numbers of a file, for who has no machine code.
-
-    Parameters
-    ----------
-    values, boxes
-        By their numbers.
-    """
+    """Texts, intervals and long numbers of a file, by their numbers, for who has no machine code."""
 
     def __init__(self, values: list[Any], boxes: Sequence[Decimal | None]) -> None:
         self.values_of = values
@@ -218,12 +204,12 @@ class RawMaps:
         self.is_ours = (header["layout"], header["words"]) == (layout(), _WORDS[sys.byteorder])
         """Whether this very code has written it, on a machine of this kind."""
         self.has_our_words = header["words"] == _WORDS[sys.byteorder]
-        self.maps = {name: RawMap(name, told, self._data, header["words"]) for name, told in header["maps"].items()}
+        self.maps = {name: RawMap(name, entry, self._data, header["words"]) for name, entry in header["maps"].items()}
         self._header = header
         for what, block in [
             ("the table of texts", header["values"]),
             ("the table of long numbers", header["boxes"]),
-            *((f"map {name}", block[2:]) for name, told in header["maps"].items() for block in told["blocks"]),
+            *((f"map {name}", block[2:]) for name, entry in header["maps"].items() for block in entry["blocks"]),
         ]:
             self._check(what, *block)
 

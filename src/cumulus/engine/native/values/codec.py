@@ -77,7 +77,7 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
     """
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
-        number = dictionary.__getitem__ if adds else dictionary.known
+        number = dictionary.__getitem__ if adds else dictionary.number_of
         return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
@@ -88,15 +88,20 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
             return null_words
         word = plain_word(value, lane.type)
         if word == null and lane.nullable:
-            raise EvaluationError(
-                f"{value} stands for NULL in a nullable {lane.type} column of the native engine",
-                hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
-            )
+            raise stands_for_null(value, lane)
         if not -limit <= word < limit:
             raise EvaluationError(f"{value} does not fit the {lane.type} columns of the native engine", hint=_TOO_WIDE)
         return split(word) if lane.is_wide else (word,)
 
     return encode
+
+
+def stands_for_null(value: Any, lane: Lane) -> EvaluationError:
+    """Return the error that a value is the one that stands for NULL."""
+    return EvaluationError(
+        f"{value} stands for NULL in a nullable {lane.type} column of the native engine",
+        hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
+    )
 
 
 def _text_of(words: Sequence[int]) -> str | None:

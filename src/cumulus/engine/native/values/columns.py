@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,9 +11,8 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
-from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane, Words
-from cumulus.engine.native.values.codec import encoder
-from cumulus.errors import EvaluationError
+from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane
+from cumulus.engine.native.values.codec import encoder, stands_for_null
 
 if TYPE_CHECKING:
     from cumulus.engine.native.values.dictionary import Dictionary
@@ -56,18 +54,16 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
         dictionary.number_all(*text_columns(texts), words)
         return [words]
     array = _one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
-    match lane.type.kind:
-        case Kind.INTERVAL:
-            encode = encoder(lane, dictionary)
-            return _of_rows(array, encode)
+    if lane.type.kind is Kind.INTERVAL:
+        encode = encoder(lane, dictionary)
+        rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
+        return [_column(np.array([row[0] for row in rows], dtype=np.int64))]
     found = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
     assert len(found) == lane.words, f"{array.type} is not of the form of {lane.type}"
-    nulls = array.null_count
-    if nulls:
-        missing = array.is_null().to_numpy(zero_copy_only=False)
     if lane.nullable:
-        _check(found, lane, ~missing if nulls else None)
-        if nulls:
+        missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        _check(found, lane, missing)
+        if missing is not None:
             for word, null in zip(found, lane.null_words, strict=True):
                 word[missing] = null
     return found
@@ -106,16 +102,13 @@ def _decimals(array: Any, lane: Lane) -> list[Column]:
     return [_column(pairs[place::2]) for place in range(1 + lane.is_wide)]
 
 
-def _check(words: list[Column], lane: Lane, there: npt.NDArray[np.bool_] | None) -> None:
+def _check(words: list[Column], lane: Lane, missing: npt.NDArray[np.bool_] | None) -> None:
     """Refuse values that stand for NULL; only whole numbers of all 64 or 128 bits have one."""
     if lane.type.kind is not Kind.BIGINT:
         return
     bad = words[0] == NULL_WORD
-    if (bad if there is None else bad & there).any():
-        raise EvaluationError(
-            f"{NULL_WORD} stands for NULL in a nullable {lane.type} column of the native engine",
-            hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
-        )
+    if (bad if missing is None else bad & ~missing).any():
+        raise stands_for_null(NULL_WORD, lane)
 
 
 def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -143,8 +136,3 @@ def _text_chunk(array: Any) -> tuple[Column, Column]:
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
     return ends[:-1] + (data.address if data is not None else 0), lengths
-
-
-def _of_rows(array: Any, encode: Callable[[Any], Words]) -> list[Column]:
-    rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
-    return [_column(np.array([row[0] for row in rows], dtype=np.int64))]

@@ -17,27 +17,15 @@ from cumulus.engine.limits import format_bytes
 from cumulus.engine.native.kernel.lanes import NULL_WORD
 from cumulus.engine.native.kernel.machine import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
-from cumulus.engine.native.store.text_table import (
-    COPIED,
-    COUNT,
-    KNOWN,
-    NO_TEXT,
-    NUMBER_OF,
-    NUMBERS_OF,
-    OBJECT,
-    RECORD_SIZE,
-    SEED,
-    TEXTS_FREE,
-    TEXTS_NEW,
-    bytes_of,
-)
+from cumulus.engine.native.store import text_table
+from cumulus.engine.native.store.text_table import bytes_of
 from cumulus.engine.native.values.long_numbers import Boxes
 from cumulus.errors import MemoryLimitError
 
 Words = npt.NDArray[np.int64]
 _I64, _PTR = ctypes.c_int64, ctypes.c_void_p
 _MEMORY_SIZE = 64
-_SPAN = bytes([NO_TEXT])
+_SPAN = bytes([text_table.NO_TEXT])
 """What the bytes of an interval begin with, and no text's."""
 _REMEMBERED, _SHORT = 1 << 16, 256
 """How many numbers Python remembers, and of how long texts."""
@@ -68,18 +56,18 @@ class Dictionary:
         self.widen: Callable[[], bool] = lambda: False
         """Asked for more memory than was granted: whether there is more now."""
         self._known: dict[Any, int] = {}
-        buffer = ctypes.create_string_buffer(_MEMORY_SIZE + RECORD_SIZE + 8)
+        buffer = ctypes.create_string_buffer(_MEMORY_SIZE + text_table.RECORD_SIZE + 8)
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
         self.texts = self._memory + _MEMORY_SIZE
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
         _I64.from_address(self._memory + SYSTEM).value = system_functions()
-        _I64.from_address(self.texts + SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
+        _I64.from_address(self.texts + text_table.SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
-        self._new = code.function(TEXTS_NEW.name, _I64, _PTR, _PTR)
-        self._free = code.function(TEXTS_FREE.name, None, _PTR)
-        free = code.function(TEXTS_FREE.name, None, _PTR)
+        self._new = code.function(text_table.new_texts.name, _I64, _PTR, _PTR)
+        self._free = code.function(text_table.free_texts.name, None, _PTR)
+        free = code.function(text_table.free_texts.name, None, _PTR)
         self._finalizer = weakref.finalize(self.values_of, _free, free, self.texts, buffer, code)
         self._finalizer.atexit = False
         if not self._new(self._memory, self.texts):
@@ -92,10 +80,10 @@ class Dictionary:
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""
         self.values_of.use(code)
-        self._number = code.function(NUMBER_OF.name, _I64, _PTR, ctypes.c_char_p, _I64)
-        self._find = code.function(KNOWN.name, _I64, _PTR, ctypes.c_char_p, _I64)
-        self._numbers = code.function(NUMBERS_OF.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
-        self._copy = code.function(COPIED.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
+        self._number = code.function(text_table.number_of_text.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._find = code.function(text_table.find_text.name, _I64, _PTR, ctypes.c_char_p, _I64)
+        self._numbers = code.function(text_table.number_texts.name, _I64, _PTR, _PTR, _PTR, _I64, _PTR)
+        self._copy = code.function(text_table.copy_texts.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
     @property
     def bytes(self) -> int:
@@ -111,7 +99,7 @@ class Dictionary:
         """How many bytes texts would have taken when they were refused memory the last time; 0 if never."""
         return int(_I64.from_address(self._memory + REFUSED).value)
 
-    def forgive(self) -> None:
+    def reset_refusals(self) -> None:
         """Forget what was refused."""
         _I64.from_address(self._memory + REFUSED).value = 0
 
@@ -120,17 +108,17 @@ class Dictionary:
 
         Nobody may use a number that was given before.
         """
-        seed = _I64.from_address(self.texts + SEED).value
+        seed = _I64.from_address(self.texts + text_table.SEED).value
         self._known.clear()
         self._free(self.texts)
-        ctypes.memset(self.texts, 0, RECORD_SIZE)
-        _I64.from_address(self.texts + SEED).value = seed
+        ctypes.memset(self.texts, 0, text_table.RECORD_SIZE)
+        _I64.from_address(self.texts + text_table.SEED).value = seed
         if not self._new(self._memory, self.texts):
             raise MemoryError
         for number, value in enumerate(values):
             assert self[value] == number, "each value is there once"
 
-    def known(self, value: Any) -> int:
+    def number_of(self, value: Any) -> int:
         """Return the number that a value has; KeyError if it has none."""
         found = self._known.get(value)
         if found is None:
@@ -182,13 +170,7 @@ class Dictionary:
 
 
 class Values:
-    """The values of a dictionary by their numbers, and all in the order of these.
-
-    Parameters
-    ----------
-    texts
-        As of the dictionary.
-    """
+    """The values of a dictionary by their numbers, and all in the order of these."""
 
     def __init__(self, texts: int) -> None:
         self._texts = texts
@@ -196,10 +178,12 @@ class Values:
     def use(self, code: Loaded) -> None:
         """Call the functions of some code from now on."""
         self._code = code
-        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(code.address(OBJECT.name))
+        self._object = ctypes.PYFUNCTYPE(ctypes.py_object, _PTR, _I64, ctypes.c_char_p)(
+            code.address(text_table.text_object.name)
+        )
 
     def __len__(self) -> int:
-        return int(_I64.from_address(self._texts + COUNT).value)
+        return int(_I64.from_address(self._texts + text_table.COUNT).value)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self)))

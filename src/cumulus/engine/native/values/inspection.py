@@ -25,13 +25,7 @@ _AT_ONCE = 1 << 20
 
 
 class MapView:
-    """A map read from outside.
-
-    Parameters
-    ----------
-    shape, record
-        Its layout, and the address of its record.
-    """
+    """A map read from outside."""
 
     def __init__(self, shape: Shape, record: int) -> None:
         self._shape = shape

@@ -92,13 +92,7 @@ class Boxes:
                 return self.put(Decimal(joined(left, right)).scaleb(-more, EXACT))
 
     def sweep(self, used: Callable[[], Iterable[int]]) -> None:
-        """Empty what is not used any more, if there may be much of it.
-
-        Parameters
-        ----------
-        used
-            Gives the numbers of the boxes that are.
-        """
+        """Empty what is not used any more, if there may be much of it."""
         if not self.are_many:
             return
         needed = {0, *used()}

@@ -24,17 +24,7 @@ I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
 class StoredMap:
-    """A map in memory.
-
-    Parameters
-    ----------
-    code
-        Has the functions of its shape.
-    store, record
-        Its layout, and the address of its record.
-    dictionary
-        Numbers of texts and intervals.
-    """
+    """A map in memory."""
 
     def __init__(self, code: Loaded, store: MapLayout, record: int, dictionary: Dictionary) -> None:
         self.store = store
@@ -126,10 +116,6 @@ class StoredMap:
         """Take rows of key words and value words, which lie one after another; False if there is no memory."""
         return bool(self._adopt(self._record, matrix.ctypes.data, 8 * matrix.shape[1], len(matrix)))
 
-    def matrix(self) -> npt.NDArray[np.int64]:
-        """Return key words and value words of all rows, a row each; a copy."""
-        return self.view.matrix()
-
     def clear(self) -> None:
         """Remove all rows."""
         self._clear(self._record)
@@ -181,7 +167,7 @@ class StoredMap:
         """Iterate over the numbers of all boxes that its rows name."""
         words = [self.store.shape.keys + lane.word for lane in self.store.values if lane.held is ColumnStorage.BOXED]
         if words:
-            yield from self.matrix()[:, words].ravel().tolist()
+            yield from self.view.matrix()[:, words].ravel().tolist()
 
     @property
     def live(self) -> int:

@@ -27,22 +27,15 @@ _AT_ONCE = 10_000
 
 
 class RowReader:
-    """The rows of a map.
-
-    Parameters
-    ----------
-    store
-        Its layout.
-    numbered
-        What numbers of texts, intervals and boxes stand for.
-    """
+    """The rows of a map."""
 
     def __init__(self, store: MapLayout, numbered: NumberedValues) -> None:
         self.store = store
         self._boxes = numbered.boxes
         self._decode = [decoder(lane, numbered) for lane in store.keys]
         self._kept = [self._value_decoder(lane) for lane in store.values]
-        self._read = self._reader()
+        self.stored_of = self._reader()
+        """What gives value words as they are kept: numbers, and cells of floats."""
         self._columns = [column_decoder(lane, numbered) for lane in store.keys]
         self._places = [store.words_of(place) for place in range(len(store.keys))]
         slices = [slice(places[0], places[-1] + 1) for places in self._places]
@@ -56,13 +49,7 @@ class RowReader:
         return tuple(values)
 
     def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over the keys of rows and what is stored under each.
-
-        Parameters
-        ----------
-        rows
-            Key words and value words, a row each.
-        """
+        """Iterate over the keys of rows, each of key words and value words, and what is stored under each."""
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             yield from zip(self.keys_of(part), self.all_stored(part[:, self.store.shape.keys :]), strict=True)
@@ -92,10 +79,6 @@ class RowReader:
             return lambda number: Decimal(number).scaleb(-lane.scale, EXACT)
         return int
 
-    def stored_of(self, words: Sequence[int]) -> Stored:
-        """Return value words as they are kept: numbers, and cells of floats."""
-        return self._read(words)
-
     def _reader(self) -> Callable[[Sequence[int]], Stored]:
         """Return the function from the value words of a row to what is kept, written in one piece."""
         names: dict[str, Any] = {"cell": _CELL.unpack, "pack": _WORDS.pack}
@@ -118,15 +101,7 @@ _CELL, _WORDS = struct.Struct("<ddd"), struct.Struct("<qqq")
 
 
 class RowCodec(RowReader):
-    """The rows of a map in memory.
-
-    Parameters
-    ----------
-    store
-        Its layout.
-    dictionary
-        Numbers of texts and intervals, and boxes.
-    """
+    """The rows of a map in memory."""
 
     def __init__(self, store: MapLayout, dictionary: Dictionary) -> None:
         super().__init__(store, dictionary)
@@ -183,7 +158,7 @@ class RowCodec(RowReader):
 
     def shown_of(self, words: Sequence[int]) -> Values | None:
         """Return the values that readers see of value words; None as `shown` does."""
-        stored, count = self._read(words), self.store.count
+        stored, count = self.stored_of(words), self.store.count
         if self._has_cells:
             return self.shown(stored)
         return stored if (any(stored) if count is None else stored[count]) else None

@@ -12,7 +12,7 @@ import pytest
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BIGINT, EXACT, INTEGER, SqlType, type_named
 from cumulus.errors import EvaluationError, MissingFunctionError, UsageError
-from cumulus.scalars.user import UserFunction, fits, function, given_functions, runnable
+from cumulus.scalars.user import UserFunction, fits_parameter, function, given_functions, runnable
 
 
 def typed(name: str, *parameters: int) -> SqlType:
@@ -145,9 +145,9 @@ def test_a_program_gets_the_functions_that_it_declares_and_no_others() -> None:
 def test_arguments_widen_but_never_lose() -> None:
     widening = [("INT", "BIGINT"), ("INT", "DOUBLE"), ("DATE", "TIMESTAMP"), ("BIGINT", "DOUBLE"), ("REAL", "DOUBLE")]
     for given, parameter in widening:
-        assert fits(typed(given), typed(parameter))
-        assert not fits(typed(parameter), typed(given))
-    assert fits(typed("INT"), typed("DECIMAL", 18, 3))
-    assert not fits(typed("DECIMAL", 18, 4), typed("DECIMAL", 18, 3))
-    assert not fits(typed("BOOLEAN"), typed("INT"))
-    assert not fits(typed("INT"), typed("VARCHAR"))
+        assert fits_parameter(typed(given), typed(parameter))
+        assert not fits_parameter(typed(parameter), typed(given))
+    assert fits_parameter(typed("INT"), typed("DECIMAL", 18, 3))
+    assert not fits_parameter(typed("DECIMAL", 18, 4), typed("DECIMAL", 18, 3))
+    assert not fits_parameter(typed("BOOLEAN"), typed("INT"))
+    assert not fits_parameter(typed("INT"), typed("VARCHAR"))

@@ -16,7 +16,8 @@ import pytest
 from cumulus.catalog.date_parts import PARTS
 from cumulus.catalog.types import INTEGER, NULL, SqlType
 from cumulus.errors import EvaluationError
-from cumulus.scalars.registry import FUNCTIONS, argument_types, call, common_type, result_type
+from cumulus.scalars.function import common_type
+from cumulus.scalars.registry import FUNCTIONS, argument_types, call, result_type
 from support.scalar_types import ARITHMETIC, COMPARISONS, TEMPLATES, my_type, parsed, template
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
