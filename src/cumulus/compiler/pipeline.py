@@ -36,7 +36,7 @@ from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.words import too_deep
 
-MAX_JOIN_PARTS = 128
+MAX_JOIN_PARTS = 40
 """How many parts of joins a view may need maps for in full order, before a lower one is chosen for it."""
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""
@@ -291,6 +291,7 @@ class Planned:
 def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
+    materializer.view = view.name
     home: tuple[ColumnGroup, tuple[str, ...]] | None = None
     for summed in view.sums:
         if summed.name == view.count and not options.counts and not _asked_for(view, view.count):
