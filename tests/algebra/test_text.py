@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from cumulus.algebra.parser import parse_term
 from cumulus.algebra.printing import print_scalar, print_term
 from cumulus.algebra.terms import (
     FALSE,
@@ -31,7 +32,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTEGER, INTERVAL, REAL, TIMESTAMP, VARCHAR, Interval, decimal
 from cumulus.errors import M3SyntaxError
-from support.term_texts import parse_scalar, parse_term
+from support.term_texts import parse_scalar
 
 a, b, c, x, y = (Var(name) for name in "abcxy")
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
+from cumulus.algebra.parser import parse_term
 from cumulus.algebra.printing import COMPARISONS, INFIX, print_scalar, print_term
 from cumulus.algebra.terms import (
     AggSum,
@@ -45,7 +46,7 @@ from cumulus.catalog.types import (
 from cumulus.m3 import MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef, canonical, parse
 from cumulus.m3.printer import wrap
 from cumulus.scalars.python_code import canonical as canonical_value
-from support.term_texts import parse_scalar, parse_term
+from support.term_texts import parse_scalar
 from support.tiers import examples
 
 plain = st.sampled_from(["x", "y", "oid", "nation", "c.nation", "date", "sum", "min", "key", "größe", "_1"])

@@ -74,9 +74,9 @@ def test_a_key_is_one_look_up_and_columns_are_read_as_named(monkeypatch: pytest.
     wh = Warehouse(SQL, engine="native")
     wh.insert("t", ROWS)
     read: list[Any] = []
-    made = Columnar._made
+    made = Columnar._arrow_table
     monkeypatch.setattr(
-        Columnar, "_made", lambda self, batch, places: (read.append(places), made(self, batch, places))[1]
+        Columnar, "_arrow_table", lambda self, batch, places: (read.append(places), made(self, batch, places))[1]
     )
     assert wh.query("SELECT s FROM v WHERE g = ?", [5]).rows() == [(sum(range(5, 60, 7)),)]
     assert read == []
@@ -169,9 +169,9 @@ def test_a_display_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     wh = Warehouse(SQL + "CREATE VIEW h AS SELECT g, x FROM t WHERE x >= 0;", engine="native")
     wh.insert("t", [(place, "a", None, place, None) for place in range(30_000)])
     counts: list[int] = []
-    made = Columnar._made
+    made = Columnar._arrow_table
     monkeypatch.setattr(
-        Columnar, "_made", lambda self, batch, at: (counts.append(batch.count), made(self, batch, at))[1]
+        Columnar, "_arrow_table", lambda self, batch, at: (counts.append(batch.count), made(self, batch, at))[1]
     )
 
     def refuse(*_: Any) -> None:

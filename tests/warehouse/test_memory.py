@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus import Warehouse
-from cumulus.bench.engine_runs import columns_of, parts
+from cumulus.bench.engine_runs import batches_of, columns_of
 from cumulus.engine.limits import Budget, bytes_of, format_bytes, machine_memory
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
@@ -106,7 +106,7 @@ def test_refusals_anywhere_leave_what_an_engine_without_them_has() -> None:
     limited.engine.limit(Budget(limit))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for part in parts(stream, 700):
+        for part in batches_of(stream, 700):
             bulk = columns_of(program, part)
             while True:
                 before = limited.counters.events

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 
 from cumulus.algebra.lexer import Token, TokenKind, TokenStream
@@ -61,6 +61,33 @@ _OPERATORS = {
     "%": (2, "mod"),
 }
 """The operators between scalars: how strongly each binds, and the function that it is."""
+
+
+def parse_term(text: str, relations: Collection[str] | None = None, *, name: str = "") -> Term:
+    """Read one term in value context.
+
+    Parameters
+    ----------
+    relations
+        The names that are relations: ``r(x, y)`` is an `Atom` of them and a function call of all others. None: every
+        call on nothing but variables is a relation.
+    name
+        What to call the text in errors.
+
+    Raises
+    ------
+    M3SyntaxError
+        With line, column, and what was expected.
+
+    Examples
+    --------
+    >>> [str(part) for part in parse_term("r(x, y) * 2 * y").parts]
+    ['2', 'r(x, y)', 'y']
+    """
+    tokens = TokenStream(text, name)
+    term = TermReader(tokens, (lambda _: True) if relations is None else relations.__contains__).value()
+    tokens.expect_end()
+    return term
 
 
 class TermReader:
