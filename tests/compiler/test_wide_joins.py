@@ -31,7 +31,7 @@ def test_a_star_without_keys_is_kept_in_a_lower_order_and_said() -> None:
         warnings.simplefilter("error")
         assert len(compile_sql(star(5)).maps) == 37
         assert len(compile_sql(star(6), size=2).maps) == 70
-        assert len(compile_sql(star(8, keys=True)).maps) == 19
+        assert len(compile_sql(star(8, keys=True)).maps) == 17
 
 
 def test_who_insists_on_full_order_gets_it_and_a_strict_view_is_refused() -> None:
