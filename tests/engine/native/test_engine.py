@@ -109,7 +109,8 @@ def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("seed", sampled(range(5), of=5, first=3))
 def test_maps_of_random_views_are_the_interpreters(seed: int) -> None:
-    case = case_of(ANY_SCRIPT.script(seed))
+    scripts = map(ANY_SCRIPT.script, range(100 * seed, 100 * seed + 100))
+    case = case_of(next(each for each in scripts if not any(table.references for table in each.tables)))
     compared = 0
     for name, _ in case.views:
         try:
