@@ -188,6 +188,10 @@ class EngineWarning(UserWarning):
     """A program runs on a slower engine than it might have."""
 
 
+class LowerOrderWarning(UserWarning):
+    """A view is kept in a lower order than it might be, as it would need too many maps."""
+
+
 class MemoryLimitWarning(UserWarning):
     """The maps of a warehouse take much of the memory that they may take."""
 

@@ -7,7 +7,7 @@ import pytest
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError
 from cumulus.explain.sizes import Statistics
-from cumulus.explain.view_costs import explain
+from cumulus.explain.view_costs import explain, explain_views
 from cumulus.m3 import parse
 from cumulus.m3.program import On
 
@@ -160,3 +160,27 @@ def test_a_trace_tells_every_delta_pass_by_pass():
     assert {line.split(":")[0].strip() for line in told if line.startswith("  ")} >= {"delta", "fold", "unify"}
     assert not any("\0" in line for line in told)
     assert str(program) == str(compile_sql(SHOP.format(key="NOT NULL"), keep="none"))
+
+
+KEYED = """
+    CREATE TABLE nation (nk INTEGER PRIMARY KEY, name VARCHAR, note VARCHAR);
+    CREATE TABLE cust (ck INTEGER PRIMARY KEY, nk INTEGER REFERENCES nation, seg INTEGER);
+    CREATE TABLE ord (ok INTEGER PRIMARY KEY, ck INTEGER REFERENCES cust, price INTEGER);
+    CREATE VIEW v AS SELECT name, SUM(price * seg) AS s FROM nation JOIN cust USING (nk) JOIN ord USING (ck)
+        GROUP BY name;
+    CREATE VIEW w AS SELECT seg, COUNT(*) AS n FROM cust JOIN ord USING (ck) GROUP BY seg;
+"""
+
+
+def test_a_change_of_a_parent_is_said_in_both_settings() -> None:
+    program, often = compile_sql(KEYED), compile_sql(KEYED, enforced=False)
+    of_v, of_w = explain_views(program, often=often)
+    assert [(each.table, each.columns, each.moves) for each in of_v.parents] == [
+        ("nation", ("name",), ("cust", "ord")),
+        ("cust", ("nk", "seg"), ("ord",)),
+    ]
+    assert [str(each.often) for each in of_v.parents] == ["O(slice)", "O(1)"]
+    assert {each.more_maps for each in of_v.parents} == {len(often.maps) - len(program.maps)}
+    assert [(each.table, each.columns) for each in of_w.parents] == [("cust", ("seg",))]
+    assert "nation (name): moves the rows of cust and ord that refer to it; O(slice) and" in str(of_v)
+    assert explain_views(often)[0].parents == ()

@@ -1,6 +1,6 @@
 """`make fuzz`: random views beside DuckDB, until so many have been compared; exit code 1 if one differs.
 
-    python -m fuzz [--seed N] [--views N] [--jobs N] [--only construct,…] [--one] [--dry] [--no-shrink]
+    python -m fuzz [--seed N] [--views N] [--jobs N] [--only construct,…] [--keyed] [--one] [--dry] [--no-shrink]
 
 FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS are the defaults of the first three. `--seed N --one` replays the script of one
 seed, which every failure names.
@@ -33,6 +33,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("FUZZ_JOBS", "2")))
     parser.add_argument("--only", default="", help="constructs, separated by commas")
     parser.add_argument("--without", default="", help="constructs that are not used")
+    parser.add_argument("--keyed", action="store_true", help="only tables that refer to each other")
     parser.add_argument("--one", action="store_true", help="replay the script of one seed")
     parser.add_argument("--dry", action="store_true", help="DuckDB alone: which views are valid, and what they contain")
     parser.add_argument("--failures", type=int, default=25, help="how many failures end a run")
@@ -45,7 +46,7 @@ def _arguments() -> argparse.Namespace:
         if unknown:
             parser.error(f"no construct {unknown[0]!r}; there are {', '.join(CONSTRUCTS)}")
         setattr(given, name, constructs)
-    given.making = Making(given.only, frozenset(given.without))
+    given.making = Making(given.only, frozenset(given.without), given.keyed)
     return given
 
 

@@ -1,7 +1,8 @@
 """A case: tables, views and a stream of transactions as text; what is compared, kept as a regression, and printed.
 
 The text of a case is SQL, then a line `-- events`, then one event per line, `+` or `-` before a table and a row of SQL
-literals, with `begin` and `commit` around the events of a transaction::
+literals, or `=` where the row is put in place of the one with its primary key, with `begin` and `commit` around the
+events of a transaction::
 
     -- What it showed.
     CREATE TABLE t (a INTEGER, c VARCHAR);
@@ -18,12 +19,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import duckdb
 
+from cumulus.catalog.events import UPSERT
 from fuzz.generator import Script
 from fuzz.schema import Event, Transaction
 
@@ -39,7 +43,8 @@ class Case:
     views
         Name and query of each view.
     mode
-        "event" and "call" are `Warehouse.apply`, "batch" is `Interpreter.on_batch`.
+        "event" and "call" are `Warehouse.apply`, "interpreted" is "call" in the interpreter, "batch" is
+        `Interpreter.on_batch`. Where tables refer to each other, a transaction is one in "event", too.
     checks
         After which transactions the views are compared; after every one if None.
     ordered
@@ -53,6 +58,37 @@ class Case:
     checks: frozenset[int] | None = None
     ordered: frozenset[str] = frozenset()
 
+    @property
+    def schema(self) -> str:
+        """The tables as DuckDB takes them, which checks no references."""
+        return "".join(f"{re.sub(_REFERENCE_OR_OPTION, '', table)};" for table in self.tables)
+
+    @property
+    def refers(self) -> bool:
+        """Whether a table refers to another one."""
+        return any("REFERENCES" in table for table in self.tables)
+
+    @cached_property
+    def plain(self) -> tuple[Transaction, ...]:
+        """The transactions as insertions and deletions alone."""
+        places = {table.split()[2]: key_places(table) for table in self.tables}
+        rows: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...]] = {}
+
+        def of(event: Event) -> Iterator[Event]:
+            sign, name, row = event
+            key = name, tuple(row[place] for place in places[name])
+            old = rows.pop(key, None) if places[name] else None
+            if sign > 0 and places[name]:
+                rows[key] = row
+            if sign != UPSERT:
+                yield event
+            elif old != row:
+                if old is not None:
+                    yield -1, name, old
+                yield 1, name, row
+
+        return tuple(tuple(one for event in transaction for one in of(event)) for transaction in self.transactions)
+
     def sql(self, names: list[str]) -> str:
         """Return the script of some of the views, one statement per line."""
         views = [f"CREATE VIEW {name} AS {select}" for name, select in self.views if name in names]
@@ -64,10 +100,7 @@ class Case:
         lines += [f"CREATE VIEW {name} AS {select};" for name, select in self.views]
         lines.append("-- events")
         for transaction in self.transactions:
-            events = [
-                f"{'+' if sign > 0 else '-'}{table} ({', '.join(map(literal, row))})"
-                for sign, table, row in transaction
-            ]
+            events = [f"{_SIGNS[sign]}{table} ({', '.join(map(literal, row))})" for sign, table, row in transaction]
             lines += events if len(events) == 1 else ["begin", *events, "commit"]
         return "\n".join(lines) + "\n"
 
@@ -112,7 +145,22 @@ def literal(value: Any) -> str:
 
 
 _STATEMENT = re.compile(r"CREATE VIEW (\w+) AS (.*)", re.DOTALL)
-_EVENT = re.compile(r"([+-])(\w+) (\(.*\))")
+_EVENT = re.compile(r"([+=-])(\w+) (\(.*\))")
+_SIGNS = {1: "+", -1: "-", UPSERT: "="}
+_REFERENCE_OR_OPTION = r",? ?FOREIGN KEY \([^)]*\) REFERENCES \w+ \([^)]*\)| WITH \([^)]*\)$"
+
+
+def key_places(table: str) -> list[int]:
+    """Return the places of the columns of the primary key that a CREATE TABLE declares at its end.
+
+    Examples
+    --------
+    >>> key_places("CREATE TABLE t (a INTEGER, b DECIMAL(5,1), c VARCHAR, PRIMARY KEY (a, c))")
+    [0, 2]
+    """
+    columns = [part.split()[0] for part in table[table.index("(") + 1 :].split(", ")]
+    found = re.search(r"PRIMARY KEY \(([^)]*)\)", table)
+    return [columns.index(name) for name in found[1].split(", ")] if found else []
 
 
 def parse_case(text: str, mode: str = "event") -> Case:
@@ -126,7 +174,8 @@ def parse_case(text: str, mode: str = "event") -> Case:
     open_one: list[Event] | None = None
     with duckdb.connect() as database:
         for table in tables:
-            database.execute(re.sub(r" NOT NULL| RELY|,? ?PRIMARY KEY( \([^)]*\))?", "", table))
+            bare = re.sub(_REFERENCE_OR_OPTION, "", table.replace(" RELY", ""))
+            database.execute(re.sub(r" NOT NULL|,? ?PRIMARY KEY( \([^)]*\))?", "", bare))
         for line in filter(None, stream.splitlines()):
             if line == "begin":
                 open_one = []
@@ -150,4 +199,4 @@ def _event(database: duckdb.DuckDBPyConnection, line: str) -> Event:
     database.execute(f"DELETE FROM {table}")
     database.execute(f"INSERT INTO {table} VALUES {values}")
     (row,) = database.execute(f"FROM {table}").fetchall()
-    return (1 if sign == "+" else -1), table, row
+    return next(number for number, each in _SIGNS.items() if each == sign), table, row

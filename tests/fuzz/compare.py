@@ -18,6 +18,7 @@ import duckdb
 
 import cumulus
 from cumulus import m3
+from cumulus.catalog.events import UPSERT
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
@@ -72,6 +73,8 @@ class Comparison:
         Views that had rows at a check, and whose rows were not the same at all checks.
     doubted
         Differences in which DuckDB agrees with us as soon as its optimizer is off.
+    enforced
+        Tables, child and parent, whose references the program relies on.
     """
 
     invalid: dict[str, str] = field(default_factory=dict)
@@ -81,6 +84,7 @@ class Comparison:
     failed: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
+    enforced: frozenset[tuple[str, str]] = frozenset()
 
 
 @contextmanager
@@ -107,19 +111,21 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 class _Maintained:
-    """The views of a program, maintained in one of the modes of a case."""
+    """The views of a program, maintained in the mode of a case."""
 
-    def __init__(self, program: Program, mode: str) -> None:
-        self.mode = mode
-        if mode == "batch":
+    def __init__(self, program: Program, case: Case) -> None:
+        self.mode, self._refers = case.mode, case.refers
+        if self.mode == "batch":
             self.engine = Interpreter(program)
             self.readers = {view.name: MapViewReader(Finisher(program, view), self.engine) for view in program.views}
         else:
-            self.warehouse = cumulus.Warehouse(program)
+            self.warehouse = cumulus.Warehouse(
+                program, engine="interpreter" if self.mode == "interpreted" else "auto", keep="auto"
+            )
 
     def apply(self, transaction: Transaction) -> None:
         if self.mode != "batch":
-            self.warehouse.apply(transaction, per=self.mode)
+            self._apply_to_warehouse(transaction)
             return
         net: dict[str, Counter[Any]] = {}
         for sign, relation, row in transaction:
@@ -133,6 +139,23 @@ class _Maintained:
         if errors:
             raise EvaluationError(f"the batch triggers tell {errors}")
 
+    def _apply_to_warehouse(self, transaction: Transaction) -> None:
+        """Apply a transaction as its events ask for: rows by key, changes of a row, or signed rows."""
+        warehouse, names = self.warehouse, {name for _, name, _ in transaction}
+        signs = [sign for sign, _, _ in transaction]
+        if set(signs) == {UPSERT} and len(names) == 1:
+            warehouse.upsert(*names, [row for _, _, row in transaction])
+        elif UPSERT in signs:
+            with warehouse.transaction():
+                for sign, name, row in transaction:
+                    {1: warehouse.insert, -1: warehouse.delete, UPSERT: warehouse.upsert}[sign](name, [row])
+        elif self._refers and self.mode == "event" and signs == [-1, 1] and len(names) == 1:
+            warehouse.update(*names, [transaction[0][2]], [transaction[1][2]])
+        else:
+            # References may hold at the end of a transaction alone.
+            is_one = self.mode != "event" or (self._refers and len(transaction) > 1)
+            warehouse.apply(transaction, per="call" if is_one else "event")
+
     def rows(self, view: str) -> list[tuple[Any, ...]]:
         return self.readers[view].rows() if self.mode == "batch" else self.warehouse.view(view).rows()
 
@@ -140,7 +163,7 @@ class _Maintained:
 def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) -> Comparison:
     """Return what comes out of a case; with `dry` DuckDB runs alone. A view may take some `seconds` to compile."""
     found = Comparison()
-    oracle = Oracle("".join(f"{table};" for table in case.tables))
+    oracle = Oracle(case.schema)
     try:
         names = _accepted(case, oracle, found)
         program = None if dry else _compiled(case, names, found, seconds)
@@ -149,6 +172,9 @@ def compare(case: Case, *, dry: bool = False, seconds: float = COMPILE_SECONDS) 
                 _run(case, names, oracle, None, found)
             return found
         names = [view.name for view in program.views]
+        found.enforced = frozenset(
+            (each.name, key.parent) for each in program.relations for key in each.foreign_keys if key.enforced
+        )
         _compare_columns(program, names, oracle, found)
         stopped = _stopped(case, names, oracle, program, found, seconds)
     finally:
@@ -176,7 +202,7 @@ def _stopped(
     """Run a case; return what stopped it, if something did."""
     try:
         with limited(seconds + len(names) - 1):
-            maintained = _Maintained(program, case.mode)
+            maintained = _Maintained(program, case)
     except TooSlowError:
         return Failure("timeout", "", f"no code for the program after {seconds} s a view")
     except CumulusError as problem:
@@ -246,11 +272,12 @@ def _compiled(case: Case, names: list[str], found: Comparison, seconds: float) -
 
 def _compiled_now(case: Case, names: list[str], seconds: float) -> Program:
     with limited(seconds + len(names) - 1):
-        program = compile_sql(case.sql(names))
+        # Whoever applies batches himself moves no rows around a change of their parent.
+        program = compile_sql(case.sql(names), enforced=case.mode != "batch")
     wrong = m3.problems(program)
     assert not wrong, f"the program is not valid: {wrong[0].message}"
     # Text takes longer than all the rest where a program is large.
-    if case.mode == "batch" and sum(len(trigger.statements) for trigger in program.triggers) < 200:
+    if case.mode in ("batch", "interpreted") and sum(len(trigger.statements) for trigger in program.triggers) < 200:
         assert m3.parse(str(program)) == program, "the text of the program is not the program"
     return program
 
@@ -314,11 +341,11 @@ def _run(case: Case, names: list[str], oracle: Oracle, mine: _Maintained | None,
     left = [name for name in names if all(failure.view != name for failure in found.failures)]
     if mine is not None:
         left = _compare_rows(case, left, oracle, mine, found, first, "before the first event")
-    for index, transaction in enumerate(case.transactions):
-        for event in transaction:
+    for index, (transaction, plain) in enumerate(zip(case.transactions, case.plain, strict=True)):
+        for event in plain:
             oracle.apply(*event)
         if mine is not None:
-            mine.apply(transaction)
+            mine.apply(plain if case.mode == "batch" else transaction)
         if case.checks is None or index in case.checks:
             left = _compare_rows(case, left, oracle, mine, found, first, f"after transaction {index + 1}")
 

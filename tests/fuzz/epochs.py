@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UnsupportedError
 from cumulus.layout.one_round import Merge
 from cumulus.m3.program import Program
-from fuzz.case import Case, case_of
+from fuzz.case import Case, case_of, key_places
 from fuzz.compare import COMPILE_SECONDS, TooSlowError, limited
 from fuzz.generator import script_of
 from fuzz.schema import Event
@@ -57,27 +57,28 @@ def made(draw: random.Random, case: Case) -> Epochs:
     """Return a case in epochs: some of its tables are static, with all rows that ever come, but one for a key."""
     names = [re.split(r"\W+", table)[2] for table in case.tables]
     static = [name for name in names if draw.random() < 0.3][: len(names) - 1]
-    keys = {name: _key_places(table) for name, table in zip(names, case.tables, strict=True)}
+    # What a static table refers to is static.
+    parents = {name: re.findall(r"REFERENCES (\w+)", table) for name, table in zip(names, case.tables, strict=True)}
+    for name in names:
+        if name in static and not {*parents[name]} <= {*static, name}:
+            static.remove(name)
+    keys = {name: key_places(table) for name, table in zip(names, case.tables, strict=True)}
     first: dict[Any, Event] = {}
-    for number, (sign, name, row) in enumerate(event for events in case.transactions for event in events):
+    for number, (sign, name, row) in enumerate(event for events in case.plain for event in events):
         if name in static and sign > 0:
             key = tuple(row[place] for place in keys[name]) or number
             first.setdefault((name, key), (sign, name, row))
-    rest = [event for events in case.transactions for event in events if event[1] not in static]
+    # References hold between transactions.
+    parts = case.plain if case.refers else [(event,) for events in case.plain for event in events]
+    rest = [mine for part in parts if (mine := [event for event in part if event[1] not in static])]
     epochs = []
     while rest:
         size = draw.choice((1, 2, 5, 20, 80))
-        epochs.append(rest[:size])
+        epochs.append([event for part in rest[:size] for event in part])
         rest = rest[size:]
     epochs[:1] = [[*first.values(), *(epochs[0] if epochs else ())]]
     tables = [_as_static(table) if name in static else table for name, table in zip(names, case.tables, strict=True)]
     return Epochs(tables, dict(case.views), epochs)
-
-
-def _key_places(table: str) -> list[int]:
-    columns = [part.split()[0] for part in table[table.index("(") + 1 :].split(", ")]
-    found = re.search(r"PRIMARY KEY \(([^)]*)\)", table)
-    return [columns.index(name) for name in found[1].split(", ")] if found else []
 
 
 def _as_static(table: str) -> str:
@@ -101,11 +102,12 @@ def compiled(given: Epochs, oracle: Oracle) -> Program | None:
     return None
 
 
-def compare(seed: int, out: Path) -> BucketPlan | None:
+def compare(seed: int, out: Path, *, keyed: bool = False) -> BucketPlan | None:
     """Compare all views of a script after each epoch; return the plan, None if nothing of it compiles."""
     draw = random.Random(seed)
-    given = made(draw, case_of(script_of(seed)))
-    oracle = Oracle("".join(re.sub(r" WITH \([^)]*\)$", "", table) + ";" for table in given.tables))
+    case = case_of(script_of(seed, keyed=keyed))
+    given = made(draw, case)
+    oracle = Oracle(replace(case, tables=tuple(given.tables)).schema)
     try:
         program = compiled(given, oracle)
         return None if program is None else _compare(draw, given, program, oracle, out)

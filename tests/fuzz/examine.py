@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fuzz.case import case_of
 from fuzz.compare import COMPILE_SECONDS, Comparison, Failure, compare
 from fuzz.constructs import constructs, relation_count
 from fuzz.generator import Script, script_of
+from fuzz.rows import updated_parents
 from fuzz.shrink import shrunk
-from fuzz.tree import View
+from fuzz.tree import TableRef, View, walk
 
 SHRINKING_SECONDS = 3.0
 """How long a smaller script may take to compile: one that does not is no help."""
@@ -24,6 +25,10 @@ class Seen:
     state: str
     shown: bool
     changed: bool
+    is_enforced: bool = False
+    """Whether it is about both tables of an enforced reference."""
+    sees_updates: bool = False
+    """Whether, of such a reference, a parent has changed while it was referred to."""
 
 
 @dataclass
@@ -52,9 +57,10 @@ class Making:
 
     only: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
+    keyed: bool = False
 
     def script(self, seed: int) -> Script:
-        return script_of(seed, only=self.only, without=self.without)
+        return script_of(seed, only=self.only, without=self.without, keyed=self.keyed)
 
 
 ANY_SCRIPT = Making()
@@ -65,8 +71,13 @@ def examine(seed: int, making: Making = ANY_SCRIPT, *, dry: bool = False, second
     script = making.script(seed)
     found = compare(case_of(script), dry=dry, seconds=seconds)
     examined = Examined(seed, failures=found.failures, doubted=found.doubted)
+    updated = updated_parents(script.tables, script.transactions)
+    read: dict[str, frozenset[str]] = {}
     for view in script.views:
-        examined.views.append(_seen(view, found))
+        names = {node.name for node in walk(view) if isinstance(node, TableRef)}
+        read[view.name] = frozenset(names).union(*(read[name] for name in names & read.keys()))
+        mine = frozenset(each for each in found.enforced if read[view.name].issuperset(each))
+        examined.views.append(replace(_seen(view, found), is_enforced=bool(mine), sees_updates=bool(mine & updated)))
         if view.name in found.invalid:
             examined.invalid.append(f"{view.sql()}\n  {found.invalid[view.name]}")
     for feature, message in found.refused.values():

@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 
 from fuzz.constructs import CONSTRUCTS, constructs
+from fuzz.keyed_schema import keyed_tables
+from fuzz.keyed_stream import KeyedStream
 from fuzz.queries import NESTING, ROUGH, SET_OPERATIONS, Columns, Queries
 from fuzz.schema import Stream, Table, Transaction, random_tables
 from fuzz.sources import Known
@@ -13,6 +15,9 @@ from fuzz.tree import Order, Query, View
 
 MODES = ("event", "event", "call", "batch")
 """How transactions are applied: `Warehouse.apply` by event and by call, and the batch triggers."""
+KEYED_MODES = (*("event",) * 3, *("call",) * 4, *("interpreted",) * 2, "batch")
+"""As `MODES`, where tables refer to each other; "interpreted" is by call, too."""
+KEYED_SHARE = 0.45
 
 RARE = (
     "USING", "NATURAL", "CROSS JOIN", "theta join", "FULL JOIN", "RIGHT JOIN", "LIKE", "ILIKE", "IS NULL", "SUBSTRING",
@@ -72,7 +77,9 @@ class Generator(Queries):
         super().__init__(draw, without)
         self.only = only
         self.alias_count = 0
+        self.of_alias: dict[str, str] = {}
         self.known = [Known(table.name, tuple((c.name, c.kind) for c in table.columns)) for table in tables]
+        self.references = [(table.name, each) for table in tables for each in table.references]
 
     def views(self, count: int) -> tuple[View, ...]:
         """Return views, of which later ones may read earlier ones."""
@@ -94,7 +101,8 @@ class Generator(Queries):
 
     def _any_view(self, name: str) -> tuple[View, Columns]:
         self.used: set[str] = set()
-        self.room = self.draw.choices((1, 2, 3, 4, 5), (0.8, 2.2, 3.7, 2.2, 0.9))[0]
+        weights = (0.1, 1.8, 3.9, 2.7, 1.5) if self.references else (0.8, 2.2, 3.7, 2.2, 0.9)
+        self.room = self.draw.choices((1, 2, 3, 4, 5), weights)[0]
         self.nested = self.draw.choices((0, 1, 2, 3), (2.5, 4, 2, 1))[0]
         wanted = [self.one(self.only)] if self.only else [self.one(CONSTRUCTS), *self.draw.sample(RARE, 3)]
         self.want([each for each in wanted if each not in self.without])
@@ -144,13 +152,21 @@ class Generator(Queries):
         return f"q{self.alias_count}"
 
 
-def script_of(seed: int, *, only: tuple[str, ...] = (), without: frozenset[str] = frozenset()) -> Script:
-    """Return the script of a seed."""
+def script_of(
+    seed: int, *, only: tuple[str, ...] = (), without: frozenset[str] = frozenset(), keyed: bool = False
+) -> Script:
+    """Return the script of a seed; if `keyed`, one whose tables refer to each other."""
     draw = random.Random(f"script {seed}")
-    tables = random_tables(draw)
+    is_keyed = keyed or random.Random(f"keys {seed}").random() < KEYED_SHARE
+    tables = keyed_tables(draw) if is_keyed else random_tables(draw)
     views = Generator(draw, tables, only=only, without=without).views(draw.choice((2, 3, 4, 5)))
-    mode = draw.choice(MODES)
-    transactions = Stream(draw, tables).transactions(draw.randint(36, 60), single=mode == "event")
+    mode = draw.choice(KEYED_MODES if is_keyed else MODES)
+    single = mode == "event"
+    if is_keyed:
+        stream = KeyedStream(draw, tables, upserts=mode != "batch")
+        transactions = stream.transactions(draw.randint(50, 80), single=single)
+    else:
+        transactions = Stream(draw, tables).transactions(draw.randint(36, 60), single=single)
     last = len(transactions) - 1
     checks = list(range(last + 1))
     if draw.random() < 0.8:

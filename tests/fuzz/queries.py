@@ -235,8 +235,9 @@ class Queries(Sources):
         where = made.where
         if correlated and scope.inside():
             operators = ("=",) if self.draw.random() < 0.75 else ("<", ">=", "<>", ">")
+            along = self.along(inner.columns, scope.inside(), 0.5)
             met = self.meeting(inner, scope.inside(), operators)
-            where += (met,) if met else ()
+            where += along or ((met,) if met else ())
             if self.draw.random() < 0.1:
                 met = self.meeting(inner, scope.inside(), ("<>", "<="))
                 where += (met,) if met else ()

@@ -20,6 +20,8 @@ class Tally:
         self.dry = dry
         self.generated = 0
         self.accepted = 0
+        self.enforced = 0
+        self.seeing_updates = 0
         self.invalid = 0
         self.failure_count = 0
         self.doubted_count = 0
@@ -48,6 +50,8 @@ class Tally:
     def _add_view(self, view: Seen) -> None:
         self.generated += 1
         self.accepted += view.state == "accepted"
+        self.enforced += view.state == "accepted" and view.is_enforced
+        self.seeing_updates += view.state == "accepted" and view.sees_updates
         self.invalid += view.state == "invalid"
         for name in ("all views", *view.constructs):
             counts = self.counts[name]
@@ -60,7 +64,8 @@ class Tally:
     def line(self) -> str:
         """Return the state in one line."""
         refused = sum(self.refused.values())
-        return f"{self.generated} views: {self.accepted} compared, {refused} refused, {self.failure_count} failures"
+        compared = f"{self.accepted} compared, {self.seeing_updates} with updated parents"
+        return f"{self.generated} views: {compared}, {refused} refused, {self.failure_count} failures"
 
     def report(self, seconds: float) -> str:
         """Return the tables of the run."""
@@ -85,6 +90,8 @@ class Tally:
             lines += ["", "failures", *(f"{number:>7}  {kind}" for kind, number in self.kinds.most_common())]
         lines += [
             "",
+            f"{self.enforced} views over enforced references, of which {self.seeing_updates} saw an update of a "
+            "referred parent",
             f"{self.generated} views in {seconds:.0f} s: {self.accepted} {'valid' if self.dry else 'compared'}, "
             f"{sum(self.refused.values())} refused, {self.failure_count} failures; "
             f"{self.doubted_count} times DuckDB agreed only without its optimizer",

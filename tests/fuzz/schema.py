@@ -55,22 +55,49 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Columns of a child that name the primary key of its parent."""
+
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+
+    def sql(self) -> str:
+        columns, others = ", ".join(self.columns), ", ".join(self.parent_columns)
+        return f"FOREIGN KEY ({columns}) REFERENCES {self.parent} ({others})"
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table, with its primary key or none."""
+    """A table, with its primary key or none.
+
+    Parameters
+    ----------
+    option
+        Of its WITH clause.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+    option: str = ""
 
     def sql(self) -> str:
         parts = [f"{c.name} {c.type}{' NOT NULL' if c.not_null else ''}" for c in self.columns]
         if self.key:
             parts.append(f"PRIMARY KEY ({', '.join(self.key)})")
-        return f"CREATE TABLE {self.name} ({', '.join(parts)})"
+        parts += [reference.sql() for reference in self.references]
+        return f"CREATE TABLE {self.name} ({', '.join(parts)}){f' WITH ({self.option})' if self.option else ''}"
 
     def key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the primary key of a row; () without one."""
         return tuple(value for column, value in zip(self.columns, row, strict=True) if column.name in self.key)
+
+    def values(self, names: tuple[str, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the values of some columns of a row."""
+        by_name = {column.name: value for column, value in zip(self.columns, row, strict=True)}
+        return tuple(by_name[name] for name in names)
 
 
 def random_tables(draw: random.Random) -> tuple[Table, ...]:

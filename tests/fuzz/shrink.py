@@ -6,13 +6,14 @@ in the same case. Candidates that are no SQL are refused by DuckDB, and so do no
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from cumulus.catalog.events import UPSERT
 from fuzz.forms import LITERALS
 from fuzz.generator import Script
+from fuzz.rows import is_possible
 from fuzz.schema import Event, Table, Transaction
 from fuzz.tree import Cte, Derived, Expr, Item, Join, Node, Order, Select, SetQuery, Source, TableRef, View, With, walk
 
@@ -120,24 +121,9 @@ def _fewer_events(script: Script) -> Iterator[Script]:
 def _with_events(script: Script, transactions: list[Transaction], mode: str = "") -> Iterator[Script]:
     """Yield the script with another stream, if it is one that can be."""
     mode = mode or script.mode
-    if (tuple(transactions), mode) != (script.transactions, script.mode) and _is_possible(script.tables, transactions):
+    if (tuple(transactions), mode) != (script.transactions, script.mode) and is_possible(script.tables, transactions):
         checks = frozenset(range(len(transactions)))
         yield replace(script, transactions=tuple(transactions), mode=mode, checks=checks)
-
-
-def _is_possible(tables: tuple[Table, ...], transactions: list[Transaction]) -> bool:
-    """Whether only present rows are deleted and no key stands twice."""
-    by_name = {table.name: table for table in tables}
-    rows: Counter[tuple[str, tuple[Any, ...]]] = Counter()
-    keys: Counter[tuple[str, tuple[Any, ...]]] = Counter()
-    for transaction in transactions:
-        for sign, name, row in transaction:
-            rows[name, row] += sign
-            key = by_name[name].key_of(row)
-            keys[name, key] += sign if key else 0
-            if rows[name, row] < 0 or keys[name, key] > 1:
-                return False
-    return True
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -148,17 +134,25 @@ def _smaller_tables(script: Script) -> Iterator[Script]:
     used = {node.name for view in script.views for node in walk(view) if isinstance(node, TableRef)}
     for table in script.tables:
         others = tuple(each for each in script.tables if each is not table)
-        if table.name not in used and others:
+        is_referred = any(reference.parent == table.name for each in script.tables for reference in each.references)
+        bound = {*table.key, *(name for each in table.references for name in each.columns)}
+        for reference in table.references:
+            left = tuple(each for each in table.references if each is not reference)
+            yield _with_table(script, replace(table, references=left))
+        if table.option:
+            yield _with_table(script, replace(table, option=""))
+        if table.name not in used and others and not is_referred:
             yield replace(script, tables=others, transactions=_without_table(script.transactions, table.name))
             continue
-        if table.key:
+        upserts = any(sign == UPSERT for each in script.transactions for sign, _, _ in each)
+        if table.key and not is_referred and not upserts:
             yield _with_table(script, replace(table, key=()))
         for place, column in enumerate(table.columns):
             if column.not_null and column.name not in table.key:
                 columns = list(table.columns)
                 columns[place] = replace(column, not_null=False)
                 yield _with_table(script, replace(table, columns=tuple(columns)))
-            if column.name not in table.key and len(table.columns) > 1:
+            if column.name not in bound and len(table.columns) > 1:
                 columns = [each for each in table.columns if each is not column]
                 smaller = _with_table(script, replace(table, columns=tuple(columns)))
                 yield replace(smaller, transactions=_without_column(script.transactions, table.name, place))

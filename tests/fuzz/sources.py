@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fuzz.expressions import Col, Expressions, Scope
+from fuzz.schema import Reference
 from fuzz.tree import Derived, Expr, Join, Query, Source, TableRef
 
 JOIN_KINDS = {
@@ -49,10 +50,16 @@ class Sources(Expressions):
         What FROM may name, common table expressions last.
     room
         How many more references to tables the view may have.
+    references
+        Tables, each with a reference to another one, along which most joins go.
+    of_alias
+        Alias → the table, view or common table expression that has got it last.
     """
 
     known: list[Known]
     room: int
+    references: list[tuple[str, Reference]]
+    of_alias: dict[str, str]
 
     def derived(self, depth: int) -> tuple[Query, tuple[tuple[str, str], ...]]:
         """Return a query for FROM, and its columns."""
@@ -81,6 +88,7 @@ class Sources(Expressions):
         known = given or self._known(beside)
         self.room -= known.origin != "cte"
         alias = self.new_alias(known.name)
+        self.of_alias[alias] = known.name
         columns = tuple(Col(name, kind, alias) for name, kind in known.columns)
         return From((TableRef(known.name, alias, known.origin),), columns)
 
@@ -94,6 +102,15 @@ class Sources(Expressions):
         ctes = [known for known in self.known if known.origin == "cte"]
         if ctes and self.draw.random() < 0.3:
             return self.one(ctes)
+        related = [
+            other
+            for child, reference in self.references
+            for name, other in ((child, reference.parent), (reference.parent, child))
+            if name in used
+        ]
+        if related and self.draw.random() < 0.9:
+            chosen = self.one(related)
+            return next(known for known in self.known if known.name == chosen)
         return self.one([known for known in self.known if known.origin == "table"])
 
     def _joined(self, left: From, given: Known | None, depth: int, *, may_nest: bool) -> From:
@@ -178,13 +195,33 @@ class Sources(Expressions):
             met = self.meeting(sides, mine, RANGES)
             if met is not None:
                 return (replace(met, marks=("comparison", "theta join")), *self._equal(sides, mine, share=0.4))
-        conditions = self._equal(sides, mine, share=1.0) or (Expr("TRUE"),)
+        conditions = self.along(left, mine, 0.85) or self._equal(sides, mine, share=1.0) or (Expr("TRUE"),)
         if self.draw.random() < (0.25 if outer else 0.1):
             # A condition about one side only: where an outer join differs from an inner one.
             conditions += (self.predicate(Scope(self.one((left, mine)))),)
         elif self.draw.random() < 0.12:
             conditions += self._equal(sides, mine, share=1.0)
         return tuple(dict.fromkeys(conditions))
+
+    def along(self, left: tuple[Col, ...], right: tuple[Col, ...], share: float) -> tuple[Expr, ...]:
+        """Return the conditions of a join along a reference with a probability, if there is one between two sides."""
+        if not self.references or self.draw.random() >= share:
+            return ()
+        sides = (left, right), (right, left)
+        found = [
+            met
+            for child, reference in self.references
+            for children, parents in sides
+            for one in self._aliases(children, child)
+            for two in self._aliases(parents, reference.parent)
+            if one != two and (met := _equal_columns(reference, children, one, parents, two))
+        ]
+        return self.one(found) if found else ()
+
+    def _aliases(self, columns: tuple[Col, ...], table: str) -> list[str]:
+        """Return under which names columns of a table are there."""
+        aliases = dict.fromkeys(column.alias for column in columns if column.alias)
+        return [each for each in aliases if self.of_alias.get(each) == table]
 
     def _equal(self, sides: Scope, mine: tuple[Col, ...], share: float) -> tuple[Expr, ...]:
         met = self.meeting(sides, mine, ("=",)) if self.draw.random() < share else None
@@ -193,6 +230,18 @@ class Sources(Expressions):
         if self.draw.random() < 0.05:
             return (replace(met, template="{0} IS NOT DISTINCT FROM {1}", marks=("IS DISTINCT FROM",)),)
         return (met,)
+
+
+def _equal_columns(
+    reference: Reference, children: tuple[Col, ...], child: str, parents: tuple[Col, ...], parent: str
+) -> tuple[Expr, ...]:
+    """Return the equations of a reference, if all its columns are there."""
+    mine = {column.name: column for column in children if column.alias == child}
+    theirs = {column.name: column for column in parents if column.alias == parent}
+    pairs = list(zip(reference.columns, reference.parent_columns, strict=True))
+    if not all(one in mine and two in theirs for one, two in pairs):
+        return ()
+    return tuple(Expr("{0} = {1}", (mine[a].expr(), theirs[b].expr()), marks=("comparison",)) for a, b in pairs)
 
 
 DERIVED = ("derived table (plain)", "derived table (aggregated)")

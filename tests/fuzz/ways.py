@@ -18,11 +18,11 @@ from support.oracle import Oracle, same_bag
 ENGINES = ("native", "native", "interpreter")
 
 
-def compare(seed: int, folder: Path) -> list[str] | None:
+def compare(seed: int, folder: Path, *, keyed: bool = False) -> list[str] | None:
     """Compare all views of a script with DuckDB after each step; return the steps, None if nothing of it compiles."""
     draw = random.Random(seed)
-    case = case_of(script_of(seed))
-    oracle = Oracle("".join(f"{table};" for table in case.tables))
+    case = case_of(script_of(seed, keyed=keyed))
+    oracle = Oracle(case.schema)
     try:
         names = _compiled(case, oracle)
         return _compare(draw, case, names, oracle, folder) if names else None
@@ -49,8 +49,9 @@ def _compiled(case: Case, oracle: Oracle) -> list[str]:
 def _compare(draw: random.Random, case: Case, names: list[str], oracle: Oracle, folder: Path) -> list[str]:
     there, later = names[: (first := draw.randint(1, len(names)))], names[first:]
     warehouse = Warehouse(case.sql(there), engine=draw.choice(ENGINES), keep="all")
-    events = [event for transaction in case.transactions for event in transaction]
-    cuts = sorted(draw.sample(range(len(events) + 1), min(4, len(events))))
+    # References hold between transactions.
+    parts = case.plain if case.refers else [(event,) for transaction in case.plain for event in transaction]
+    cuts = sorted(draw.sample(range(len(parts) + 1), min(4, len(parts))))
     steps = [f"engine {warehouse.stats().engine}"]
 
     def check(step: str) -> None:
@@ -63,15 +64,16 @@ def _compare(draw: random.Random, case: Case, names: list[str], oracle: Oracle, 
             assert same_bag(ours, theirs), what
 
     at = 0
-    for cut in [*cuts, len(events)]:
-        for event in events[at:cut]:
+    for cut in [*cuts, len(parts)]:
+        events = [event for part in parts[at:cut] for event in part]
+        for event in events:
             oracle.apply(*event)
         if at == 0:
             tables = [table.split()[2] for table in case.tables]
             filled = warehouse.fill({name: oracle.rows(f"FROM {name}") for name in tables}, way=draw.choice(WAYS))
             check(f"fill: {filled}")
         else:
-            warehouse.apply(events[at:cut], per="call")
+            warehouse.apply(events, per="call")
             check(f"apply {at} to {cut}")
         at = cut
         match draw.choice(("save", "view", "nothing")):

@@ -115,7 +115,12 @@ def test_a_domain_over_one_column_is_kept_by_batches_too():
 
 
 WRONG = [
-    ("RELATION r(a INT)\nMAP m[](v);", 2, 1, "expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT or ';', found 'MAP'"),
+    (
+        "RELATION r(a INT)\nMAP m[](v);",
+        2,
+        1,
+        "expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT, CHANGES or ';', found 'MAP'",
+    ),
     ("MAP m[k INT](v BIGINT) COUNTS n;", 1, 24, "expected COUNT, ORDERED, START, a definition, AS or ';'"),
     ("MAP m[k INT](v BIGINT) START (k: 1);", 1, 31, "expected a literal"),
     ("MAP m[](v BIGINT) START (1);", 1, 27, "expected ':' between key and values"),

@@ -147,7 +147,7 @@ def test_the_state_before_a_transaction_is_found_from_the_state_after_it(seed: i
 
     def slice_of(name: str, positions: tuple, values: tuple) -> list:
         assert not is_ordered, "what is in order need not be gone through"
-        return [key for key in new if tuple(key[at] for at in positions) == values]
+        return [(key, new[key]) for key in new if tuple(key[at] for at in positions) == values]
 
     before = EntriesBefore(Now(new, is_ordered), slice_of, {"p": changes})
     wanted = WholeMaps(lambda name: old.items())

@@ -20,6 +20,7 @@ ROOMS = {
     "subscribers": "us an event",
     "files": "rows a CPU second",
     "reads": "ms",
+    "parents": "us a change",
 }
 """What is measured together, each by a module of `cumulus.bench.edges`, and the unit of its figures."""
 _ROOMS_HELP = f"Rooms to measure: {', '.join(ROOMS)}; all if left out. Repeatable."
@@ -87,6 +88,17 @@ EDGES: dict[str, tuple[Edge, ...]] = {
         Edge("one key by SQL", "query of one key, DuckDB", "query of one key", 1.5, 5.0),
         Edge("a display", "print(view), DuckDB", "print(view)", 1.5, 5.0),
         Edge("a view as pandas", "pandas(), DuckDB", "pandas()"),
+    ),
+    "parents": (
+        Edge("a parent without children", "seen column, no children, often", "seen column, no children, rarely"),
+        Edge("a parent with children", "seen column, 10 children, often", "seen column, 10 children, rarely"),
+        Edge("a parent with children", "seen column, 10,000 children, often", "seen column, 10,000 children, rarely"),
+        Edge("a column of no view", "unseen column, 10 children, often", "unseen column, 10 children, rarely"),
+        Edge(
+            "a column of no view",
+            "unseen column, no children, rarely",
+            "unseen column, 10,000 children, rarely",
+        ),
     ),
 }
 """The pairs of each room."""

@@ -28,12 +28,24 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`columns` refer to `parent_columns` of `parent`; `rely` promises the order of docs/architecture.md, "RELY"."""
+    """`columns` refer to `parent_columns` of `parent`.
+
+    Parameters
+    ----------
+    columns, parent, parent_columns
+        Of the child, and the key of its parent.
+    rely
+        Somebody promises the order of docs/architecture.md, "RELY".
+    enforced
+        Statements leave out what can only be zero because the host checks the reference: who changes a parent first
+        takes away the rows that refer to it, and puts them back afterwards (docs/architecture.md, "Enforced keys").
+    """
 
     columns: tuple[str, ...]
     parent: str
     parent_columns: tuple[str, ...]
     rely: bool = False
+    enforced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class Relation:
         Loaded once, before the stream; after that it does not change.
     keep
         "auto", "all" or "none": whether its rows are kept (docs/architecture.md, "Kept rows").
+    changes
+        "rarely" or "often": whether a change of a row that others refer to must cost little, at the price of more maps.
     """
 
     name: str
@@ -63,6 +77,7 @@ class Relation:
     foreign_keys: tuple[ForeignKey, ...] = ()
     static: bool = False
     keep: str = "auto"
+    changes: str = "rarely"
 
     @property
     def column_names(self) -> tuple[str, ...]:

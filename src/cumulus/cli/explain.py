@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
-from cumulus.errors import UsageError
+from cumulus.errors import LowerOrderWarning, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cumulus.explain.explanation import Explanation
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
+    from cumulus.scalars.user import UserFunction
 
 
 def explain_command(
@@ -54,7 +57,8 @@ def explain_command(
     program = program_in(file, rely=rely, functions=given)
     statistics = _statistics(program, rows, distinct, source)
     name = second or view
-    found = explain_views(program, [name] if name else None, statistics, python_functions(program, given))
+    often = _without_enforced(file, program, rely, given)
+    found = explain_views(program, [name] if name else None, statistics, python_functions(program, given), often)
     layout = choose_layout(program).explain()
     if as_json:
         print(json.dumps({"views": [one.as_dict() for one in found], "layout": layout}, indent=2, ensure_ascii=False))
@@ -68,6 +72,18 @@ def explain_command(
         else:
             print(one, end="\n\n")
     print(layout)
+
+
+def _without_enforced(file: Path, program: Program, rely: bool, functions: Sequence[UserFunction]) -> Program | None:
+    """Return the program with statements for all changes; None if it is the same, or too large."""
+    if file.suffix == ".m3" or not any(key.enforced for each in program.relations for key in each.foreign_keys):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LowerOrderWarning)
+        try:
+            return program_in(file, rely=rely, enforced=False, functions=functions)
+        except UnsupportedError:
+            return None
 
 
 def _compare(old: Program, new: Program, as_json: bool) -> None:

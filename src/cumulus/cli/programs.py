@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
-from cumulus.scalars.user import UserFunction
 
 if TYPE_CHECKING:
     from cumulus.epochs.output.origin import Origin
 
 
-def program_in(
-    file: Path,
-    *,
-    rely: bool = True,
-    keep: str = "auto",
-    form: str = "",
-    functions: Sequence[UserFunction] = (),
-    order: int | None = None,
-    size: int = 1,
-    trace: Callable[[str], None] | None = None,
-) -> Program:
+def program_in(file: Path, **options: Any) -> Program:
     """Return the program of a `.sql` or `.m3` file.
 
     The options are those of `cumulus.compile`; an M3 program is taken as it is, and declares its own functions.
@@ -45,17 +33,7 @@ def program_in(
         return parse(text, name=str(file))
     from cumulus.compiler import compile_sql
 
-    return compile_sql(
-        text,
-        name=str(file),
-        rely=rely,
-        keep=keep,
-        form=form,
-        functions=functions,
-        order=order,
-        size=size,
-        trace=trace,
-    )
+    return compile_sql(text, name=str(file), **options)
 
 
 def program_of(origin: Origin) -> Program:
@@ -65,5 +43,9 @@ def program_of(origin: Origin) -> Program:
 
         return parse(origin.script, name=origin.name)
     from cumulus.compiler import compile_sql
+    from cumulus.epochs.layouts import counts_on_unchecked
 
-    return compile_sql(origin.script, name=origin.name, rely=False)
+    program = compile_sql(origin.script, name=origin.name, rely=False)
+    if counts_on_unchecked(program, origin.partitioned):
+        program = compile_sql(origin.script, name=origin.name, rely=False, enforced=False)
+    return program

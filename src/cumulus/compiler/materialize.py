@@ -22,9 +22,10 @@ from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
-from cumulus.compiler.maps.canonical_forms import canonical, is_value, without_guards
+from cumulus.compiler.maps.canonical_forms import canonical, is_value
 from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
+from cumulus.compiler.maps.wider_groups import WiderGroups
 from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.statements.builder import evaluation, rules_of
 from cumulus.compiler.statements.factors import bound_variables
@@ -71,6 +72,9 @@ class Materializer:
         self.rules: list[MapRule] = []
         self._by_form: dict[tuple[tuple[str, str], int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._by_skeleton: dict[tuple[str, int | None], ColumnGroup] = {}
+        self.view = ""
+        """For which columns are made now."""
+        self._wider = WiderGroups()
         self._canonical = cache(canonical)  # triggers for +, - and batches ask for the same forms
         self._numbers: dict[tuple[str, str, int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[ColumnGroup, tuple[str, ...]]] = {}
@@ -102,7 +106,7 @@ class Materializer:
         hint
             A name for the column.
         guest
-            Whether it may live in the group of the same join without its `guards`.
+            Whether it may live in the group of the same join with fewer conditions.
         """
         wanted = ordered(keys)
         body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
@@ -110,11 +114,15 @@ class Materializer:
         found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
             column, own = found
+            column.group.views.add(self.view)
             mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
-        host = self._unguarded_group(wanted, body, order) if guest and home is None and near is None else None
-        if host is not None and (skeleton, order) not in self._by_skeleton:
-            group, key_order = host
+        is_guest = guest and home is None and near is None and len(body) == 1 and self.options.payloads
+        wider = None
+        if is_guest and (skeleton, order) not in self._by_skeleton:
+            wider = self._wider.find(wanted, body[0].factors, order, self.view)
+        if wider is not None:
+            group, key_order, _ = wider
         elif home is not None:
             group, key_order = home
         else:
@@ -123,13 +131,16 @@ class Materializer:
             if not (known or near):
                 self.groups.append(group)
                 self._by_skeleton.setdefault((skeleton, order), group)
+                if len(body) == 1:
+                    self._wider.add(group, key_order, body[0].factors, order)
+        group.views.add(self.view)
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
         if len(self.columns) >= MAX_COLUMNS:
             self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice())
         column = MaintainedNumber(
-            tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order
+            tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order, self.view
         )
         group.columns.append(column)
         self.columns.append(column)
@@ -137,27 +148,10 @@ class Materializer:
         self._by_form.setdefault((identity, order), (column, tuple(names.get(name, name) for name in listed)))
         if column.type.is_float and self.options.counts:
             # A float that looks like 0 does not say that its entry is gone; a count does.
-            plain = [Monomial(1, tuple(f for f in m.factors if not is_value(f))) for m in tidy]
-            if host is not None and group is host[0]:
-                plain = [Monomial(1, without_guards(column.keys, m.factors)) for m in plain]
+            counted = [m.factors for m in tidy] if wider is None else [tuple(rename(f, names) for f in wider[2])]
+            plain = [Monomial(1, tuple(f for f in factors if not is_value(f))) for factors in counted]
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
-
-    def _unguarded_group(
-        self, keys: tuple[str, ...], body: list[Monomial], order: int | None
-    ) -> tuple[ColumnGroup, tuple[str, ...]] | None:
-        """Return the group of the same join without guards, and the keys in its order; None if there is none.
-
-        A number that leaves rows with a NULL out is one more column beside the numbers of all rows.
-        """
-        if len(body) != 1 or not self.options.payloads:
-            return None
-        factors = without_guards(keys, body[0].factors)
-        if len(factors) == len(body[0].factors):
-            return None
-        form = self._canonical(keys, factors)
-        group = self._by_skeleton.get((form.skeleton, order))
-        return None if group is None else (group, form.keys)
 
     def _without_repetition(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
@@ -205,7 +199,7 @@ class Materializer:
         """Return what makes a definition equal to another: (identity, skeleton, keys in its order), and its body."""
         if len(body) == 1:
             factors = list(body[0].factors)
-            if self.options.lookups and self.options.rely:
+            if self.options.lookups:
                 factors = without_lookups(keys, factors, self.tables)
             form = self._canonical(keys, tuple(factors))
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
@@ -261,6 +255,7 @@ class Materializer:
 
     def _add_rules(self, column: MaintainedNumber, change: RelationChange) -> None:
         """Add the rules that keep a column while a table changes."""
+        self.view = column.view
         if column.order == 0:
             self.rules.append(evaluation(self, column, change))
             return
@@ -292,7 +287,7 @@ class Materializer:
         started = delta(body, change)
         trace = traced(self.options, about or body, change, started)
         for monomial in monomials(simplify(started, keys, bound, trace)):
-            if self.options.rely and is_zero(monomial.factors, change, self.tables):
+            if is_zero(monomial.factors, change, self.tables):
                 continue
             # Static tables are loaded before the first event: what needs a row of another table is empty by then.
             if self.tables[change.relation].static and any(

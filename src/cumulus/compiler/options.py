@@ -17,6 +17,8 @@ class CompilerOptions:
     rely
         Use the promises of `FOREIGN KEY … RELY`: deltas that can only be zero disappear. Hosts that do not see the
         order of parents and children take the program compiled without.
+    enforced
+        Do the same for the references that the host checks.
     lookups
         Drop joins that only look up a trusted parent.
     counts
@@ -42,6 +44,7 @@ class CompilerOptions:
     """
 
     rely: bool = True
+    enforced: bool = True
     lookups: bool = True
     counts: bool = True
     splits: bool = True

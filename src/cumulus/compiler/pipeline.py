@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
+from cumulus.compiler.maps.join_parts import count_join_parts
+from cumulus.compiler.maps.trusted_keys import mark_enforced, trusting
 from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import InputError, SqlError, UnsupportedError
+from cumulus.errors import InputError, LowerOrderWarning, SqlError, UnsupportedError
 from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
@@ -32,6 +36,8 @@ from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.words import too_deep
 
+MAX_JOIN_PARTS = 40
+"""How many parts of joins a view may need maps for in full order, before a lower one is chosen for it."""
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""
 
@@ -42,6 +48,7 @@ def compile_sql(
     name: str = "",
     keep: str = "auto",
     rely: bool = True,
+    enforced: bool = True,
     form: str = "",
     batches: bool = True,
     functions: Functions | None = None,
@@ -61,6 +68,8 @@ def compile_sql(
         Which tables' rows are kept: "auto", "all" or "none"; a table's own `keep` wins.
     rely
         Whether the promises of `FOREIGN KEY … RELY` are used.
+    enforced
+        Whether keys and references are used that the host checks.
     form
         "paper" leaves out what the programs printed in the papers do not have.
     batches
@@ -92,8 +101,8 @@ def compile_sql(
             text = text.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
-    options = replace(PAPER, rely=rely) if form == "paper" else CompilerOptions(rely=rely, keep=keep, batches=batches)
-    options = replace(options, order=order, trace=trace, size=size)
+    options = PAPER if form == "paper" else CompilerOptions(keep=keep, batches=batches, enforced=enforced)
+    options = replace(options, rely=rely, order=order, trace=trace, size=size)
     try:
         own = signatures(given_functions(functions))
         return declare_functions(compile_script(parse_script(text, name, own), options), own)
@@ -176,9 +185,11 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     if declared.errors:
         raise SqlError.together(declared.errors)
     tables = {table.name: table for table in declared.tables.values()}
-    words = {"": options.order, "full": None, "0": 0, "1": 1}
-    orders = {str(view.name): words[view.order] for view in declared.views.values()}
-    materializer = Materializer(tables, options, derived)
+    if options.enforced:
+        tables = mark_enforced(tables, options.rely, partial(keeps_rows, options=options))
+    trusted = trusting(tables, options.rely)
+    orders = _orders(declared, bound, derived, trusted, options)
+    materializer = Materializer(trusted, options, derived)
     planned = [(view, _add_view(view, materializer, options, orders[view.name])) for view in bound]
     kept = {name: _keep_rows(table, materializer) for name, table in tables.items() if keeps_rows(table, options)}
     materializer.run()
@@ -188,6 +199,47 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     program = lower(tables, groups, rules, definitions, kept, derived, options)
     check_strict(program, declared.views.values(), script.source)
     return program
+
+
+def _orders(
+    declared: Declarations,
+    bound: list[BoundView],
+    derived: Registry,
+    tables: Mapping[str, Table],
+    options: CompilerOptions,
+) -> dict[str, int | None]:
+    """Return in which order each view is kept: what it says, and a lower one where full order needs too many maps."""
+    words = {"": options.order, "full": None, "0": 0, "1": 1}
+    orders = {str(view.name): words[view.order] for view in declared.views.values()}
+    limit = MAX_JOIN_PARTS * options.size
+    for view, mine in zip(declared.views.values(), bound, strict=True):
+        terms = [*(each.term for each in mine.sums), *(each.term for each in mine.ends)]
+        is_free = not view.order and options.order is None
+        if is_free and count_join_parts(terms, derived, tables, limit) > limit:
+            orders[mine.name] = _lower_order(view, limit, declared.source)
+    return orders
+
+
+def _lower_order(view: CreateView, limit: int, source: SqlText) -> int:
+    """Return the order of a view that joins too many tables for full order, and say so; refuse it if it is STRICT."""
+    what = (
+        f"view {view.name} joins so many tables that may change at any time that it would need more than {limit} maps"
+    )
+    way_out = "Declare the keys of its tables and the references between them, or which tables are static"
+    if view.strict:
+        raise UnsupportedError(
+            f"{what}, and is STRICT",
+            feature="a wide join without keys",
+            hint=f"{way_out}; or leave out STRICT, or say WITH (order = 1).",
+            **source.place(view.at),
+        )
+    warnings.warn(
+        f"{what}. Its rows are joined at each event instead, as WITH (order = 1) does. {way_out}; "
+        "WITH (order = full) keeps the maps.",
+        LowerOrderWarning,
+        stacklevel=2,
+    )
+    return 1
 
 
 def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
@@ -239,6 +291,7 @@ class Planned:
 def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
     planned = Planned({}, {})
+    materializer.view = view.name
     home: tuple[ColumnGroup, tuple[str, ...]] | None = None
     for summed in view.sums:
         if summed.name == view.count and not options.counts and not _asked_for(view, view.count):

@@ -84,7 +84,7 @@ class Integrity:
             return _absent(relation, row)
         if sign > 0 and table.key and not table.key_rely:
             places = table.key_positions
-            found = next(self.rows(table, places, tuple(row[place] for place in places)), None)
+            found = self.by_key(relation, tuple(row[place] for place in places))
             if found is not None:
                 return _duplicate(table, row, found)
         for duty in self._duties(sign, relation, row):
@@ -101,22 +101,24 @@ class Integrity:
     def by_key(self, relation: str, values: tuple[Any, ...]) -> Row | None:
         """Return the row with a primary key, None if there is none; the relation is kept and has a key."""
         table = self._relations[relation]
-        return next(self.rows(table, table.key_positions, values), None)
+        return next((row for row, _ in self.rows(table, table.key_positions, values)), None)
 
-    def rows(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...]) -> Iterator[Row]:
-        """Iterate over the rows that have `values` at `places`, each once."""
+    def rows(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...]) -> Iterator[tuple[Row, int]]:
+        """Iterate over the rows that have `values` at `places`, and how often each is there."""
         pairs = sorted(zip(places, values, strict=True), key=lambda pair: pair[0])
         ascending = tuple(place for place, _ in pairs)
-        for found in self._engine.find(self._maps[relation.name], ascending, tuple(value for _, value in pairs)):
-            if self.multiplicity(relation.name, found) > 0:
-                yield found
+        for row, (count,) in self._engine.find(
+            self._maps[relation.name], ascending, tuple(value for _, value in pairs)
+        ):
+            if count > 0:
+                yield row, int(count)
 
     def count(self, relation: str, places: tuple[int, ...], values: tuple[Any, ...], most: int) -> int:
         """Return how many rows have `values` at `places`; if there are `most` or more, some number from `most` on."""
         found = 0
         if most > 0:
-            for row in self.rows(self._relations[relation], places, values):
-                found += self.multiplicity(relation, row)
+            for _, many in self.rows(self._relations[relation], places, values):
+                found += many
                 if found >= most:
                     break
         return found
@@ -138,9 +140,7 @@ class Integrity:
         if mine is not None and mine.sign > 0 and tuple(mine.row[place] for place in places) == values:
             return True
         gone = mine.row if mine is not None and mine.sign < 0 else None
-        return any(
-            row != gone or self.multiplicity(relation.name, row) > 1 for row in self.rows(relation, places, values)
-        )
+        return any(row != gone or count > 1 for row, count in self.rows(relation, places, values))
 
     def _duties(self, sign: int, relation: str, row: Row) -> Iterator[Duty]:
         """Yield what foreign keys ask for when a row comes (its parents) or goes (no children)."""

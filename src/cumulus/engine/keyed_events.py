@@ -1,9 +1,9 @@
-"""Upserts and changes by primary key as events: each on the state that the events before it have left."""
+"""Operations as changes of rows: each on the state that those before it have left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cumulus.catalog.events import DELETE_BY_KEY, UPSERT, Row
 from cumulus.catalog.schema import Relation
@@ -14,10 +14,18 @@ Operation: TypeAlias = tuple[int, str, Row]
 """An event `(sign, relation, row)`, or another operation of `cumulus.catalog.events` in place of the sign."""
 
 
-def events_of_operations(
+class RowChange(NamedTuple):
+    """A row of a table before and after; None if there is none."""
+
+    relation: str
+    old: Row | None
+    new: Row | None
+
+
+def changes_of_operations(
     relations: Mapping[str, Relation], integrity: Integrity, operations: Iterable[Operation]
-) -> Iterator[Operation]:
-    """Yield the events of operations; who takes one must apply it before he takes the next.
+) -> Iterator[RowChange]:
+    """Yield the changes that operations make; who takes one must apply it before he takes the next.
 
     Raises
     ------
@@ -27,7 +35,7 @@ def events_of_operations(
     for operation in operations:
         sign, name, row = operation
         if sign in (1, -1):
-            yield operation
+            yield RowChange(name, None, row) if sign > 0 else RowChange(name, row, None)
             continue
         relation = relations[name]
         if sign == UPSERT:
@@ -39,14 +47,12 @@ def events_of_operations(
             if old is None:
                 raise _absent(relation, key)
             if sign == DELETE_BY_KEY:
-                yield -1, name, old
+                yield RowChange(name, old, None)
                 continue
             values = dict(zip(row[1], row[2], strict=True))
             new = tuple([values.get(place, value) for place, value in enumerate(old)])
         if old != new:
-            if old is not None:
-                yield -1, name, old
-            yield 1, name, new
+            yield RowChange(name, old, new)
 
 
 def _absent(relation: Relation, key: Row) -> AbsentRowError:

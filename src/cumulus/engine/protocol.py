@@ -124,8 +124,8 @@ class Maps(Protocol):
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:
         """Keep an index of the map on these key positions, for `find`."""
 
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`; needs `add_index` before."""
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries that have `values` at `positions`; needs `add_index` before."""
 
     def memory(self) -> int:
         """Return how many bytes the maps take, with the texts in them, roughly."""

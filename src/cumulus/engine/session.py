@@ -27,8 +27,9 @@ from cumulus.engine.engines import make_engine
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Integrity, wanted_indexes
-from cumulus.engine.keyed_events import Operation, events_of_operations
+from cumulus.engine.keyed_events import Operation, changes_of_operations
 from cumulus.engine.protocol import Changes, Engine
+from cumulus.engine.referring_rows import ReferringRows
 from cumulus.engine.rows_in import Checker, checker
 from cumulus.engine.single_rows import SingleRows
 from cumulus.engine.snapshot import dump_errors, load_errors
@@ -70,7 +71,8 @@ class Session:
         self.relations = {relation.name: relation for relation in program.relations}
         self.checkers: dict[str, Checker] = {name: checker(each) for name, each in self.relations.items()}
         self._checks = EventChecks(program, self.integrity, self.fast, is_trusting=is_trusting)
-        self._events_of = partial(events_of_operations, self.relations, self.integrity)
+        self._changes_of = partial(changes_of_operations, self.relations, self.integrity)
+        self.referring = ReferringRows(program, self.integrity)
         self.applying = Applying()
         self.counters = Counters(self.relations, self._checks.static)
         self.singles = SingleRows(self.relations, self.fast)
@@ -100,7 +102,7 @@ class Session:
         UnsettledError
             If only who takes the events one by one can tell which does not.
         """
-        opened = Transaction(self.engine, self._checks, self._events_of, self.counters.started_by)
+        opened = Transaction(self.engine, self._checks, self._changes_of, self.referring, self.counters.started_by)
         with self.applying:
             self.engine.begin()
             try:
@@ -225,7 +227,7 @@ class Session:
         There is nothing to go back to, so nothing is kept for that.
         """
         assert not self.counters.events, "maps with rows are not filled"
-        filled = Transaction(self.engine, self._checks, self._events_of, "")
+        filled = Transaction(self.engine, self._checks, self._changes_of, self.referring, "")
         with self.applying:
             try:
                 yield filled

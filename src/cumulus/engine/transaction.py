@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.types import EXACT
-from cumulus.engine.batches import Bulk, Counts, Upserts
+from cumulus.engine.batches import Bulk, Counts, Rows, Upserts
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.integrity import Duty
-from cumulus.engine.keyed_events import Operation
+from cumulus.engine.keyed_events import Operation, RowChange
 from cumulus.engine.protocol import Changes, Engine, Run
+from cumulus.engine.referring_rows import MovedRows, ReferringRows
 from cumulus.interrupts import deliver
 
 EXACT_CONTEXT = EXACT.copy()
+_FEW = 8
+"""Rows that are moved one by one: a run of code costs more to begin."""
 
 
 class UnsettledError(Exception):
@@ -52,11 +55,12 @@ class Transaction:
         self,
         engine: Engine,
         checks: EventChecks,
-        events_of: Callable[[Iterable[Operation]], Iterator[Operation]],
+        changes_of: Callable[[Iterable[Operation]], Iterator[RowChange]],
+        referring: ReferringRows,
         started_by: str,
     ) -> None:
         self._engine, self._fast = engine, engine.fast
-        self._checks, self._events_of = checks, events_of
+        self._checks, self._changes_of, self._referring = checks, changes_of, referring
         self.started_by = started_by
         """The first table that is not static and had an event."""
         self.counts: Counts = Counter()
@@ -74,26 +78,45 @@ class Transaction:
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def apply(self, event: Operation) -> None:
-        """Apply one event after all checks.
+    def apply_all(self, operations: Iterable[Operation]) -> None:
+        """Apply operations one by one, after all checks.
 
         Raises
         ------
         DataError
-            If it must not be applied; the transaction must be rolled back then.
+            If one must not be applied; the transaction must be rolled back then.
         """
-        deliver()
-        sign, relation, row = event
-        if relation in self._checks.concerned:
-            self.started_by = self._checks.check(sign, relation, row, self.duties, self.started_by)
-        self._engine.on_event(sign, relation, row)
-        self.counts[sign, relation] += 1
-        self.stepped += 1
+        for relation, old, new in self._changes_of(operations):
+            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else {}
+            self._move(-1, moved)
+            self._apply(relation, old, new)
+            self._move(1, moved)
 
-    def apply_all(self, operations: Iterable[Operation]) -> None:
-        """Apply operations one by one; DataError as `apply`."""
-        for event in self._events_of(operations):
-            self.apply(event)
+    def _apply(self, relation: str, old: Row | None, new: Row | None) -> None:
+        """Apply the events of a change."""
+        for sign, row in ((-1, old), (1, new)):
+            if row is None:
+                continue
+            deliver()
+            if relation in self._checks.concerned:
+                self.started_by = self._checks.check(sign, relation, row, self.duties, self.started_by)
+            self._engine.on_event(sign, relation, row)
+            self.counts[sign, relation] += 1
+            self.stepped += 1
+
+    def _move(self, sign: int, moved: MovedRows) -> None:
+        """Take rows that refer to another away, or put them back; that is no event to anybody else."""
+        for name, rows in moved.items() if sign > 0 else reversed(moved.items()):
+            listed = [row for row, count in rows.items() for _ in range(count)]
+            bulk = Rows(sign, self._referring.relations[name], listed, tuple)
+            run = self._runner(bulk) if len(listed) > _FEW else None
+            self.is_by_code |= run is not None
+            at = 0
+            while at < len(listed):
+                at = at if run is None else run(at)
+                if at < len(listed):
+                    self._engine.on_event(sign, name, listed[at])
+                at += 1
 
     def apply_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Fire a batch of net multiplicities, which nobody checks."""

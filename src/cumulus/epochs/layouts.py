@@ -97,7 +97,8 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     Raises
     ------
     LayoutError
-        If "one-round" is asked for and no such layout is right; says why.
+        If "one-round" is asked for and no such layout is right, or none in which somebody checks the references that
+        the program counts on; says why.
     """
     name, _, hint = layout.partition(":")
     if name not in LAYOUTS or (hint and name != "one-round"):
@@ -121,10 +122,22 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
     if lost and layout == "auto":
         return BucketPlan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
+    if counts_on_unchecked(program, found.partitioned):
+        raise LayoutError(
+            f"with {split} in several buckets nobody would check {lost[0]}, and the program leaves out statements "
+            "because it is checked",
+            hint="Compile it with enforced=False.",
+        )
     why = f"{buckets} buckets, {split}"
     if lost:
         why += f"; not checked: {', '.join(lost)}"
     return BucketPlan(buckets, found.partitioned, why)
+
+
+def partitioned_by(program: Program, layout: str) -> Mapping[str, str]:
+    """Return the tables that a layout would partition, and by which columns."""
+    name, _, hint = layout.partition(":")
+    return choose_layout(program, hint=_hint(program, hint)).partitioned if name == "one-round" else {}
 
 
 def _hint(program: Program, text: str) -> dict[str, str]:
@@ -135,6 +148,12 @@ def _hint(program: Program, text: str) -> dict[str, str]:
             raise UsageError(f"there is no table {table!r}", hint="Write --layout one-round:TABLE=COLUMN+TABLE=COLUMN.")
         found[table] = column
     return found
+
+
+def counts_on_unchecked(program: Program, partitioned: Mapping[str, str]) -> bool:
+    """Whether a reference is ENFORCED in a program that nobody checks with `partitioned`."""
+    references = ((relation.name, key) for relation in program.relations for key in relation.foreign_keys)
+    return any(key.enforced and not sees_both_sides(partitioned, child, key) for child, key in references)
 
 
 def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:

@@ -53,6 +53,36 @@ class Subscribed:
     rows: str
 
 
+@dataclass(frozen=True, slots=True)
+class ParentChange:
+    """What a change of columns costs in a table that others refer to.
+
+    Parameters
+    ----------
+    columns
+        Those that the view's maps join with the rows that refer to them; a change of others moves nothing.
+    moves
+        The tables whose rows go and come back, parents first.
+    often, more_maps
+        What the change costs if all tables are `WITH (changes = often)`, and how many maps more the program has then;
+        None where that was not asked, or does not compile.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    moves: tuple[str, ...]
+    often: CostClass | None = None
+    more_maps: int | None = None
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.table} ({', '.join(self.columns)}): moves the rows of {' and '.join(self.moves)} that refer to it"
+        )
+        if self.often is None or self.more_maps is None:
+            return text
+        return f"{text}; {self.often} and {counted(self.more_maps, 'map')} more with changes = often"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What it takes to keep one view.
@@ -67,6 +97,8 @@ class Explanation:
         Why something scans a whole map or is computed anew; empty if nothing does.
     subscribed
         For every relation whose events can change rows of the view.
+    parents
+        For every table that rows refer to by enforced references, if a change of it moves some.
     python
         Functions that machine code calls in Python, where it is known what those of the program are.
     """
@@ -77,6 +109,7 @@ class Explanation:
     events: tuple[EventCost, ...]
     reasons: tuple[str, ...]
     subscribed: tuple[Subscribed, ...]
+    parents: tuple[ParentChange, ...] = ()
     python: tuple[str, ...] = ()
 
     @property
@@ -135,6 +168,16 @@ class Explanation:
                 }
                 for event in self.events
             ],
+            "parents": [
+                {
+                    "table": each.table,
+                    "columns": list(each.columns),
+                    "moves": list(each.moves),
+                    "often": None if each.often is None else str(each.often),
+                    "more_maps": each.more_maps,
+                }
+                for each in self.parents
+            ],
             "reasons": list(self.reasons),
             "python": list(self.python),
             "subscribing": {each.relation: each.rows for each in self.subscribed},
@@ -152,6 +195,10 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield from _aligned([["event", *KINDS.values()], *cost_rows(explanation)])
     yield ""
+    if explanation.parents:
+        yield "changes of rows that others refer to"
+        yield from (f"  {each}" for each in explanation.parents)
+        yield ""
     yield "maps"
     for use in explanation.maps:
         yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"

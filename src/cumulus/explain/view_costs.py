@@ -7,14 +7,15 @@ map, why something scans or is computed anew, and what a subscriber has to expec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
 from cumulus.catalog.names import known_name
 from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
-from cumulus.explain.explanation import EventCost, Explanation, MapUse, Subscribed, shown_events
+from cumulus.explain.explanation import EventCost, Explanation, MapUse, ParentChange, Subscribed, shown_events
+from cumulus.explain.moved_references import MovedReferences
 from cumulus.explain.sizes import Size, Statistics, size_of
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, ViewDef
@@ -67,14 +68,21 @@ def explain_views(
     views: Iterable[str] | None = None,
     statistics: Statistics | None = None,
     python: Set[str] = frozenset(),
+    often: Program | None = None,
 ) -> tuple[Explanation, ...]:
-    """Return what keeping each of some views costs; all views if none are named. See `explain`."""
+    """Return what keeping each of some views costs; all views if none are named. See `explain`.
+
+    Parameters
+    ----------
+    often
+        The same program with statements for all changes of tables that others refer to, to compare with.
+    """
     costs = Costs(program)
     known = {view.name: view for view in program.views}
     wanted = list(known) if views is None else [known_name(name, known, "view") for name in views]
     needed = {name: costs.needed(view) for name, view in known.items()}
     sizes = _sizes(program, costs, statistics or Statistics())
-    found = (_explained(program, known[name], costs, needed, sizes) for name in wanted)
+    found = (_explained(program, known[name], costs, needed, sizes, often) for name in wanted)
     return tuple(replace(one, python=tuple(sorted(python & _functions_of(one)))) for one in found)
 
 
@@ -96,6 +104,7 @@ def _explained(
     costs: Costs,
     needed: dict[str, frozenset[str]],
     sizes: dict[str, Size],
+    often: Program | None,
 ) -> Explanation:
     own_maps = needed[view.name]
     statement_costs = costs.of_view(view)
@@ -126,7 +135,29 @@ def _explained(
         tuple(events),
         tuple(dict.fromkeys(reason for cost in statement_costs for reason in reasons_of(cost))),
         tuple(_subscribed(program, view, events)),
+        tuple(_parent_changes(program, view, own_maps, often)),
     )
+
+
+def _parent_changes(
+    program: Program, view: ViewDef, maps: frozenset[str], often: Program | None
+) -> Iterator[ParentChange]:
+    """Yield what changes of the tables cost that others refer to, where they move rows for the maps of a view."""
+    moved = MovedReferences(program, maps)
+    for relation in program.relations:
+        if relation.name in moved.tables:
+            places = moved.places(relation.name)
+            columns = tuple(name for place, name in enumerate(relation.column_names) if place in places)
+            columns = tuple(name for name in columns if name not in relation.key) or columns
+            names = tuple(dict.fromkeys(each.child for each in moved.along(relation.name, None)))
+            cost = None if often is None else _cost_often(often, view.name, relation.name)
+            more = None if often is None else len(often.maps) - len(program.maps)
+            yield ParentChange(relation.name, columns, names, cost, more)
+
+
+def _cost_often(often: Program, view: str, table: str) -> CostClass:
+    costs = Costs(often).of_view(often.view(view))
+    return max((cost.cost for cost in costs if cost.trigger.relation == table), default=CostClass.CONSTANT)
 
 
 def _sizes(program: Program, costs: Costs, statistics: Statistics) -> dict[str, Size]:

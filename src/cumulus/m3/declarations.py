@@ -71,6 +71,8 @@ def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[
         for name in reference.parent_columns:
             if name not in parent.column_names:
                 yield Problem(part, f"{parent.name} has no column {name}", name)
+    if relation.changes not in ("rarely", "often"):
+        yield Problem(part, f"rows change {relation.changes!r}", hint="Say rarely or often.")
     if relation.keep not in ("auto", "all", "none"):
         yield Problem(part, f"rows are kept {relation.keep!r}", hint="Say auto, all or none.")
 
@@ -241,3 +243,13 @@ def _kept(program: Program) -> Iterator[Problem]:
             yield Problem(
                 part, f"the map {name} cannot keep its rows", name, "It needs all columns as keys and one value."
             )
+    kept = {relation for relation, _ in program.kept}
+    for child in program.relations:
+        for reference in child.foreign_keys:
+            if reference.enforced and not {child.name, reference.parent} <= kept:
+                yield Problem(
+                    ("relation", child.name),
+                    f"its reference to {reference.parent} is ENFORCED, but not both tables are kept",
+                    reference.parent,
+                    "Say KEPT for both, or leave ENFORCED out.",
+                )

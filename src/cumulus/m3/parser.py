@@ -107,7 +107,7 @@ class _Declarations:
         columns = self._columns("(", ")")
         key: tuple[str, ...] = ()
         key_rely = static = False
-        keep = "auto"
+        keep, changes = "auto", "rarely"
         foreign: list[ForeignKey] = []
         while not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
             if tokens.accept_word("KEY"):
@@ -122,9 +122,12 @@ class _Declarations:
                 if not tokens.at_word("ALL", "NONE", "AUTO"):
                     tokens.fail("expected ALL, NONE or AUTO")
                 keep = tokens.take().text.lower()
+            elif tokens.accept_word("CHANGES"):
+                tokens.expect_word("OFTEN")
+                changes = "often"
             else:
-                tokens.fail("expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT or ';'")
-        self.relations.append(Relation(name, columns, key, key_rely, tuple(foreign), static, keep))
+                tokens.fail("expected KEY, FOREIGN KEY, STATIC, KEEP, KEPT, CHANGES or ';'")
+        self.relations.append(Relation(name, columns, key, key_rely, tuple(foreign), static, keep, changes))
         return name
 
     def _foreign_key(self) -> ForeignKey:
@@ -133,7 +136,8 @@ class _Declarations:
         self.tokens.expect_word("REFERENCES")
         parent = read_call_name(self.tokens, "a relation")
         parent_columns = read_variables(self.tokens, "(", ")")
-        return ForeignKey(columns, parent, parent_columns, self.tokens.accept_word("RELY"))
+        rely = self.tokens.accept_word("RELY")
+        return ForeignKey(columns, parent, parent_columns, rely, self.tokens.accept_word("ENFORCED"))
 
     def _columns(self, opening: str, closing: str) -> tuple[Column, ...]:
         return tuple(self.tokens.listed(opening, closing, self._column))

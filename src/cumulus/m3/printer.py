@@ -112,6 +112,7 @@ def _relation(relation: Relation, kept: str) -> str:
         *(_foreign_key(key) for key in relation.foreign_keys),
         *(["STATIC"] if relation.static else []),
         *([f"KEEP {relation.keep.upper()}"] if relation.keep != "auto" else []),
+        *(["CHANGES OFTEN"] if relation.changes == "often" else []),
         *([f"KEPT {print_call_name(kept)}"] if kept else []),
     ]
     name = print_call_name(relation.name)
@@ -134,10 +135,10 @@ def _function(signature: FunctionSignature) -> str:
 
 
 def _foreign_key(key: ForeignKey) -> str:
-    rely = " RELY" if key.rely else ""
+    known = (" RELY" if key.rely else "") + (" ENFORCED" if key.enforced else "")
     return (
         f"FOREIGN KEY ({print_names(key.columns)}) REFERENCES {print_call_name(key.parent)} "
-        f"({print_names(key.parent_columns)}){rely}"
+        f"({print_names(key.parent_columns)}){known}"
     )
 
 

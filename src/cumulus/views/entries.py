@@ -64,8 +64,8 @@ class MapSource(Slices, Protocol):
     def size(self, map: str) -> int:
         """Return the number of existing entries."""
 
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries that have `values` at `positions`."""
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
@@ -141,13 +141,16 @@ class EntriesBefore:
     now
         The entries after it.
     find
-        From a map, positions and values there to the keys of its existing entries that have them.
+        From a map, positions and values there to its existing entries that have them.
     changes
         What it changed.
     """
 
     def __init__(
-        self, now: Slices, find: Callable[[str, tuple[int, ...], Key], Iterable[Key]], changes: MapChanges
+        self,
+        now: Slices,
+        find: Callable[[str, tuple[int, ...], Key], Iterable[tuple[Key, Values]]],
+        changes: MapChanges,
     ) -> None:
         self._now = now
         self._find = find
@@ -175,8 +178,8 @@ class EntriesBefore:
             return end_of(end, [next((key for key in walk if key not in come), None), *gone])
         stayed = [
             key[axis]
-            for key in self._find(map, all_but(axis, len(others) + 1), others)
-            if key[axis] not in come and _is_candidate(self._now.read(map, key), column)
+            for key, values in self._find(map, all_but(axis, len(others) + 1), others)
+            if key[axis] not in come and _is_candidate(values, column)
         ]
         return end_of(end, [*stayed, *gone])
 

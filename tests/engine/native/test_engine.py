@@ -109,7 +109,8 @@ def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("seed", sampled(range(5), of=5, first=3))
 def test_maps_of_random_views_are_the_interpreters(seed: int) -> None:
-    case = case_of(ANY_SCRIPT.script(seed))
+    scripts = map(ANY_SCRIPT.script, range(100 * seed, 100 * seed + 100))
+    case = case_of(next(each for each in scripts if not any(table.references for table in each.tables)))
     compared = 0
     for name, _ in case.views:
         try:
@@ -200,8 +201,8 @@ def test_find_and_index() -> None:
     native = NativeEngine(parse(PROGRAM))
     native.load("m", [((1, 2), (1, 0, 0.0)), ((1, None), (2, 3, 1.5)), ((2, 2), (3, 0, 0.0))])
     native.add_index("m", (1,))
-    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (2, 2)]
-    assert list(native.find("m", (1,), (None,))) == [(1, None)]
+    assert sorted(key for key, _ in native.find("m", (1,), (2,))) == [(1, 2), (2, 2)]
+    assert [key for key, _ in native.find("m", (1,), (None,))] == [(1, None)]
     assert native.read("m", (1, None)) == (2, 3, 1.5)
     assert native.end("m", "MAX", 0, (2,), None) == 2
     assert native.size("m") == 3
@@ -230,7 +231,7 @@ def test_an_index_that_comes_later_reaches_whoever_holds_the_code() -> None:
     with Applying():
         assert native.fast.fire(1, "r", (3, 2)) == {"m": {(3, 2): (None, (1,))}}
         assert native.fast.fire(1, "s", (5,)) is None
-    assert sorted(native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
+    assert sorted(key for key, _ in native.find("m", (1,), (2,))) == [(1, 2), (3, 2)]
     native.unwatch("m")
     native.fast.rest(True)
     on_r(1, 1, 2)

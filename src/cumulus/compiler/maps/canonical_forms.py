@@ -15,7 +15,7 @@ from math import factorial, prod
 from operator import attrgetter
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import NULL_VALUE, Apply, Atom, Cast, Compare, Const, Sum, Term, Var, memoised
+from cumulus.algebra.terms import Apply, Cast, Const, Sum, Term, Var, memoised
 
 MAX_ORDERS = 5040
 """How many orders of tied factors are tried."""
@@ -31,44 +31,23 @@ class Canonical:
         The form of the join and its conditions, with the keys: what decides which entries there are.
     values
         The form of the numbers that are added up, over the same numbering.
-    keys
-        The definition's own key variables, in canonical order.
+    names, keys
+        The definition's own variables, and those that are keys, in canonical order.
     """
 
     skeleton: str
     values: str
+    names: tuple[str, ...]
     keys: tuple[str, ...]
+
+    def text_of(self, factor: Term) -> str:
+        """Return a factor over the definition's variables in its numbering."""
+        return _filled(factor, {name: f"v{place}" for place, name in enumerate(self.names)})
 
 
 def is_value(factor: Term) -> bool:
     """Whether a factor is a number of each row, rather than a part of the join or a condition on it."""
     return isinstance(factor, (Var, Apply, Cast, Const, Sum))
-
-
-def without_guards(keys: Iterable[str], factors: Iterable[Term]) -> tuple[Term, ...]:
-    """Return factors without those that leave rows out where a column is NULL that is no key and joins nothing.
-
-    Examples
-    --------
-    >>> from cumulus.algebra.terms import Atom
-    >>> guards = [Compare("<>", Var(name), NULL_VALUE) for name in "kxy"]
-    >>> atoms = [Atom("r", ("k", "x", "y")), Atom("s", ("y",))]
-    >>> [str(factor) for factor in without_guards("k", [*atoms, *guards])]
-    ['r(k, x, y)', 's(y)', '{k <> NULL}', '{y <> NULL}']
-    """
-    given = tuple(factors)
-    wanted = frozenset(keys)
-
-    def is_guard(factor: Term) -> bool:
-        match factor:
-            case Compare("<>", Var(name), right) if right is NULL_VALUE and name not in wanted:
-                others = [part for part in given if not is_value(part) and part is not factor]
-                atoms = [part for part in others if name in variables_of(part)]
-                return len(atoms) == 1 and isinstance(atoms[0], Atom)
-            case _:
-                return False
-
-    return tuple(factor for factor in given if not is_guard(factor))
 
 
 def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
@@ -144,4 +123,4 @@ def _numbered(join: list[Term], values: list[Term], keys: frozenset[str], colour
     summed = sorted(_filled(part, numbers) for part in values)
     ordered_keys = tuple(name for name in numbers if name in keys)
     shown = ",".join(numbers[name] for name in ordered_keys)
-    return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), ordered_keys)
+    return Canonical(f"[{shown}] {skeleton}", " * ".join(summed), tuple(names), ordered_keys)

@@ -27,6 +27,8 @@ class ColumnGroup:
     columns: list[MaintainedNumber] = field(default_factory=list)
     name: str = ""
     of_view: bool = False
+    views: set[str] = field(default_factory=set)
+    """Those that it was made for, or is read by in the end."""
 
     @property
     def row_counts(self) -> list[MaintainedNumber]:
@@ -50,6 +52,8 @@ class MaintainedNumber:
         What to call it if nothing else does.
     order
         How it is kept (`Options.order`).
+    view
+        For which it was made first.
     counts
         Whether it is 0 where, and only where, the group has no rows.
     """
@@ -61,6 +65,7 @@ class MaintainedNumber:
     group: ColumnGroup
     hint: str = ""
     order: int | None = None
+    view: str = ""
     counts: bool = False
 
     @property

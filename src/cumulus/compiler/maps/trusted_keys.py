@@ -1,12 +1,14 @@
-"""What trusted keys save: deltas that can only be zero, and joins that only look up a parent.
+"""What keys that hold save: deltas that can only be zero, and joins that only look up a parent.
 
-`FOREIGN KEY … RELY` promises that a parent is inserted before its children, deleted after them and not changed
-while referenced (docs/architecture.md, "RELY"). So when a parent comes or goes, no child that refers to it is there.
+When a parent comes or goes, no child that refers to it is there. `FOREIGN KEY … RELY` promises that
+(docs/architecture.md, "RELY"); where the host keeps and checks both tables, its session sees to it ("Enforced keys").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import NULL_VALUE, Atom, Batch, Compare, Term, Var
@@ -15,8 +17,70 @@ from cumulus.catalog.schema import ForeignKey
 from cumulus.catalog.schema import Relation as Table
 
 
+def mark_enforced(tables: Mapping[str, Table], rely: bool, keeps: Callable[[Table], bool]) -> dict[str, Table]:
+    """Return the tables, with the references marked that the host enforces.
+
+    Parent and child are kept and the parent's key is checked, so each child finds exactly one parent. A parent that
+    `changes` often is changed by statements of its own instead, and so are tables that refer to each other in a
+    circle, or to themselves: no order of their rows has parents first. A static child comes before any stream.
+
+    Parameters
+    ----------
+    rely
+        Whether those that somebody promises need no mark.
+    keeps
+        Whether the rows of a table are kept.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> parent = Table("c", (Column("cid"),), key=("cid",))
+    >>> child = Table("o", (Column("oid"), Column("cid")), foreign_keys=(ForeignKey(("cid",), "c", ("cid",)),))
+    >>> mark_enforced({"c": parent, "o": child}, True, lambda table: True)["o"].foreign_keys[0].enforced
+    True
+    """
+
+    def is_enforced(child: Table, reference: ForeignKey) -> bool:
+        parent = tables[reference.parent]
+        checked = bool(parent.key) and not parent.key_rely and parent.changes != "often"
+        in_order = child.name not in ancestors(parent.name) and parent.static >= child.static
+        return checked and in_order and not (reference.rely and rely) and keeps(parent) and keeps(child)
+
+    @cache
+    def ancestors(name: str) -> set[str]:
+        found, waiting = set[str](), [name]
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += (each.parent for each in tables[one].foreign_keys)
+        return found
+
+    def marked(table: Table) -> Table:
+        return replace(
+            table, foreign_keys=tuple(replace(each, enforced=is_enforced(table, each)) for each in table.foreign_keys)
+        )
+
+    return {name: marked(table) for name, table in tables.items()}
+
+
+def trusting(tables: Mapping[str, Table], rely: bool) -> dict[str, Table]:
+    """Return the tables with the references alone that hold: those that are enforced, and with `rely` the promised."""
+
+    def known(table: Table) -> Table:
+        holds = (each for each in table.foreign_keys if each.enforced or (rely and each.rely))
+        return replace(table, foreign_keys=tuple(holds))
+
+    return {name: known(table) for name, table in tables.items()}
+
+
 def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str, Table]) -> bool:
-    """Whether a monomial of a delta joins the changed parent with a child that trusts it.
+    """Whether a monomial of a delta joins the changed parent with a child that refers to it.
+
+    Parameters
+    ----------
+    tables
+        `trusting`.
 
     Examples
     --------
@@ -42,6 +106,9 @@ def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str
 
 def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[str, Table]) -> list[Term]:
     """Drop atoms of trusted parents of which only the key is used: each row finds exactly one.
+
+    An enforced reference need not hold inside of a transaction. A row that is there without its parent counts for
+    nothing in all maps alike; it would count in those that had lost the parent.
 
     Examples
     --------
@@ -70,23 +137,29 @@ def without_lookups(keys: Iterable[str], factors: list[Term], tables: Mapping[st
     return kept
 
 
-def _child_guard(atom: Atom, others: list[Term], tables: Mapping[str, Table]) -> list[Term] | None:
+def _child_guard(atom: Atom, others: Iterable[Term], tables: Mapping[str, Table]) -> list[Term] | None:
     """Return the guards under which a child among `others` stands for `atom`; None if there is no such child."""
-    parent = tables[atom.name]
-    at = {column: atom.variables[parent.position(column)] for column in parent.key}
-    for other in others:
-        if not isinstance(other, Atom):
-            continue
-        child = tables[other.name]
-        for reference in _trusted_references(child, atom.name):
-            if _referring_variables(other, reference, tables) == at:
-                nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
-                return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
+    for other, reference in children_of(atom, others, tables):
+        if not reference.enforced:
+            child = tables[other.name]
+            nullable = [name for name in reference.columns if not child.columns[child.position(name)].not_null]
+            return [Compare("<>", Var(other.variables[child.position(name)]), NULL_VALUE) for name in nullable]
     return None
 
 
+def children_of(atom: Atom, others: Iterable[Term], tables: Mapping[str, Table]) -> Iterator[tuple[Atom, ForeignKey]]:
+    """Yield the atoms among `others` that refer to `atom`, and by which reference."""
+    parent = tables[atom.name]
+    at = {column: atom.variables[parent.position(column)] for column in parent.key}
+    for other in others:
+        if isinstance(other, Atom):
+            for reference in _trusted_references(tables[other.name], atom.name):
+                if _referring_variables(other, reference, tables) == at:
+                    yield other, reference
+
+
 def _trusted_references(child: Table, parent: str) -> Iterator[ForeignKey]:
-    return (reference for reference in child.foreign_keys if reference.rely and reference.parent == parent)
+    return (reference for reference in child.foreign_keys if reference.parent == parent)
 
 
 def _referring_variables(atom: Atom, reference: ForeignKey, tables: Mapping[str, Table]) -> dict[str, str]:

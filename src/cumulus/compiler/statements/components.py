@@ -10,7 +10,7 @@ from cumulus.algebra.terms import Atom, Batch, Lift, Term
 from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.polynomial import components
 from cumulus.compiler.maps.columns import variable_types
-from cumulus.compiler.statements.cross_products import split_by_keys
+from cumulus.compiler.statements.cross_products import split_by_conditions, split_by_keys
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.equalities import bind_by_equalities
 from cumulus.compiler.statements.factors import Names, bound_variables
@@ -61,11 +61,16 @@ class ComponentSplitter:
             own += [part for part in inner if not isinstance(part, Atom)]
             return own, [[part] for part in inner if isinstance(part, Atom)], there
         groups: list[list[Term]] = []
-        for group in components(inner, there):
-            splits = self.requests.options.splits
-            pieces, conditions = split_by_keys(group, there, self.requests.tables) if splits else ([group], [])
-            groups += pieces
+        for whole in components(inner, there):
+            if not self.requests.options.splits:
+                groups.append(whole)
+                continue
+            reached, conditions = split_by_conditions(whole, there)
             own += conditions
+            for group in reached:
+                pieces, conditions = split_by_keys(group, there, self.requests.tables)
+                groups += pieces
+                own += conditions
         return own, groups, there
 
     def _late(self, parts: list[Term], there: Names) -> Names:

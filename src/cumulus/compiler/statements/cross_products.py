@@ -20,6 +20,43 @@ from cumulus.compiler.statements.factors import Names
 from cumulus.explain.functional_dependencies import closure, dependencies
 
 
+def split_by_conditions(group: list[Term], bound: Names) -> tuple[list[list[Term]], list[Term]]:
+    """Return a component in parts that meet in conditions alone, if each is reached by a bound variable.
+
+    One map of them would be a cross product; the statement loops over what it reaches of each, and checks.
+
+    Returns
+    -------
+    groups, conditions
+        As of `split_by_keys`.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var
+    >>> join = [Atom("r", ("k", "x")), Atom("s", ("l", "y")), Compare("<", Var("x"), Var("y"))]
+    >>> for keys in ({"k", "l"}, {"k"}):
+    ...     groups, conditions = split_by_conditions(join, frozenset(keys))
+    ...     print([[str(factor) for factor in part] for part in groups], [str(one) for one in conditions])
+    [['r(k, x)'], ['s(l, y)']] ['{x < y}']
+    [['r(k, x)', 's(l, y)', '{x < y}']] []
+    """
+    parts = components([factor for factor in group if not isinstance(factor, Compare)], bound)
+    if len(parts) < 2 or not all(_is_reached(part, bound) for part in parts):
+        return [group], []
+    names = [frozenset(name for factor in part for name in outputs(factor)) for part in parts]
+    conditions: list[Term] = []
+    for condition in group:
+        if isinstance(condition, Compare):
+            needs = variables_of(condition)
+            home = next((part for part, mine in zip(parts, names, strict=True) if needs <= mine), conditions)
+            home.append(condition)
+    return parts, conditions
+
+
+def _is_reached(part: list[Term], bound: Names) -> bool:
+    return any(isinstance(factor, Atom) and not bound.isdisjoint(factor.variables) for factor in part)
+
+
 @dataclass(slots=True)
 class _Piece:
     factors: list[Term]

@@ -288,7 +288,7 @@ class Interpreter:
         store.add_index(positions)
         self._module.generate()
 
-    def find(self, map: str, positions: Positions, values: Key) -> Iterator[Key]:
+    def find(self, map: str, positions: Positions, values: Key) -> Iterator[tuple[Key, Values]]:
         return self.store(map).find(positions, values)
 
 

@@ -231,8 +231,8 @@ class DictMap:
         values = self.values(self.entries[packed])
         return values is not None and (column is None or bool(values[column]))
 
-    def find(self, positions: Positions, values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the keys of existing entries with `values` at `positions`."""
+    def find(self, positions: Positions, values: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+        """Iterate over the existing entries with `values` at `positions`."""
         wanted = tuple(map(canonical, values))
         if len(positions) == self.width:
             candidates: Iterable[Any] = (self.pack_key(wanted),)
@@ -241,8 +241,9 @@ class DictMap:
         else:
             candidates = self.indexes[positions].get(wanted[0] if len(wanted) == 1 else wanted, ())
         for packed in candidates:
-            if self.values(self.entries.get(packed)) is not None:
-                yield self.unpack_key(packed)
+            found = self.values(self.entries.get(packed))
+            if found is not None:
+                yield self.unpack_key(packed), found
 
 
 def _deep_size(value: Any) -> int:

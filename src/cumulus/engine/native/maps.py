@@ -48,9 +48,8 @@ class NativeMaps:
         places = all_but(axis, len(self.store(map).store.keys))
         self.add_index(map, places)
         found = []
-        for key in self.find(map, places, others):
-            values = self.read(map, key)
-            if values is not None and (column is None or values[column]):
+        for key, values in self.find(map, places, others):
+            if column is None or values[column]:
                 found.append(key[axis])
         return end_of(end, found)
 
@@ -137,23 +136,25 @@ class NativeMaps:
         self._code.add_index(map, positions)
         self._grants.grant()
 
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[Key]:
-        """Iterate over the keys of existing entries that have `values` at `positions`."""
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the existing entries that have `values` at `positions`."""
         store = self.store(map)
         width = len(store.store.keys)
         if len(positions) == width:
-            if self.read(map, values) is not None:
-                yield tuple(canonical(value) for value in values)
+            found = self.read(map, values)
+            if found is not None:
+                yield tuple(canonical(value) for value in values), found
             return
         if not positions:
-            yield from (key for key, _ in self.items(map))
+            yield from self.items(map)
             return
         words = store.codec.part_words(positions, values)
         if words is None:
             return
         for row in store.slice(positions, words):
-            if store.codec.row_values(row) is not None:
-                yield store.codec.key_of(row)
+            found = store.codec.row_values(row)
+            if found is not None:
+                yield store.codec.key_of(row), found
 
     # --- loading ----------------------------------------------------------------------------------------------------
 

@@ -138,12 +138,31 @@ class Bucket:
             if move.added is not None:
                 rows = come.setdefault(move.relation, {})
                 rows[move.added] = rows.get(move.added, 0) + move.count
+        self._move_referring(moves, gone, come)
         static = [each for each in self._ordered if each.static]
         streams = [each for each in self._ordered if not each.static]
         for order, nets in ((static, come), (streams[::-1], gone), (streams, come)):
             for relation in order:
                 if relation.name in nets:
                     opened.apply_batch(relation.name, nets[relation.name])
+
+    def _move_referring(
+        self, moves: list[Move], gone: dict[str, dict[Row, int]], come: dict[str, dict[Row, int]]
+    ) -> None:
+        """Let the rows that refer to a changed one, and do not go themselves, go and come back."""
+        referring = self._session.referring
+        moved: dict[str, dict[Row, int]] = {}
+        for move in moves:
+            if move.relation in referring.tables and move.removed is not None:
+                for name, rows in referring.around(move.relation, move.removed, move.added).items():
+                    moved.setdefault(name, {}).update(rows)
+        for name, rows in moved.items():
+            going, coming = gone.setdefault(name, {}), come.setdefault(name, {})
+            for row, count in rows.items():
+                left = count + going.get(row, 0)
+                if left:
+                    going[row] = -count
+                    coming[row] = coming.get(row, 0) + left
 
     def _tell(self, touched: set[str], moves: list[Move], done: Transaction, outcome: Outcome) -> None:
         """Note which views have changed, and which rows these could not take in."""

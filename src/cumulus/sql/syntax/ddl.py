@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -39,7 +40,8 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
     Parameters
     ----------
     options
-        The WITH clause: `static = true|false` and `keep = auto|all|none`, each with its offset.
+        The WITH clause: `static = true|false`, `keep = auto|all|none` and `changes = rarely|often`, each with its
+        offset.
     """
     at = offset_of(tree)
     name = identifier(tree.this.this.this)
@@ -85,8 +87,7 @@ def create_table(source: SqlText, tree: exp.Create, options: Mapping[str, tuple[
 
     keyed = tuple(Column(str(c.name), c.type, c.not_null or c.name in key) for c in columns)
     references = (replace(each, columns=spelled(each.columns)) for each in foreign)
-    static, keep = _options(source, options)
-    return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), static, keep)
+    return Relation(str(name), keyed, spelled(key), key_rely, tuple(references), **_options(source, options))
 
 
 def _constraints(item: exp.Expression) -> list[exp.Expression]:
@@ -137,17 +138,21 @@ def _refuse(source: SqlText, node: exp.Expression, kind: exp.Expression) -> None
     )
 
 
-def _options(source: SqlText, options: Mapping[str, tuple[str, int]]) -> tuple[bool, str]:
-    static, keep = False, "auto"
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "static": {"true": True, "false": False},
+    "keep": {"auto": "auto", "all": "all", "none": "none"},
+    "changes": {"rarely": "rarely", "often": "often"},
+}
+"""Option of a table → the values that may be written, and what they are."""
+
+
+def _options(source: SqlText, options: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
     for name, (value, at) in options.items():
-        if name == "static" and value in ("true", "false"):
-            static = value == "true"
-        elif name == "keep" and value in ("auto", "all", "none"):
-            keep = value
-        else:
+        if value not in _OPTIONS.get(name, ()):
+            known = [f"{option} = {'|'.join(values)}" for option, values in _OPTIONS.items()]
             raise source.bind_error(
                 f"unknown table option {name} = {value}",
                 at,
-                hint="The options are static = true|false and keep = auto|all|none.",
+                hint=f"The options are {', '.join(known[:-1])} and {known[-1]}.",
             )
-    return static, keep
+    return {name: _OPTIONS[name][value] for name, (value, _) in options.items()}

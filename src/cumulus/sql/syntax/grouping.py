@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations
+from collections.abc import Callable, Iterator
+from itertools import combinations, islice
 
 from sqlglot import exp
 
@@ -11,10 +11,9 @@ from cumulus.sql.ast import Expr
 from cumulus.sql.source import SqlText, offset_of
 from cumulus.sql.syntax.known_clauses import check_taken
 
-MAX_SETS = 4096
-"""How many grouping sets a view may have; a CUBE of n columns has 2ⁿ."""
+MAX_SETS = 256
+"""How many grouping sets a view may have: each is a statement of every event. A CUBE of n columns has 2ⁿ."""
 
-Sets = list[tuple[Expr, ...]]
 Read = Callable[[exp.Expression], Expr]
 """What reads an expression."""
 
@@ -26,17 +25,17 @@ def group_by(
     check_taken(source, group)
     items = list(group.expressions)
     _check_words(source, group, items)
-    sets: Sets = [()]
+    sets: list[tuple[Expr, ...]] = [()]
     plain = True
     for item in items:
         plain = plain and not isinstance(item, (exp.Cube, exp.Rollup, exp.GroupingSets, exp.Tuple))
-        more = _sets(item, read)
+        more = list(islice(_sets(item, read), MAX_SETS + 1))
         if len(sets) * len(more) > MAX_SETS:
             raise source.unsupported(
                 f"GROUP BY makes more than {MAX_SETS} grouping sets",
                 offset_of(group),
                 feature="wide CUBE",
-                hint="Name the sets that are needed with GROUPING SETS.",
+                hint="Name the sets that are needed with GROUPING SETS, or write several views.",
             )
         sets = [tuple(dict.fromkeys((*one, *other))) for one in sets for other in more]
     every = tuple(dict.fromkeys(expr for one in sets for expr in one))
@@ -64,22 +63,22 @@ def _check_words(source: SqlText, group: exp.Expression, items: list[exp.Express
         )
 
 
-def _sets(item: exp.Expression, read: Read) -> Sets:
+def _sets(item: exp.Expression, read: Read) -> Iterator[tuple[Expr, ...]]:
     match item:
         case exp.Cube():
             parts = [_one(part, read) for part in item.expressions]
-            return [
-                tuple(expr for part in chosen for expr in part)
-                for size in range(len(parts), -1, -1)
-                for chosen in combinations(parts, size)
-            ]
+            for size in range(len(parts), -1, -1):
+                for chosen in combinations(parts, size):
+                    yield tuple(expr for part in chosen for expr in part)
         case exp.Rollup():
             parts = [_one(part, read) for part in item.expressions]
-            return [tuple(expr for part in parts[:size] for expr in part) for size in range(len(parts), -1, -1)]
+            for size in range(len(parts), -1, -1):
+                yield tuple(expr for part in parts[:size] for expr in part)
         case exp.GroupingSets():
-            return [one for part in item.expressions for one in _sets(part, read)]
+            for part in item.expressions:
+                yield from _sets(part, read)
         case _:
-            return [_one(item, read)]
+            yield _one(item, read)
 
 
 def _one(item: exp.Expression, read: Read) -> tuple[Expr, ...]:

@@ -90,6 +90,7 @@ class KeyChecks:
         self._writer = writer
         self._come: dict[tuple[str, bool], Function] = {}
         self._go: dict[tuple[str, bool], Function] = {}
+        self._without_children: dict[str, Function] = {}
         self.tables: dict[str, Table] = {}
         if all(places in indexes.get(name, ()) for name, places in wanted_indexes(writer.program)):
             self.tables = {each.relation.name: each for each in _tables(writer, events)}
@@ -101,12 +102,17 @@ class KeyChecks:
                 ("come", self._come, table.parents, self._parent_there),
                 ("go", self._go, table.children, self._child_gone),
             ):
-                for rely in (False, True):
-                    some = [each for each in mine if each.key.rely == rely]
+                for at_once in (False, True):
+                    some = [each for each in mine if _holds_at_once(each, verb) == at_once]
                     if some:
-                        hint = f"{verb}_{number}{'_rely' if rely else ''}"
-                        made[name, rely] = self._holds(hint, table, some, write)
-                        yield made[name, rely]
+                        hint = f"{verb}_{number}{'_at_once' if at_once else ''}"
+                        made[name, at_once] = self._holds(hint, table, some, write)
+                        yield made[name, at_once]
+            enforced = [each for each in table.children if each.key.enforced]
+            if enforced:
+                hint = f"without_children_{number}"
+                self._without_children[name] = self._holds(hint, table, enforced, self._no_child_there)
+                yield self._without_children[name]
         yield self._settled_function()
 
     def lookups(self, relation: str) -> Iterator[KeyLookup]:
@@ -145,6 +151,14 @@ class KeyChecks:
                 with body.when(body.load(I64, CONTEXT, self._writer.context.word(WAITS), "waits").eq(0)):
                     leave()
                 body.store(I64, CONTEXT, self._writer.context.word(DOUBTFUL), 1)
+        if sign > 0 and relation in self._without_children:
+            # A row may be there before its parent, but at rest.
+            holds = self._without_children[relation]
+            with (
+                body.when(body.load(I64, CONTEXT, self._writer.context.word(WAITS), "waits").ne(0)),
+                body.when(body.call(holds, CONTEXT, *words, hint="holds").eq(0), likely=False),
+            ):
+                leave()
 
     def row_with_key(self, body: Body, relation: str, words: Sequence[Expr]) -> Expr:
         """Write the look-up of the row with an event's primary key; return it, 0 if there is none."""
@@ -179,6 +193,12 @@ class KeyChecks:
             row = self._find(body, others, table.columns, words)
             body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, table.store, row, lambda: body.leave(0))
+
+    def _no_child_there(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
+        """Write that no row may refer to this one yet."""
+        children = self._lookup(reference.child, reference.child_places, reference.parent_places)
+        with body.when(self._find(body, children, table.columns, words).ne(0), likely=False):
+            body.leave(0)
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
 
@@ -232,6 +252,14 @@ class KeyChecks:
                     body.when(body.call(holds, CONTEXT, *words, hint="holds").eq(0), likely=False),
                 ):
                     body.leave(0)
+
+
+def _holds_at_once(reference: Reference, verb: str) -> bool:
+    """Whether a reference must hold at each event that comes or goes, and not only at the end of a transaction.
+
+    Of an enforced one, a parent goes by code only when no child is left: `cumulus.engine.referring_rows`.
+    """
+    return reference.key.rely or (reference.key.enforced and verb == "go")
 
 
 def _tables(writer: ProgramWriter, events: Mapping[str, Sequence[EventLane]]) -> list[Table]:

@@ -1,0 +1,105 @@
+"""Which rows move when a row changes that others refer to: read off the definitions of the maps.
+
+A program whose references are enforced has no statements for a parent that changes while rows refer to it
+(`cumulus.engine.referring_rows` takes these out and puts them back). What has to move is what maps join with the
+changed columns: the children in such a join, and their children in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cache
+from graphlib import TopologicalSorter
+from typing import NamedTuple
+
+from cumulus.algebra.terms import AggSum, Atom, Lift, Range, Term, Var
+from cumulus.catalog.schema import ForeignKey
+from cumulus.m3.infer import nodes
+from cumulus.m3.program import Program
+
+
+class EnforcedReference(NamedTuple):
+    """A foreign key of the table `child` that a program counts on."""
+
+    child: str
+    key: ForeignKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a map reads of a table: places of columns, and the references along which it joins other tables with it."""
+
+    places: frozenset[int]
+    references: frozenset[EnforcedReference]
+
+
+class MovedReferences:
+    """The references along which rows move, for the maps of a program or some of them.
+
+    Parameters
+    ----------
+    maps
+        The names of those that count; all but the kept rows if None.
+    """
+
+    def __init__(self, program: Program, maps: Collection[str] | None = None) -> None:
+        enforced = [
+            EnforcedReference(each.name, key) for each in program.relations for key in each.foreign_keys if key.enforced
+        ]
+        self.order = _places_by_parents(enforced)
+        """Table → its place among all that have enforced references, parents first."""
+        self._references = sorted(enforced, key=lambda each: self.order[each.key.parent])
+        self._uses: dict[str, list[_Use]] = {each.key.parent: [] for each in enforced}
+        kept = dict(program.kept).values()
+        for definition in program.maps if enforced else ():
+            if definition.name not in kept if maps is None else definition.name in maps:
+                for term in definition.definitions:
+                    self._note(term, {key.name for key in definition.keys})
+        self.tables = frozenset(name for name, uses in self._uses.items() if uses)
+        """Tables whose changes may move rows of others."""
+        self.along = cache(self._along)
+
+    def _note(self, term: Term, keys: set[str]) -> None:
+        """Note what a definition reads of the tables that others refer to."""
+        atoms = [node for node in nodes(term) if isinstance(node, Atom)]
+        counts = Counter(name for node in nodes(term) for name in _names(node))
+        names = {atom.name for atom in atoms}
+        for atom in atoms:
+            reached, along = {atom.name}, set()
+            for each in self._references:
+                if each.key.parent in reached and each.child in names:
+                    reached.add(each.child)
+                    along.add(each)
+            if along:
+                read = (place for place, name in enumerate(atom.variables) if name in keys or counts[name] > 1)
+                self._uses[atom.name].append(_Use(frozenset(read), frozenset(along)))
+
+    def places(self, table: str) -> frozenset[int]:
+        """Return the places of the columns of a table whose changes move rows."""
+        return frozenset[int]().union(*(use.places for use in self._uses[table]))
+
+    def _along(self, table: str, places: frozenset[int] | None) -> tuple[EnforcedReference, ...]:
+        """Return the references along which rows move when columns of a table change, parents first; None: all."""
+        uses = [use for use in self._uses[table] if places is None or use.places & places]
+        moving = frozenset[EnforcedReference]().union(*(use.references for use in uses))
+        return tuple(each for each in self._references if each in moving)
+
+
+def _places_by_parents(enforced: Iterable[EnforcedReference]) -> dict[str, int]:
+    order = TopologicalSorter[str]()
+    for each in enforced:
+        order.add(each.child, each.key.parent)
+    return {name: place for place, name in enumerate(order.static_order())}
+
+
+def _names(node: Term | Range) -> Iterable[str]:
+    """Return the variables that a node names itself."""
+    match node:
+        case Atom(_, variables) | AggSum(variables, _):
+            return variables
+        case Var(name) | Lift(name, _):
+            return (name,)
+        case _:
+            return ()
