@@ -368,6 +368,7 @@ def _taken_out(read: MapRead, parts: list[Term], bound: Collection[str], needed:
         known.update(outputs(part) if part in rest else ())
     else:
         place = len(parts)
-    if shown and place > first:
+    earlier = {*bound, *(name for part in parts[:first] for name in outputs(part))}
+    if place > first and any(name not in earlier and name not in hidden for name in outputs(read)):
         return parts  # what it binds is needed before
     return [*(part for part in parts[:place] if part in rest), total, *(part for part in parts[place:] if part in rest)]
