@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cumulus.errors import MismatchError
 from support.orders_stream import json_lines
 
 SQL = """
@@ -122,3 +125,34 @@ def test_doctor_finds_what_is_here() -> None:
     found = {finding["name"]: finding for finding in json.loads(told.stdout)["findings"]}
     assert found["duckdb"]["good"]
     assert told.returncode == (0 if all(finding["good"] for finding in found.values()) else 1)
+
+
+def test_a_run_goes_on_with_the_program_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cumulus.cli import programs
+    from cumulus.cli.main import app
+
+    (tmp_path / "views.sql").write_text("""
+        CREATE TABLE shops (id INT PRIMARY KEY, town VARCHAR);
+        CREATE TABLE items (id INT PRIMARY KEY, shop INT REFERENCES shops);
+        CREATE VIEW towns AS SELECT town, COUNT(*) AS n FROM shops JOIN items ON shop = shops.id GROUP BY town;
+    """)
+    arguments = ["run", tmp_path / "views.sql", "--from", tmp_path / "in", "--out", tmp_path / "out"]
+
+    def run_with(enforced: bool) -> None:
+        compiled = partial(program_in, enforced=enforced)
+        monkeypatch.setattr(programs, "program_in", compiled)
+        told = CliRunner().invoke(app, [*map(str, arguments), "--host", "embedded"], catch_exceptions=False)
+        assert told.exit_code == 0, told.output
+
+    program_in = programs.program_in
+    json_lines(tmp_path / "in" / "shops" / "1.json", [{"id": 1, "town": "a"}])
+    json_lines(tmp_path / "in" / "items" / "1.json", [{"id": 1, "shop": 1}])
+    run_with(enforced=False)
+    json_lines(tmp_path / "in" / "items" / "2.json", [{"id": 2, "shop": 1}])
+    run_with(enforced=True)
+    found = cumulus("query", tmp_path / "out", "FROM towns", "--json")
+    assert json.loads(found.stdout) == {"town": "a", "n": 2}
+    with (tmp_path / "views.sql").open("a") as script:
+        script.write("CREATE VIEW every AS SELECT COUNT(*) AS n FROM items;")
+    with pytest.raises(MismatchError, match="the program has changed since this checkpoint was made"):
+        run_with(enforced=True)

@@ -57,7 +57,7 @@ def run(
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
-    program = program_in(file, rely=False, functions=given)
+    program = _resumed(file, out, checkpoint) or program_in(file, rely=False, functions=given)
     if counts_on_unchecked(program, partitioned_by(program, layout)):
         program = program_in(file, rely=False, enforced=False, functions=given)
     settings: dict[str, Any] = {
@@ -78,6 +78,22 @@ def run(
     with Teller(as_json) as teller:
         (_on_spark if host == "spark" else _embedded)(program, source, out, settings, teller, note)
         teller.finish(str(out), time.perf_counter() - started)
+
+
+def _resumed(file: Path, out: Path, checkpoint: Path | None) -> Program | None:
+    """Return the program that a run goes on with: the checkpoint's, if the script is what it was.
+
+    So a release that compiles the script to another program goes on where the one before has ended.
+    """
+    from cumulus.epochs.output.identity import resumed_program
+    from cumulus.epochs.output.origin import read_origin
+
+    if not file.exists():
+        return None
+    origin = read_origin(out)
+    if origin is None or origin.script != file.read_text(encoding="utf-8-sig", errors="replace"):
+        return None
+    return resumed_program(checkpoint or out / "checkpoint")
 
 
 def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: BucketPlan) -> None:

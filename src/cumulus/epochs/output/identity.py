@@ -14,9 +14,11 @@ from typing import IO
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file
 from cumulus.epochs.plan import BucketPlan
-from cumulus.errors import LockedError, MismatchError, StoreError
+from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
+
+_CARD = "cumulus.json"
 
 
 @lru_cache(maxsize=16)
@@ -38,6 +40,14 @@ class Identity:
     program: str
     plan: BucketPlan
     fresh: bool
+
+
+def resumed_program(checkpoint: str | Path) -> Program | None:
+    """Return the program that a checkpoint was made with; None if there is none that can be read."""
+    try:
+        return program_of(json.loads((Path(checkpoint) / _CARD).read_text(encoding="utf-8"))["text"])
+    except (OSError, ValueError, KeyError, CumulusError):
+        return None
 
 
 class Checkpoint:
@@ -75,7 +85,7 @@ class Checkpoint:
         MismatchError
             If the checkpoint was made by another program or host.
         """
-        card = self.path / "cumulus.json"
+        card = self.path / _CARD
         now = program_hash(program)
         if card.exists():
             found = json.loads(card.read_text())
