@@ -20,6 +20,7 @@ def engine_bench(
     program: str = typer.Option("example-2.1", help="example-2.1; --workload goes before it."),
     workload: str = typer.Option("", help="tpch, ssb or orderbook: each of its queries, through the native engine."),
     query: str = typer.Option("", help="One query of the workload; all if left out."),
+    keys: str = typer.Option("rely", help="What tables of a workload declare: none, primary, foreign or rely."),
     sf: float = typer.Option(0.1, help="Scale factor of TPC-H or SSB; millions of events of the order book."),
     scale: float = typer.Option(1.0, help="Of example-2.1; 1: 2.55 million rows, a tenth of which go again."),
     batch: list[int] = typer.Option([100_000], min=1, help="Events in a transaction; more sizes for a workload."),
@@ -60,8 +61,8 @@ def engine_bench(
         rows = [*state_runs.measure(states, repetitions, seed)]
         picture = state_runs.chart(rows)
     elif workload:
-        what = {"workload": workload, "sf": sf, "seconds": seconds}
-        rows = _workload_rows(workload, query, sf, batch, seconds, seed, repetitions, cache)
+        what = {"workload": workload, "keys": keys, "sf": sf, "seconds": seconds}
+        rows = _workload_rows(workload, query, keys, sf, batch, seconds, seed, repetitions, cache)
     else:
         what = {"program": program, "scale": scale}
         rows = _latency_rows(scale, seed) if latency else _rows(scale, batch[0], seed, repetitions)
@@ -87,6 +88,7 @@ def _check_one(given: Mapping[str, bool]) -> None:
 def _workload_rows(
     workload: str,
     query: str,
+    keys: str,
     sf: float,
     batches: list[int],
     seconds: float,
@@ -94,12 +96,16 @@ def _workload_rows(
     repetitions: int,
     cache: Path | None,
 ) -> list[dict[str, Any]]:
-    """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew."""
+    """Measure each query with and without deletions, by batch; DuckDB computes the view of the whole stream anew.
+
+    Where keys are not trusted, the same with trusted keys stands beside it.
+    """
     from cumulus.bench import workload_runs as runs
     from cumulus.bench.engine_runs import time_recompute
 
     rows = []
-    for name, script in runs.scripts_of(workload, query).items():
+    trusted = runs.scripts_of(workload, query)
+    for name, script in runs.scripts_of(workload, query, keys).items():
         cold, loaded = runs.compile_ms(script)
         for deletes in runs.DELETES[workload]:
             static, stream = runs.stream_of(workload, name, sf=sf, deletes=deletes, seed=seed, cache=cache)
@@ -107,12 +113,16 @@ def _workload_rows(
             published = runs.DBTOASTER.get(name) if workload == "tpch" else None
             for size in batches:
                 found = runs.measure(name, script, static, stream, size, seconds, repetitions)
+                rely = found
+                if keys != "rely":
+                    rely = runs.measure(name, trusted[name], static, stream, size, seconds, repetitions)
                 rows.append(
                     {
                         "query": name,
                         "deletes": deletes,
                         "batch": size,
                         **found,
+                        "of_rely": round(found["events_per_s"] / rely["events_per_s"], 2),
                         "dbtoaster": published,
                         "of_dbtoaster": None if published is None else round(found["events_per_s"] / published, 2),
                         "recompute_ms": round(anew, 1),

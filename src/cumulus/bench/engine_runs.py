@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cumulus.bench.c import CompiledC
 from cumulus.engine.batches import Changes, Columns, rows_of
+from cumulus.engine.integrity import wanted_indexes
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
@@ -153,8 +154,8 @@ class Contestant:
 
 
 def optimised_engine(program: Program) -> NativeEngine:
-    """Return the native engine with code as good as it gets."""
-    return NativeEngine(program, level=2)
+    """Return the native engine with code as good as it gets, which checks keys and references."""
+    return NativeEngine(program, indexes=wanted_indexes(program), level=2)
 
 
 def compiled_by_c(program: Program) -> NativeEngine:

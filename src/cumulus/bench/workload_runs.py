@@ -60,11 +60,11 @@ DBTOASTER = {
 time, one thread, on their machine."""
 
 
-def scripts_of(workload: str, query: str) -> dict[str, str]:
-    """Return query → script, for one query or all; keys are trusted, nation and region static."""
+def scripts_of(workload: str, query: str, keys: str = "rely") -> dict[str, str]:
+    """Return query → script, for one query or all; nation and region are static, `keys` as of the benchmark."""
     if workload not in STATIC:
         raise UsageError(f"unknown workload {workload!r}", hint=f"There are {', '.join(STATIC)}.")
-    return queries(workload, query, columns="used", keys="rely", static=STATIC[workload])
+    return queries(workload, query, columns="used", keys=keys, static=STATIC[workload])
 
 
 def stream_of(
