@@ -1,7 +1,10 @@
 """Joins of many tables: how many maps they need, and what happens where these are too many."""
 
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +131,18 @@ def test_tpch_needs_few_maps() -> None:
 
     assert maps("foreign") <= 175
     assert maps("none", " NOT NULL") <= 200
+
+
+def test_the_warning_names_the_line_that_asked() -> None:
+    with pytest.warns(LowerOrderWarning) as caught:
+        compile_sql(star(8))
+    assert caught[0].filename == __file__
+
+
+def test_the_command_line_says_it_in_a_paragraph(tmp_path: Path) -> None:
+    script = tmp_path / "star.sql"
+    script.write_text(star(8))
+    command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", "compile", script]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stderr.startswith("warning: view v joins so many tables")
+    assert told.stderr.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 from rich.console import Console
@@ -54,8 +55,13 @@ def _options(
     """SQL aggregates kept exact while the data changes."""
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(f"warning: {message}", soft_wrap=True)
+
+
 def main() -> None:
-    """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors are one paragraph on stderr."""
+    """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors and warnings are a paragraph each on stderr."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         app()
     except CumulusError as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -237,9 +238,17 @@ def _lower_order(view: CreateView, limit: int, source: SqlText) -> int:
         f"{what}. Its rows are joined at each event instead, as WITH (order = 1) does. {way_out}; "
         "WITH (order = full) keeps the maps.",
         LowerOrderWarning,
-        stacklevel=2,
+        stacklevel=_depth_of_caller(),
     )
     return 1
+
+
+def _depth_of_caller() -> int:
+    """Return how far up the stack whoever called this package is."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("cumulus", "contextlib"):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
