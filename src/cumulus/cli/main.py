@@ -61,7 +61,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def main() -> None:
     """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors and warnings are a paragraph each on stderr."""
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _show_warning
     try:
         app()
     except CumulusError as problem:
