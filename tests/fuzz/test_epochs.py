@@ -15,6 +15,11 @@ def test_epochs_leave_what_duckdb_says(seed: int, tmp_path: Path) -> None:
     assert compare(seed, tmp_path) is not None
 
 
+def test_epochs_of_tables_that_refer_to_each_other_leave_what_duckdb_says(tmp_path: Path) -> None:
+    plans = [compare(seed, tmp_path / str(seed), keyed=True) for seed in (120, 121)]
+    assert any(plan is not None for plan in plans)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(100, 180, 10))
 def test_epochs_leave_what_duckdb_says_for_longer(start: int, tmp_path: Path) -> None:

@@ -103,3 +103,12 @@ def test_a_script_shrinks_to_what_matters():
     assert len(smaller.tables) <= 2
     assert "LEFT JOIN" in view.sql()
     assert len(view.sql()) < 90
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_case_of_tables_that_refer_to_each_other_is_its_text(seed):
+    case = case_of(script_of(seed, keyed=True))
+    again = parse_case(case.text("Note."), case.mode)
+    assert case.refers
+    assert (again.tables, again.views) == (case.tables, case.views)
+    assert again.transactions == case.transactions
