@@ -3,6 +3,11 @@
 A program whose references are enforced has no statements for a parent that changes while rows refer to it
 (`cumulus.engine.referring_rows` takes these out and puts them back). What has to move is what maps join with the
 changed columns: the children in such a join, and their children in it.
+
+A row that moves is the same before and after, so where it is only joined, what refers to it may stay: the statements
+that are left out would add nothing in the end. Where a nested term, such as the count of an outer join, reads it with
+its children, some statements of a change are left out and others are not, and they must all find no child. So what such
+a term reads moves together, whatever column has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from functools import cache
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from cumulus.algebra.terms import AggSum, Atom, Lift, Range, Term, Var
+from cumulus.algebra.terms import AggSum, Atom, Exists, Lift, Range, Term, Var
 from cumulus.catalog.schema import ForeignKey
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
@@ -33,6 +38,7 @@ class _Use:
 
     places: frozenset[int]
     references: frozenset[EnforcedReference]
+    is_nested: bool
 
 
 class MovedReferences:
@@ -66,6 +72,10 @@ class MovedReferences:
         atoms = [node for node in nodes(term) if isinstance(node, Atom)]
         counts = Counter(name for node in nodes(term) for name in _names(node))
         names = {atom.name for atom in atoms}
+        is_nested = any(
+            isinstance(node, (Lift, Exists)) and any(isinstance(inner, Atom) for inner in nodes(node.term))
+            for node in nodes(term)
+        )
         for atom in atoms:
             reached, along = {atom.name}, set()
             for each in self._references:
@@ -74,16 +84,18 @@ class MovedReferences:
                     along.add(each)
             if along:
                 read = (place for place, name in enumerate(atom.variables) if name in keys or counts[name] > 1)
-                self._uses[atom.name].append(_Use(frozenset(read), frozenset(along)))
+                self._uses[atom.name].append(_Use(frozenset(read), frozenset(along), is_nested))
 
     def places(self, table: str) -> frozenset[int]:
-        """Return the places of the columns of a table whose changes move rows."""
+        """Return the places of the columns of a table whose changes move rows, as far as that hangs on the column."""
         return frozenset[int]().union(*(use.places for use in self._uses[table]))
 
     def _along(self, table: str, places: frozenset[int] | None) -> tuple[EnforcedReference, ...]:
         """Return the references along which rows move when columns of a table change, parents first; None: all."""
-        uses = [use for use in self._uses[table] if places is None or use.places & places]
+        uses = [use for use in self._uses.get(table, ()) if use.is_nested or places is None or use.places & places]
         moving = frozenset[EnforcedReference]().union(*(use.references for use in uses))
+        for each in tuple(moving):
+            moving |= frozenset(self.along(each.child, frozenset()))
         return tuple(each for each in self._references if each in moving)
 
 
