@@ -104,7 +104,7 @@ def check(program: Program, transactions: tuple[Transaction, ...], mode: str, lo
 )
 def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), mode)
-    check(compile_sql(case.sql([name for name, _ in case.views])), case.transactions, mode)
+    check(compile_sql(case.sql([name for name, _ in case.views]), enforced=False), case.plain, mode)
 
 
 @pytest.mark.parametrize("seed", sampled(range(5), of=5, first=3))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from string import whitespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -211,7 +212,7 @@ class LineReader:
                 text = line.decode("utf-8").removeprefix("\ufeff")
             except UnicodeDecodeError as problem:
                 raise NotARowError(f"not UTF-8: byte {line[problem.start]:#x} at {problem.start + 1}") from None
-            if not text.strip():
+            if not text.strip(whitespace):
                 return
             try:
                 record = parse(text)
