@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from cumulus.algebra.terms import AggSum, Atom, Exists, Lift, Range, Term, Var
 from cumulus.catalog.schema import ForeignKey
+from cumulus.m3.dataflow import parents_first
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
@@ -54,8 +54,8 @@ class MovedReferences:
         enforced = [
             EnforcedReference(each.name, key) for each in program.relations for key in each.foreign_keys if key.enforced
         ]
-        self.order = _places_by_parents(enforced)
-        """Table → its place among all that have enforced references, parents first."""
+        self.order = {relation.name: place for place, relation in enumerate(parents_first(program))}
+        """Table → its place among all, parents first."""
         self._references = sorted(enforced, key=lambda each: self.order[each.key.parent])
         self._uses: dict[str, list[_Use]] = {each.key.parent: [] for each in enforced}
         kept = dict(program.kept).values()
@@ -97,13 +97,6 @@ class MovedReferences:
         for each in tuple(moving):
             moving |= frozenset(self.along(each.child, frozenset()))
         return tuple(each for each in self._references if each in moving)
-
-
-def _places_by_parents(enforced: Iterable[EnforcedReference]) -> dict[str, int]:
-    order = TopologicalSorter[str]()
-    for each in enforced:
-        order.add(each.child, each.key.parent)
-    return {name: place for place, name in enumerate(order.static_order())}
 
 
 def _names(node: Term | Range) -> Iterable[str]:
