@@ -87,10 +87,13 @@ class Transaction:
             If one must not be applied; the transaction must be rolled back then.
         """
         for relation, old, new in self._changes_of(operations):
-            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else {}
-            self._move(-1, moved)
-            self._apply(relation, old, new)
-            self._move(1, moved)
+            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else None
+            if moved:
+                self._move(-1, moved)
+                self._apply(relation, old, new)
+                self._move(1, moved)
+            else:
+                self._apply(relation, old, new)
 
     def _apply(self, relation: str, old: Row | None, new: Row | None) -> None:
         """Apply the events of a change."""
