@@ -113,7 +113,6 @@ class Transaction:
             listed = [row for row, count in rows.items() for _ in range(count)]
             bulk = Rows(sign, self._referring.relations[name], listed, tuple)
             run = self._runner(bulk) if len(listed) > _FEW else None
-            self.is_by_code |= run is not None
             at = 0
             while at < len(listed):
                 at = at if run is None else run(at)
