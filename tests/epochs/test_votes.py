@@ -39,8 +39,8 @@ def test_a_star_is_spread_and_its_keys_are_enforced() -> None:
     plan = choose_plan(program, "auto", 4)
     assert plan.partitioned == {"sales": "id"}
     assert plan.why == (
-        "4 buckets, sales by id; deletions from goods, shops count from the next epoch, when no bucket has rows that "
-        "refer"
+        "4 buckets, sales by id; a deletion from goods or shops counts an epoch later, when no bucket has rows that "
+        "refer to it"
     )
 
 

@@ -131,7 +131,8 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
     why = f"{buckets} buckets, {split}"
     polled = polled_tables(program, found.partitioned)
     if polled:
-        why += f"; deletions from {', '.join(polled)} count from the next epoch, when no bucket has rows that refer"
+        which = " or ".join(polled)
+        why += f"; a deletion from {which} counts an epoch later, when no bucket has rows that refer to it"
     if lost:
         why += f"; not checked: {', '.join(lost)}"
     return BucketPlan(buckets, found.partitioned, why)
