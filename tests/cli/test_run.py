@@ -156,3 +156,22 @@ def test_a_run_goes_on_with_the_program_that_it_began_with(tmp_path: Path, monke
         script.write("CREATE VIEW every AS SELECT COUNT(*) AS n FROM items;")
     with pytest.raises(MismatchError, match="the program has changed since this checkpoint was made"):
         run_with(enforced=True)
+
+
+def test_another_layout_goes_on_as_the_checkpoint_began(tmp_path: Path) -> None:
+    """Its program counts on references that nobody would check in the layout that is asked for now."""
+    (tmp_path / "views.sql").write_text("""
+        CREATE TABLE shops (id INT PRIMARY KEY, town VARCHAR);
+        CREATE TABLE items (id INT PRIMARY KEY, shop INT REFERENCES shops);
+        CREATE VIEW towns AS SELECT town, COUNT(*) AS n FROM shops JOIN items ON shop = shops.id GROUP BY town;
+    """)
+    given = ["run", tmp_path / "views.sql", "--from", tmp_path / "in", "--host", "embedded", "--out"]
+    json_lines(tmp_path / "in" / "shops" / "1.json", [{"id": 1, "town": "a"}])
+    json_lines(tmp_path / "in" / "items" / "1.json", [{"id": 1, "shop": 1}])
+    assert cumulus(*given, tmp_path / "out").returncode == 0
+    json_lines(tmp_path / "in" / "items" / "2.json", [{"id": 2, "shop": 1}])
+    told = cumulus(*given, tmp_path / "out", "--layout", "one-round:items=id")
+    assert told.returncode == 0, told.stderr
+    found = cumulus("query", tmp_path / "out", "FROM towns", "--json")
+    assert json.loads(found.stdout) == {"town": "a", "n": 2}
+    assert cumulus("recheck", tmp_path / "out").returncode == 0

@@ -184,3 +184,12 @@ def test_a_change_of_a_parent_is_said_in_both_settings() -> None:
     assert [(each.table, each.columns) for each in of_w.parents] == [("cust", ("seg",))]
     assert "nation (name): moves the rows of cust and ord that refer to it; O(slice) and" in str(of_v)
     assert explain_views(often)[0].parents == ()
+
+
+def test_a_count_of_an_outer_join_moves_rows_whatever_changes() -> None:
+    view = "CREATE VIEW u AS SELECT seg, COUNT(*) AS n FROM cust LEFT JOIN ord USING (ck) GROUP BY seg;"
+    of_u = explain(compile_sql(KEYED + view), "u")
+    assert "  cust (nk, seg): moves the rows of ord that refer to it" in str(of_u).splitlines()
+    absent = "CREATE VIEW x AS SELECT SUM(seg) AS s FROM cust WHERE NOT EXISTS (FROM ord o WHERE o.ck = cust.ck);"
+    of_x = explain(compile_sql(KEYED + absent), "x")
+    assert [(each.table, each.columns) for each in of_x.parents] == [("cust", ("nk", "seg"))]

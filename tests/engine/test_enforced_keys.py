@@ -320,16 +320,19 @@ def test_what_is_refused_leaves_nothing() -> None:
 
 def test_a_single_parent_with_children_stays() -> None:
     made = shop()
-    for what in (
-        lambda: made.warehouse.delete("customers", [(1, "Rome", 1)]),
-        lambda: made.warehouse.delete_by_key("customers", 1),
-        lambda: made.warehouse.trigger("customers")(-1, 1, "Rome", 1),
-        lambda: made.warehouse.apply([(-1, "customers", (1, "Rome", 1))]),
-        lambda: made.warehouse.update("customers", 1, {"id": 7}),
-    ):
-        with pytest.raises(OrphanError, match="orders would refer to customers with id=1"):
-            what()
-        made.check()
+    made.run(*((1, "orders", (100 + each, 2, each)) for each in range(20)))
+    for key, row in ((1, (1, "Rome", 1)), (2, (2, "Oslo", 0))):
+        for what, *given in (
+            (made.warehouse.delete, "customers", [row]),
+            (made.warehouse.delete_by_key, "customers", key),
+            (made.warehouse.trigger("customers"), -1, *row),
+            (made.warehouse.apply, [(-1, "customers", row)]),
+            (made.warehouse.update, "customers", key, {"id": 7}),
+            (made.warehouse.update, "customers", [row], [(7, "Rome", 1)]),
+        ):
+            with pytest.raises(OrphanError, match=f"orders would refer to customers with id={key}"):
+                what(*given)
+            made.check()
     made.end()
 
 

@@ -18,9 +18,10 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.formats import lines
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
@@ -42,7 +43,12 @@ PROGRAM = compile_sql(
     """,
     rely=False,
 )
-PLANS = [BucketPlan(), BucketPlan(2, {"parents": "id", "children": "parent"}), BucketPlan(3)]
+PLANS = [
+    BucketPlan(),
+    BucketPlan(2, {"parents": "id", "children": "parent"}),
+    BucketPlan(2, {"children": "id"}),
+    BucketPlan(3),
+]
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 IDS = st.integers(0, 2)
@@ -183,8 +189,9 @@ def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence
     buckets = [Bucket(PROGRAM, plan, at, partial(make_engine, "interpreter"), 2) for at in range(plan.buckets)]
     totals = Outcome()
     refused = ignored = 0
+    poll = Poll()
     for epoch, each in enumerate(files, 1):
-        payloads: list[list[bytes]] = [[] for _ in buckets]
+        payloads = [[pack_notice(poll.plain())] for _ in buckets]
         for table, kind, data in each:
             path = tmp_path / f"1.{'json' if kind == 'debezium' else kind}"
             path.write_bytes(data)
@@ -200,6 +207,7 @@ def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence
             for mine, payload in zip(payloads, pack([reading], plan), strict=True):
                 mine.append(payload)
         outcomes = [bucket.apply(epoch, mine) for bucket, mine in zip(buckets, payloads, strict=True)]
+        poll = Poll.together(outcome.poll for outcome in outcomes)
         for outcome in outcomes:
             assert outcome.applied >= 0
             totals.events += outcome.events

@@ -16,7 +16,8 @@ from cumulus.catalog.arrow import table_of
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.layouts import choose_plan, require_definitions
 from cumulus.epochs.output.publish import merge_functions, merge_of, write_outputs
@@ -120,17 +121,25 @@ def _compare(draw: random.Random, given: Epochs, program: Program, oracle: Oracl
     plan = choose_plan(program, "auto" if buckets > 1 else "one-bucket", buckets)
     held = [Bucket(program, plan, index, NativeEngine) for index in range(plan.buckets)]
     latest: dict[tuple[str, int], str] = {}
-    for epoch, events in enumerate(given.events, 1):
+    epoch = 0
+    for events in given.events:
         for event in events:
             oracle.apply(*event)
-        for bucket, payload in zip(held, pack(_readings(program, events, epoch), plan), strict=True):
-            outcome = bucket.apply(epoch, [payload])
-            written = write_outputs(bucket, outcome, epoch, "a", out, Snapshots())
-            told = [*outcome.quarantine, *outcome.errors, *written.errors.values()]
-            assert told == [], f"{told[:3]}\n{given.script}"
-            latest |= {(view, bucket.index): file for view, file in written.files.items()}
-            if draw.random() < 0.1:
-                bucket.load(bucket.dump())
+        poll, parts = Poll(), pack(_readings(program, events, epoch), plan)
+        while not epoch or poll.granted or any(parts):  # deletions that all buckets agree to come an epoch later
+            epoch += 1
+            polls = []
+            for bucket, payload in zip(held, parts, strict=True):
+                outcome = bucket.apply(epoch, [pack_notice(poll.plain()), payload])
+                written = write_outputs(bucket, outcome, epoch, "a", out, Snapshots())
+                told = [*outcome.quarantine, *outcome.errors, *written.errors.values()]
+                assert told == [], f"{told[:3]}\n{given.script}"
+                latest |= {(view, bucket.index): file for view, file in written.files.items()}
+                polls.append(outcome.poll)
+                if draw.random() < 0.1:
+                    bucket.load(bucket.dump())
+            poll, parts = Poll.together(polls), [b""] * plan.buckets
+        assert not poll.asked, f"rows that nothing refers to were not deleted: {poll}\n{given.script}"
         for view in given.views:
             files = [str(out / file) for (name, _), file in sorted(latest.items()) if name == view]
             ours, theirs = _rows(plan, program, view, epoch, files, out), oracle.rows(f"FROM {view}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cumulus.catalog.events import UPSERT
 from fuzz.rows import Row, Rows
-from fuzz.schema import KEY_POOL, NULL_SHARE, POOLS, Column, Event, Reference, Table, Transaction
+from fuzz.schema import Event, Reference, Table, Transaction, random_value
 
 
 class KeyedStream:
@@ -213,14 +213,7 @@ class KeyedStream:
     def _fill_plain(self, table: Table, values: dict[str, Any], names: Any) -> None:
         for column in table.columns:
             if column.name in names and column.name not in values:
-                values[column.name] = self._value(table, column)
-
-    def _value(self, table: Table, column: Column) -> Any:
-        if column.name in table.key:
-            return self._draw.choice(KEY_POOL if column.kind == "int" else POOLS[column.kind])
-        if not column.not_null and self._draw.random() < NULL_SHARE:
-            return None
-        return self._draw.choice(POOLS[column.kind])
+                values[column.name] = random_value(self._draw, table, column)
 
     def _may_be_null(self, table: Table, reference: Reference) -> bool:
         return all(self._is_nullable(table, name) for name in reference.columns)

@@ -126,6 +126,15 @@ def _random_table(draw: random.Random, name: str) -> Table:
     return Table(name, columns, key)
 
 
+def random_value(draw: random.Random, table: Table, column: Column) -> Any:
+    """Return a value for a column of a table."""
+    if column.name in table.key:
+        return draw.choice(KEY_POOL if column.kind == "int" else POOLS[column.kind])
+    if not column.not_null and draw.random() < NULL_SHARE:
+        return None
+    return draw.choice(POOLS[column.kind])
+
+
 class Stream:
     """A model of the tables that makes random transactions: inserts, duplicates, updates, deletes of present rows."""
 
@@ -173,14 +182,7 @@ class Stream:
         return [(1, table.name, row)]
 
     def _row(self, table: Table) -> tuple[Any, ...]:
-        return tuple(self._value(table, column) for column in table.columns)
-
-    def _value(self, table: Table, column: Column) -> Any:
-        if column.name in table.key:
-            return self.draw.choice(KEY_POOL if column.kind == "int" else POOLS[column.kind])
-        if not column.not_null and self.draw.random() < NULL_SHARE:
-            return None
-        return self.draw.choice(POOLS[column.kind])
+        return tuple(random_value(self.draw, table, column) for column in table.columns)
 
     def _is_free(self, table: Table, row: tuple[Any, ...]) -> bool:
         key = table.key_of(row)

@@ -60,6 +60,16 @@ WRONG = [
     ("RELATION t(a INT) FOREIGN KEY (a) REFERENCES s (z);", 49, "s has no column z"),
     ("RELATION t(a INT) KEPT rows_of_t;", 24, "there is no map rows_of_t to keep its rows"),
     ("RELATION t(a INT, c INT) KEPT n;", 31, "the map n cannot keep its rows"),
+    (
+        "RELATION p(a INT) KEY (a); RELATION t(a INT) FOREIGN KEY (a) REFERENCES p (a) ENFORCED;",
+        73,
+        "its reference to p is ENFORCED, but not both tables are kept",
+    ),
+    (
+        "RELATION t(a INT, b VARCHAR) KEY (a) FOREIGN KEY (a) REFERENCES t (a) ENFORCED KEPT m;",
+        10,
+        "its reference to t is ENFORCED, but makes a circle",
+    ),
     ("RELATION t(a INT) STATIC; ON -t(a) { n[a] += 1 }", 31, "t is STATIC: it has insertions only"),
     ("MAP n[z INT](v BIGINT);", 5, "two maps are called n"),
     ("MAP p[a INT](a BIGINT);", 7, "two columns are called a"),

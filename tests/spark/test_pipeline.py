@@ -15,7 +15,7 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import read_manifest
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, LayoutError, MismatchError, UsageError
@@ -25,6 +25,7 @@ from support.failing_view import SCRIPT, FailingStream
 from support.oracle import same_bag
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
 from support.refused_programs import CYCLIC, UNDEFINED
+from support.star_stream import STAR, Star, shown
 from support.unfinished_view import ROWS, SQL, write_rows
 
 if TYPE_CHECKING:
@@ -59,6 +60,24 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
             ours = sorted_rows(query(tmp_path / "out", sql, epoch).to_pylist())
             assert ours == sorted_rows(query(tmp_path / "embedded", sql, epoch).to_pylist())
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == stream.expected[epoch]
+
+
+def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp_path: Path) -> None:
+    star = Star(tmp_path / "in", 3)
+    program = compile_sql(STAR, rely=False)
+    star.write()
+    asked = 0
+    for _ in range(3):
+        star.write()
+        expected = {star.epoch: star.answers()}
+        while star.settle():
+            expected[star.epoch] = star.answers()
+        maintain(spark, program, tmp_path / "in", tmp_path / "out", buckets=3, compact_bytes=2000, late_epochs=99)
+        assert committed_epochs(tmp_path / "out")[-1] == star.epoch
+        for epoch, answers in expected.items():
+            assert shown(tmp_path / "out", epoch) == answers
+            asked += read_manifest(tmp_path / "out", epoch).poll.get("asked", 0)
+    assert asked > 0
 
 
 def test_a_session_without_the_state_store_that_it_takes_runs_all_the_same(spark: SparkSession, tmp_path: Path) -> None:

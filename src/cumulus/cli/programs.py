@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,25 +29,37 @@ def program_in(file: Path, **options: Any) -> Program:
     except (OSError, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         raise InputError(f"cannot read {file}: {reason}", hint="Give the path of a .sql or .m3 file.") from None
-    if file.suffix == ".m3":
-        from cumulus.m3 import parse
-
-        return parse(text, name=str(file))
-    from cumulus.compiler import compile_sql
-
-    return compile_sql(text, name=str(file), **options)
+    return _compiled(text, str(file), **options)
 
 
 def program_of(origin: Origin) -> Program:
-    """Return the program that a run was started with, compiled again as the run did: without trusted keys."""
-    if origin.name.endswith(".m3"):
-        from cumulus.m3 import parse
+    """Return the program that a run was started with, compiled again as the run did."""
+    return program_in_buckets(partial(_compiled, origin.script, origin.name), lambda program: origin.partitioned)
 
-        return parse(origin.script, name=origin.name)
-    from cumulus.compiler import compile_sql
+
+def program_in_buckets(
+    compiled: Callable[..., Program], partitioned: Callable[[Program], Mapping[str, str]]
+) -> Program:
+    """Return a program without trusted keys, and without enforced ones if nobody would check them in its layout.
+
+    Parameters
+    ----------
+    compiled
+        Takes options of `cumulus.compile`.
+    partitioned
+        Takes the program with enforced keys; returns the tables in several buckets, and by which columns.
+    """
     from cumulus.epochs.layouts import counts_on_unchecked
 
-    program = compile_sql(origin.script, name=origin.name, rely=False)
-    if counts_on_unchecked(program, origin.partitioned):
-        program = compile_sql(origin.script, name=origin.name, rely=False, enforced=False)
-    return program
+    program = compiled(rely=False)
+    return compiled(rely=False, enforced=False) if counts_on_unchecked(program, partitioned(program)) else program
+
+
+def _compiled(text: str, name: str, **options: Any) -> Program:
+    if name.endswith(".m3"):
+        from cumulus.m3 import parse
+
+        return parse(text, name=name)
+    from cumulus.compiler import compile_sql
+
+    return compile_sql(text, name=name, **options)

@@ -47,19 +47,19 @@ def run(
 
     Example: cumulus run views.sql --from data/ --out out/
     """
-    from cumulus.cli.programs import program_in
+    from cumulus.cli.programs import program_in, program_in_buckets
     from cumulus.durable.folders import check_output
     from cumulus.engine.engines import check_engine, make_engine
-    from cumulus.epochs.layouts import counts_on_unchecked, partitioned_by
+    from cumulus.epochs.layouts import partitioned_by
 
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
-    program = _resumed(file, out, checkpoint) or program_in(file, rely=False, functions=given)
-    if counts_on_unchecked(program, partitioned_by(program, layout)):
-        program = program_in(file, rely=False, enforced=False, functions=given)
+    program = _resumed(file, out, checkpoint) or program_in_buckets(
+        partial(program_in, file, functions=given), partial(partitioned_by, layout=layout)
+    )
     settings: dict[str, Any] = {
         "checkpoint": checkpoint or "",
         "trigger": trigger,

@@ -87,10 +87,13 @@ class Transaction:
             If one must not be applied; the transaction must be rolled back then.
         """
         for relation, old, new in self._changes_of(operations):
-            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else {}
-            self._move(-1, moved)
-            self._apply(relation, old, new)
-            self._move(1, moved)
+            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else None
+            if moved:
+                self._move(-1, moved)
+                self._apply(relation, old, new)
+                self._move(1, moved)
+            else:
+                self._apply(relation, old, new)
 
     def _apply(self, relation: str, old: Row | None, new: Row | None) -> None:
         """Apply the events of a change."""
@@ -110,7 +113,6 @@ class Transaction:
             listed = [row for row, count in rows.items() for _ in range(count)]
             bulk = Rows(sign, self._referring.relations[name], listed, tuple)
             run = self._runner(bulk) if len(listed) > _FEW else None
-            self.is_by_code |= run is not None
             at = 0
             while at < len(listed):
                 at = at if run is None else run(at)

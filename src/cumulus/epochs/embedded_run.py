@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from cumulus.durable.files import write_durably
 from cumulus.durable.folders import check_output
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
@@ -90,6 +91,7 @@ class EmbeddedRun:
                 Bucket(program, plan, at, make_engine, late_epochs, functions) for at in range(plan.buckets)
             ]
             newest = self._sink.newest()
+            self._poll: Mapping[str, Any] = newest.poll if newest else {}
             self.epoch = newest.epoch if newest else 0
             self._snapshots = Snapshots.after(newest, snapshot_every)
             self._done: Progress = newest.offsets if newest else {}
@@ -129,7 +131,7 @@ class EmbeddedRun:
                 bucket.apply(epoch, [payload])
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
-        """Do the next epoch; None if there are no new files.
+        """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.
 
         Parameters
         ----------
@@ -146,10 +148,11 @@ class EmbeddedRun:
         """
         started = time.perf_counter()
         files, done = next_files(self._sources, self._done, 0 if everything else self._limit, sizes=True)
-        if not files:
+        if not files and not Poll.of_plain(self._poll).granted:
             return None
         epoch = self.epoch + 1
-        packed = pack(read_files(self._program, self._sources, files), self.identity.plan)
+        notice = pack_notice(self._poll) if self._poll else b""
+        packed = [notice + each for each in pack(read_files(self._program, self._sources, files), self.identity.plan)]
         read = time.perf_counter()
         left = files_left(self._sources, done)
         final = left == 0 if last is None else last
@@ -168,7 +171,7 @@ class EmbeddedRun:
         assert self._sink is not None
         manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
         assert made, f"epoch {epoch} was there"
-        self.epoch, self._done = epoch, done
+        self.epoch, self._done, self._poll = epoch, done, manifest.poll
         self._compact()
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}

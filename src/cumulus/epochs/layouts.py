@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cumulus.catalog.types import Kind
-from cumulus.epochs.bucket.references import sees_both_sides
+from cumulus.epochs.bucket.references import has_spread_children, is_checked
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
-from cumulus.layout.one_round import choose_layout
+from cumulus.layout.one_round import Layout, choose_layout
 from cumulus.m3.dataflow import cycles
 from cumulus.m3.program import Program
 
@@ -112,7 +112,7 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
         return BucketPlan(why="one bucket, as asked for")
     if buckets == 1 and layout == "auto":
         return BucketPlan(why="one bucket, as there is one core")
-    found = choose_layout(program, hint=_hint(program, hint))
+    found = _choose(program, hint)
     if found.one_bucket:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.reasons.items())
         if layout == "one-round":
@@ -129,15 +129,34 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             hint="Compile it with enforced=False.",
         )
     why = f"{buckets} buckets, {split}"
+    polled = polled_tables(program, found.partitioned)
+    if polled:
+        which = " or ".join(polled)
+        why += f"; a deletion from {which} counts an epoch later, when no bucket has rows that refer to it"
     if lost:
         why += f"; not checked: {', '.join(lost)}"
     return BucketPlan(buckets, found.partitioned, why)
 
 
+def _choose(program: Program, hint: str) -> Layout:
+    """Return the layout that partitions the most: of those with all keys and references checked, if there are any."""
+    asked = _hint(program, hint)
+
+    def objection(partitioned: Mapping[str, str]) -> str:
+        lost = unchecked_keys(program, partitioned)
+        return f"nobody would check {lost[0]}" if lost else ""
+
+    if not objection(asked):
+        checked = choose_layout(program, hint=asked, objection=objection)
+        if not checked.one_bucket:
+            return checked
+    return choose_layout(program, hint=asked)
+
+
 def partitioned_by(program: Program, layout: str) -> Mapping[str, str]:
     """Return the tables that a layout would partition, and by which columns."""
     name, _, hint = layout.partition(":")
-    return choose_layout(program, hint=_hint(program, hint)).partitioned if name == "one-round" else {}
+    return _choose(program, hint).partitioned if name == "one-round" else {}
 
 
 def _hint(program: Program, text: str) -> dict[str, str]:
@@ -152,8 +171,11 @@ def _hint(program: Program, text: str) -> dict[str, str]:
 
 def counts_on_unchecked(program: Program, partitioned: Mapping[str, str]) -> bool:
     """Whether a reference is ENFORCED in a program that nobody checks with `partitioned`."""
-    references = ((relation.name, key) for relation in program.relations for key in relation.foreign_keys)
-    return any(key.enforced and not sees_both_sides(partitioned, child, key) for child, key in references)
+    return any(
+        key.enforced and not is_checked(partitioned, relation.name, key, program.relation(key.parent))
+        for relation in program.relations
+        for key in relation.foreign_keys
+    )
 
 
 def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:
@@ -165,6 +187,23 @@ def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str
         if relation.name in kept and relation.key and column is not None and column not in relation.key:
             lost.append(f"the primary key of {relation.name}")
         for key in relation.foreign_keys:
-            if relation.name in kept and key.parent in kept and not sees_both_sides(partitioned, relation.name, key):
+            parent = program.relation(key.parent)
+            if {relation.name, parent.name} <= kept.keys() and not is_checked(partitioned, relation.name, key, parent):
                 lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
     return lost
+
+
+def polled_tables(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+    """Return the tables whose deletions all buckets must agree to: each has all of their rows, and some of the rows
+    that refer to them.
+    """
+    kept = dict(program.kept)
+    found = {
+        key.parent
+        for relation in program.relations
+        for key in relation.foreign_keys
+        if {relation.name, key.parent} <= kept.keys()
+        and not program.relation(key.parent).static
+        and has_spread_children(partitioned, relation.name, key, program.relation(key.parent))
+    }
+    return sorted(found)

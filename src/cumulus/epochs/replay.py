@@ -22,7 +22,8 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
@@ -82,9 +83,12 @@ def replay(
         Bucket(keeping, plan, at, make_engine, origin.late_epochs, refused=refused) for at in range(plan.buckets)
     ]
     notes: list[str] = []
+    poll = Poll()
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
-        for bucket, payload in zip(buckets, pack(read_files(program, sources, files), plan), strict=True):
-            bucket.apply(epoch, [payload])
+        packed = pack(read_files(program, sources, files), plan)
+        notice = pack_notice(poll.plain())
+        outcomes = [bucket.apply(epoch, [notice, rows]) for bucket, rows in zip(buckets, packed, strict=True)]
+        poll = Poll.together(each.poll for each in outcomes)
     return Replayed(_rows(program, plan, buckets, names, notes), tuple(notes))
 
 

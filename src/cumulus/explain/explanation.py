@@ -60,7 +60,8 @@ class ParentChange:
     Parameters
     ----------
     columns
-        Those that the view's maps join with the rows that refer to them; a change of others moves nothing.
+        Those that the view's maps join with the rows that refer to them; a change of others moves nothing. All of them
+        where a nested term, such as the count of an outer join, reads both.
     moves
         The tables whose rows go and come back, parents first.
     often, more_maps

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from cumulus.algebra.terms import AggSum, Atom, Exists, Lift, Range, Term, Var
 from cumulus.catalog.schema import ForeignKey
+from cumulus.m3.dataflow import parents_first
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 
@@ -34,11 +34,16 @@ class EnforcedReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What a map reads of a table: places of columns, and the references along which it joins other tables with it."""
+    """What a map reads of a table: places of columns, and the references along which it joins other tables with it.
 
-    places: frozenset[int]
+    Parameters
+    ----------
+    places
+        None where rows move whatever has changed.
+    """
+
+    places: frozenset[int] | None
     references: frozenset[EnforcedReference]
-    is_nested: bool
 
 
 class MovedReferences:
@@ -54,9 +59,10 @@ class MovedReferences:
         enforced = [
             EnforcedReference(each.name, key) for each in program.relations for key in each.foreign_keys if key.enforced
         ]
-        self.order = _places_by_parents(enforced)
-        """Table → its place among all that have enforced references, parents first."""
+        self.order = {relation.name: place for place, relation in enumerate(parents_first(program))}
+        """Table → its place among all, parents first."""
         self._references = sorted(enforced, key=lambda each: self.order[each.key.parent])
+        self._widths = {relation.name: len(relation.columns) for relation in program.relations}
         self._uses: dict[str, list[_Use]] = {each.key.parent: [] for each in enforced}
         kept = dict(program.kept).values()
         for definition in program.maps if enforced else ():
@@ -84,26 +90,22 @@ class MovedReferences:
                     along.add(each)
             if along:
                 read = (place for place, name in enumerate(atom.variables) if name in keys or counts[name] > 1)
-                self._uses[atom.name].append(_Use(frozenset(read), frozenset(along), is_nested))
+                self._uses[atom.name].append(_Use(None if is_nested else frozenset(read), frozenset(along)))
 
     def places(self, table: str) -> frozenset[int]:
-        """Return the places of the columns of a table whose changes move rows, as far as that hangs on the column."""
-        return frozenset[int]().union(*(use.places for use in self._uses[table]))
+        """Return the places of the columns of a table whose changes move rows."""
+        every = frozenset(range(self._widths[table]))
+        return frozenset[int]().union(*(every if use.places is None else use.places for use in self._uses[table]))
 
     def _along(self, table: str, places: frozenset[int] | None) -> tuple[EnforcedReference, ...]:
         """Return the references along which rows move when columns of a table change, parents first; None: all."""
-        uses = [use for use in self._uses.get(table, ()) if use.is_nested or places is None or use.places & places]
+        uses = self._uses.get(table, ())
+        if places is not None:
+            uses = [use for use in uses if use.places is None or use.places & places]
         moving = frozenset[EnforcedReference]().union(*(use.references for use in uses))
         for each in tuple(moving):
             moving |= frozenset(self.along(each.child, frozenset()))
         return tuple(each for each in self._references if each in moving)
-
-
-def _places_by_parents(enforced: Iterable[EnforcedReference]) -> dict[str, int]:
-    order = TopologicalSorter[str]()
-    for each in enforced:
-        order.add(each.child, each.key.parent)
-    return {name: place for place, name in enumerate(order.static_order())}
 
 
 def _names(node: Term | Range) -> Iterable[str]:

@@ -333,7 +333,10 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
 
 
 def choose_layout(
-    program: Program, sizes: Mapping[str, float] | None = None, hint: Mapping[str, str] | None = None
+    program: Program,
+    sizes: Mapping[str, float] | None = None,
+    hint: Mapping[str, str] | None = None,
+    objection: Callable[[Mapping[str, str]], str] = lambda partitioned: "",
 ) -> Layout:
     """Return the legal layout that partitions the most, with the reasons why the other streams are not partitioned.
 
@@ -345,6 +348,8 @@ def choose_layout(
         Relation → expected rows (any unit). Without it a relation counts the more, the more others it refers to.
     hint
         Relation → column: partition these, and what else is possible.
+    objection
+        Says why a choice of columns is not wanted though it may be legal; "" if it is.
 
     Raises
     ------
@@ -367,9 +372,20 @@ def choose_layout(
         return sum(weights[name] for name in partitioned)
 
     reasons: dict[str, str] = {}
+
+    def legal(partitioned: Mapping[str, str], about: str = "") -> Layout | None:
+        why = objection(partitioned)
+        try:
+            if not why:
+                return lay_out(program, partitioned)
+        except LayoutError as illegal:
+            why = illegal.message
+        reasons.setdefault(about, why)
+        return None
+
     choices = sorted(partition_choices(program), key=lambda choice: -weight(choice))
     if chosen is None:
-        candidates = [found for choice in choices if (found := _largest(program, choice, weight, reasons))]
+        candidates = [found for choice in choices if (found := _largest(choice, weight, legal))]
         chosen = max(
             candidates,
             # Keys have many values, other columns perhaps three; after that, the less to add up the better.
@@ -380,8 +396,7 @@ def choose_layout(
         # Views that share no map may be spread by keys of their own.
         rest = {name: column for name, column in choice.items() if name not in chosen.partitioned}
         for name, column in sorted(rest.items(), key=lambda item: -weights[item[0]]):
-            wider = _legal(program, {**chosen.partitioned, name: column}, reasons, name)
-            chosen = wider or chosen
+            chosen = legal({**chosen.partitioned, name: column}, name) or chosen
     others = sorted(streams - set(chosen.partitioned))
     return replace(chosen, reasons={name: reasons.get(name, "it has no column to join by") for name in others})
 
@@ -407,34 +422,27 @@ def _local_count(layout: Layout) -> int:
     return sum(layout.merge(name) is not Merge.ADD for name in layout.tags)
 
 
-def _legal(program: Program, partitioned: Mapping[str, str], reasons: dict[str, str], about: str) -> Layout | None:
-    try:
-        return lay_out(program, partitioned)
-    except LayoutError as illegal:
-        reasons.setdefault(about, illegal.message)
-        return None
-
-
 def _largest(
-    program: Program,
     choice: Mapping[str, str],
     weight: Callable[[Mapping[str, str]], float],
-    reasons: dict[str, str],
+    legal: Callable[[Mapping[str, str], str], Layout | None],
 ) -> Layout | None:
-    """Return a layout that partitions as much of `choice` as can be: one relation more at a time, heaviest first."""
-    found: Layout | None = _legal(program, choice, {}, "")
+    """Return a layout that partitions as much of `choice` as can be: one relation more at a time, heaviest first.
+
+    `legal` gives the layout of a choice, if there is one, or notes why not about a relation.
+    """
+    found = legal(choice, "")
     if found is not None:
         return found
     best: Layout | None = None
     names = sorted(choice, key=lambda name: -weight({name: choice[name]}))
     for start in names:
-        grown = _legal(program, {start: choice[start]}, reasons, start)
+        grown = legal({start: choice[start]}, start)
         if grown is None:
             continue
         for name in names:
             if name not in grown.partitioned:
-                wider = _legal(program, {**grown.partitioned, name: choice[name]}, reasons, name)
-                grown = wider or grown
+                grown = legal({**grown.partitioned, name: choice[name]}, name) or grown
         if best is None or weight(grown.partitioned) > weight(best.partitioned):
             best = grown
     return best

@@ -14,6 +14,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
 from cumulus.errors import ValidationError
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
 from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
 from cumulus.m3.program import MapDef, Program, ViewDef
@@ -47,6 +48,7 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
     for view in program.views:
         yield from _view(view, program, functions)
     yield from _kept(program)
+    yield from _enforced(program)
 
 
 def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[Problem]:
@@ -243,13 +245,16 @@ def _kept(program: Program) -> Iterator[Problem]:
             yield Problem(
                 part, f"the map {name} cannot keep its rows", name, "It needs all columns as keys and one value."
             )
+
+
+def _enforced(program: Program) -> Iterator[Problem]:
     kept = {relation for relation, _ in program.kept}
+    parents = {relation.name: {key.parent for key in relation.foreign_keys} for relation in program.relations}
     for child in program.relations:
-        for reference in child.foreign_keys:
-            if reference.enforced and not {child.name, reference.parent} <= kept:
-                yield Problem(
-                    ("relation", child.name),
-                    f"its reference to {reference.parent} is ENFORCED, but not both tables are kept",
-                    reference.parent,
-                    "Say KEPT for both, or leave ENFORCED out.",
-                )
+        for parent in (key.parent for key in child.foreign_keys if key.enforced):
+            part, told = ("relation", child.name), f"its reference to {parent} is ENFORCED, but"
+            if not {child.name, parent} <= kept:
+                hint = "Say KEPT for both, or leave ENFORCED out."
+                yield Problem(part, f"{told} not both tables are kept", parent, hint)
+            if child.name in reachable(parents, [parent]):
+                yield Problem(part, f"{told} makes a circle", parent, "Leave ENFORCED out.")

@@ -19,10 +19,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
+from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import carry_errors_through_spark
@@ -44,11 +46,13 @@ class Settings:
     plan: BucketPlan
     files_per_epoch: int
     keys: tuple[int, ...]
+    out: str
+    is_voting: bool
 
 
 @dataclass
 class _File(InputPartition):
-    """One file of one table, or a part; the first of an epoch wakes every bucket, rows for it or not."""
+    """One file of one table, or a part, or none; the first of an epoch wakes every bucket, rows for it or not."""
 
     relation: str
     name: str
@@ -78,10 +82,18 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with carry_errors_through_spark():
             files, done = next_files(self._settings.sources, json.loads(start["done"]), most, self._target)
         if not files:
-            return start
+            return self._deletions_only(start)
         rest = next_files(self._settings.sources, done, 0, self._target)[0]
         final = "yes" if self._target is not None and not rest else "no"
         return {"done": json.dumps(done), "files": json.dumps(files), "final": final}
+
+    def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
+        """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
+        epochs = committed_epochs(self._settings.out) if self._settings.is_voting else []
+        if not epochs or not Poll.of_plain(read_manifest(self._settings.out, epochs[-1]).poll).granted:
+            return start
+        final = "yes" if self._target is not None else "no"
+        return {"done": start["done"], "files": "{}", "final": final, "after": str(epochs[-1])}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
@@ -93,11 +105,16 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name in files.get(source.relation, ())
             for part in parts_of(source, file_path(source, name), self._settings.plan.buckets)
         ]
-        return [_File(*each, at == 0, end.get("final") == "yes") for at, each in enumerate(listed)]
+        final = end.get("final") == "yes"
+        return [_File(*each, at == 0, final) for at, each in enumerate(listed)] or [_File("", "", None, True, final)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _File)
         settings = self._settings
+        if not partition.relation:
+            nothing = [b""] * settings.plan.buckets
+            yield packed_batch(nothing, settings.keys, "", (0.0, 0.0), all_buckets=True, final=partition.final)
+            return
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
         label = f"{partition.relation}/{partition.name}"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cumulus.durable import faults
+from cumulus.epochs.intake.packing import pack_notice
+from cumulus.epochs.output.sink import read_manifest
 from cumulus.spark.bucket_client import Served
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.messages import Work
@@ -46,6 +48,13 @@ class BucketProcessor(StatefulProcessor):
             report = self._epoch(self._work.keys.index(int(key[0])), rows)
         yield pd.DataFrame({"report": [json.dumps(report)]})
 
+    def _notice(self, epoch: int) -> bytes:
+        """Return what all buckets have said in the epoch before."""
+        if epoch == 1 or not self._work.is_voting:
+            return b""
+        poll = read_manifest(self._work.out, epoch - 1).poll
+        return pack_notice(poll) if poll else b""
+
     def _epoch(self, index: int, rows: Iterator[Any]) -> dict[str, Any]:
         from pyspark import TaskContext
 
@@ -69,7 +78,7 @@ class BucketProcessor(StatefulProcessor):
             how = self._store.revive(head, bucket, index, work.pickled)
             revived = time.perf_counter()
             faults.crash_point("in-handler")
-            payload = b"".join(payloads)
+            payload = self._notice(epoch) + b"".join(payloads)
             report = bucket.call("apply", payload, epoch, nonce, work.out, work.snapshots, final)
             answered = time.perf_counter()
             self._store.record(head, bucket, epoch, nonce, payload)

@@ -25,6 +25,8 @@ class Work:
         The user's that the program calls, packed by `cumulus.spark.functions`.
     keys
         Bucket → the grouping key that Spark's hash spreads evenly.
+    is_voting
+        Whether some deletions are left to the vote of all buckets.
     """
 
     program: str
@@ -37,6 +39,7 @@ class Work:
     compact_bytes: int
     keys: tuple[int, ...]
     snapshots: Snapshots
+    is_voting: bool
 
     def pickled(self) -> bytes:
         """Return it as bytes, for a process that has not been sent it by Spark."""

@@ -19,7 +19,7 @@ from cumulus.durable.folders import check_output
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
-from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
+from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Manifest, Sink, Written
@@ -184,6 +184,7 @@ class Run:
             self._program, lambda: choose_plan(self._program, options.layout, options.buckets or cores)
         )
         self.identity = identity
+        self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
         spark_path = self.checkpoint.path / "spark"
         resuming = any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
@@ -202,6 +203,7 @@ class Run:
             options.compact_bytes,
             keys,
             self._snapshots(),
+            self._is_voting,
         )
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
@@ -235,7 +237,9 @@ class Run:
             limit = 0 if self._trigger.once else self._options.files_per_epoch
             name = f"cumulus-{identity.checkpoint}"
             self._spark.dataSource.register(
-                folder_source(name, Settings(self._folders, text, identity.plan, limit, keys))
+                folder_source(
+                    name, Settings(self._folders, text, identity.plan, limit, keys, str(self.out), self._is_voting)
+                )
             )
             frames.insert(0, self._spark.readStream.format(name).load())
         if not frames:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import NULL_VALUE, Atom, Batch, Compare, Term, Var
 from cumulus.calculus.delta import RelationChange
 from cumulus.catalog.schema import ForeignKey
 from cumulus.catalog.schema import Relation as Table
+from cumulus.m3.dataflow import reachable
 
 
 def mark_enforced(tables: Mapping[str, Table], rely: bool, keeps: Callable[[Table], bool]) -> dict[str, Table]:
@@ -39,22 +39,13 @@ def mark_enforced(tables: Mapping[str, Table], rely: bool, keeps: Callable[[Tabl
     >>> mark_enforced({"c": parent, "o": child}, True, lambda table: True)["o"].foreign_keys[0].enforced
     True
     """
+    parents = {name: [each.parent for each in table.foreign_keys] for name, table in tables.items()}
 
     def is_enforced(child: Table, reference: ForeignKey) -> bool:
         parent = tables[reference.parent]
         checked = bool(parent.key) and not parent.key_rely and parent.changes != "often"
-        in_order = child.name not in ancestors(parent.name) and parent.static >= child.static
+        in_order = child.name not in reachable(parents, [parent.name]) and parent.static >= child.static
         return checked and in_order and not (reference.rely and rely) and keeps(parent) and keeps(child)
-
-    @cache
-    def ancestors(name: str) -> set[str]:
-        found, waiting = set[str](), [name]
-        while waiting:
-            one = waiting.pop()
-            if one not in found:
-                found.add(one)
-                waiting += (each.parent for each in tables[one].foreign_keys)
-        return found
 
     def marked(table: Table) -> Table:
         return replace(
@@ -90,17 +81,14 @@ def is_zero(factors: Iterable[Term], change: RelationChange, tables: Mapping[str
     >>> is_zero([Atom("o", ("x", "e"))], RelationChange("c", +1, ("e",)), {"c": parent, "o": child})
     True
     """
-    parent = tables[change.relation]
     parts = list(factors)
     batches = (part for part in parts if isinstance(part, Batch) and part.name == change.relation)
     rows = [change.variables] if change.sign else [batch.variables for batch in batches]
-    parents = [{column: row[parent.position(column)] for column in parent.key} for row in rows]
     return any(
-        _referring_variables(atom, reference, tables) in parents
-        for atom in parts
         # A row that refers to itself, or goes in one batch with its parent, is still there when the parent goes.
-        if isinstance(atom, Atom) and (atom.name != change.relation or change.sign > 0)
-        for reference in _trusted_references(tables[atom.name], change.relation)
+        child.name != change.relation or change.sign > 0
+        for row in rows
+        for child, _ in children_of(Atom(change.relation, row), parts, tables)
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 import pickle
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -22,16 +22,17 @@ from cumulus.engine.integrity import references, wanted_indexes
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
-from cumulus.epochs.bucket.fast_path import ColumnarPath
+from cumulus.epochs.bucket.fast_path import Chosen, ColumnarPath
 from cumulus.epochs.bucket.move_finder import MoveFinder
 from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.positions import TablePositions
-from cumulus.epochs.bucket.references import sees_both_sides, violations
-from cumulus.epochs.bucket.view_errors import failed_rows
+from cumulus.epochs.bucket.references import is_checked, violations
+from cumulus.epochs.bucket.view_errors import failed_rows, totals_with
+from cumulus.epochs.bucket.votes import Poll, Voter
 from cumulus.epochs.bucket.waiting import WaitingRows, row_of
-from cumulus.epochs.intake.packing import unpack
+from cumulus.epochs.intake.packing import notice_in, unpack
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.garbage_collection import uncollected
 from cumulus.m3.dataflow import parents_first
@@ -39,6 +40,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
 
 LATE_EPOCHS = 10
+UNDECIDED = "parent with children: there are rows that refer to it"
 
 
 class Bucket:
@@ -75,11 +77,12 @@ class Bucket:
         self._ownership = Ownership(program, plan, index)
         self._positions = TablePositions(program, is_native=self.engine.fast is not None)
         self._waiting = WaitingRows(late_epochs)
-        self._columnar = ColumnarPath(self._session, plan, self._positions, self._waiting)
         self._moves = MoveFinder(self._session, self._ownership, self._positions)
         self._references = [
-            each for each in references(kept) if sees_both_sides(plan.partitioned, each.child.name, each.key)
+            each for each in references(kept) if is_checked(plan.partitioned, each.child.name, each.key, each.parent)
         ]
+        self._voter = Voter(self._references, plan.partitioned, self._session.integrity.count)
+        self._columnar = ColumnarPath(self._session, plan, self._positions, self._waiting, self._voter.tables)
         self._ordered = parents_first(program)
         self._assigned = sources(program)
         self._watched: dict[str, set[str]] = {}
@@ -87,45 +90,74 @@ class Bucket:
             for name in view.reads:
                 self._watched.setdefault(name, set()).add(view.name)
 
-    def apply(self, epoch: int, packed: Iterable[bytes]) -> Outcome:
-        """Apply the payloads of an epoch; all of them or, on an exception, nothing of use (throw the bucket away)."""
+    def apply(self, epoch: int, packed: Sequence[bytes]) -> Outcome:
+        """Apply the payloads of an epoch; all of them or, on an exception, nothing of use (throw the bucket away).
+
+        Where buckets vote, a notice in the payloads says what all have said in the epoch before: `Poll.plain`.
+        """
         account = EpochAccount(self.program, self._ownership)
         with decimal.localcontext(EXACT), uncollected():
+            notice = notice_in(packed) if self._voter.tables else None
+            if notice is not None:
+                self._apply_granted(epoch, Poll.of_plain(notice), account)
             self._apply(epoch, packed, account)
+            account.outcome.poll = self._voter.vote(self._waiting)
         return account.outcome
+
+    def _apply_granted(self, epoch: int, poll: Poll, account: EpochAccount) -> None:
+        """Apply the deletions that have waited and to which no bucket has objected, as an epoch of their own."""
+        granted = self._voter.granted(self._waiting, poll)
+        if not granted:
+            return
+        self._waiting.replace([change for change in self._waiting if change not in granted])
+        with self._session.transaction() as opened:
+            moves = self._moves.find(epoch, granted, (), {}, account)
+            going, late = violations(self._references, moves, self._session.integrity.count)
+            self._fire(going, opened)
+            touched = opened.touched()
+        self._tell(touched, going, opened, account.outcome)
+        self._postpone(epoch, moves, late, account)
 
     def _apply(self, epoch: int, packed: Iterable[bytes], account: EpochAccount) -> None:
         payloads, outcome = unpack(packed), account.outcome
         for payload in payloads:
             outcome.take_in(payload)
-        fresh, chosen = ({}, {}) if self._refused else self._columnar.choose(epoch, payloads, account)
+        fresh, chosen = ({}, Chosen()) if self._refused else self._columnar.choose(epoch, payloads, account)
         with self._session.transaction() as opened:
-            if not self._columnar.fire(opened, chosen):
-                # Some row is unusual or fails: all of them go the long way, which knows what to say.
+            while not self._columnar.fire(opened, chosen):
+                # Some row is unusual or fails: it goes the long way, which knows what to say, if need be with all.
                 opened.restart()
-                chosen = {}
-            for name, tables in chosen.items():
+                chosen = self._columnar.without_updates_of_parents(fresh, chosen)
+            for name, tables in chosen.rounds.items():
                 account.apply(name, None, sum(table.num_rows for table in tables))
             others = [payload for payload in payloads if payload.relation not in fresh]
-            others += [payload for name, mine in fresh.items() if name not in chosen for payload in mine]
+            for name, mine in fresh.items():
+                others += chosen.aside.get(name, ()) if name in chosen.rounds else mine
             moves = self._moves.find(epoch, self._waiting, others, fresh, account)
-            going, late = violations(self._references, moves, self._session.integrity.count)
+            asked = {id(move): UNDECIDED for move in moves if self._voter.is_asked_about(move)}
+            decided = [move for move in moves if id(move) not in asked]
+            going, late = violations(self._references, decided, self._session.integrity.count)
             going = [move for move in going if _origin(move) not in self._refused] if self._refused else going
             self._fire(going, opened)
             touched = opened.touched()
-            if not going and not chosen:
+            if not going and not chosen.rounds:
                 opened.abandon()
         if not opened.is_abandoned:
             self._tell(touched, going, opened, outcome)
         self._waiting.replace([])
+        self._postpone(epoch, moves, late | asked, account)
+        for change in self._waiting:
+            account.wait(change.relation, change.row)
+
+    def _postpone(self, epoch: int, moves: list[Move], late: Mapping[int, str], account: EpochAccount) -> None:
+        """Let moves wait, for the reasons in `late`, or refuse them if they have waited long enough."""
         for move in moves:
             reason = late.get(id(move))
             if reason is not None:
                 account.apply(move.relation, row_of(move), -move.count)
-                for refused in self._waiting.add(epoch, move, reason):
+                grace = 1 if self._voter.is_asked_about(move) else 0  # what it waits for is told an epoch later
+                for refused in self._waiting.add(epoch, move, reason, grace=grace):
                     account.refuse(refused)
-        for change in self._waiting:
-            account.wait(change.relation, change.row)
 
     def _fire(self, moves: list[Move], opened: Transaction) -> None:
         """Apply moves, what goes before what comes, but static tables first."""
@@ -172,8 +204,8 @@ class Bucket:
         for name in touched:
             outcome.views |= self._watched.get(name, set())
         if done.errors:
-            outcome.errors = failed_rows(self.program, done.errors, moves)
-            outcome.error_counts = dict(done.errors.counts)
+            outcome.errors += failed_rows(self.program, done.errors, moves)
+            outcome.error_counts = totals_with(outcome.error_counts, done.errors.counts)
 
     def dump(self) -> bytes:
         """Return the whole state, compressed; `load` reads it back."""

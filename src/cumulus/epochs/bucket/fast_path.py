@@ -2,12 +2,14 @@
 
 That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
 its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
-key, then the second.
+key, then the second. What code cannot take, and whose keys have no other rows, is set aside to become moves afterwards:
+deletions that are left to a vote, and updates of rows that others refer to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,16 +33,36 @@ _MOST_ROUNDS = 8
 """Keys with more rows are for those who look at one row after the other."""
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is fired as columns: table → its rounds of rows; and table → its rows that are set aside."""
+
+    rounds: Mapping[str, list[pa.Table]] = field(default_factory=dict)
+    aside: Mapping[str, list[Payload]] = field(default_factory=dict)
+
+
 class ColumnarPath:
     """Chooses the tables of an epoch whose rows code takes as columns, and fires them.
 
     These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
     code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
+
+    Parameters
+    ----------
+    polled
+        The tables whose deletions are left to a vote.
     """
 
-    def __init__(self, session: Session, plan: BucketPlan, positions: TablePositions, waiting: WaitingRows) -> None:
+    def __init__(
+        self,
+        session: Session,
+        plan: BucketPlan,
+        positions: TablePositions,
+        waiting: WaitingRows,
+        polled: frozenset[str],
+    ) -> None:
         self._session, self._plan = session, plan
-        self._positions, self._waiting = positions, waiting
+        self._positions, self._waiting, self._polled = positions, waiting, polled
         self._kept = frozenset(dict(session.program.kept))
         ordered = parents_first(session.program)
         self._static = [each for each in ordered if each.static]
@@ -48,12 +70,10 @@ class ColumnarPath:
 
     def choose(
         self, epoch: int, payloads: Iterable[Payload], account: EpochAccount
-    ) -> tuple[dict[str, list[Payload]], dict[str, list[pa.Table]]]:
-        """Return the rows of tables from which code has dropped what is repeated, and the rounds of those of them that
-        it may take.
-        """
+    ) -> tuple[dict[str, list[Payload]], Chosen]:
+        """Return the rows of tables from which code has dropped what is repeated, and those that it may take."""
         if self._session.fast is None:
-            return {}, {}
+            return {}, Chosen()
         found: dict[str, list[Payload]] = {}
         for payload in payloads:
             if payload.rows.num_rows:
@@ -63,22 +83,50 @@ class ColumnarPath:
         if not kept <= able or any(self._waiting.meets(self._session.relations[name], found[name]) for name in kept):
             able -= kept
         fresh: dict[str, list[Payload]] = {}
-        chosen: dict[str, list[pa.Table]] = {}
-        for name in found:
-            relation, mine = self._session.relations[name], found[name]
+        for name, mine in found.items():
+            relation = self._session.relations[name]
             newer = None if name not in able else self._positions.of(relation).newer(mine) if relation.key else mine
-            if newer is None:
-                continue
-            fresh[name] = newer
-            account.repeat(name, None, _row_count(mine) - _row_count(newer))
-            dealt = deal_rounds(relation, newer) if name in kept else [pa.concat_tables(each.rows for each in newer)]
-            if dealt:
-                chosen[name] = dealt
-        if not kept <= chosen.keys():
-            chosen = {name: dealt for name, dealt in chosen.items() if name not in kept}
-        if epoch == 1 and any(each.name in found.keys() - chosen.keys() for each in self._static):
-            chosen = {}  # static tables are loaded before all others
+            if newer is not None:
+                fresh[name] = newer
+                account.repeat(name, None, _row_count(mine) - _row_count(newer))
+        chosen = self._deal(fresh, kept, dict.fromkeys(self._polled, (DELETE,)))
+        if epoch == 1 and any(each.name in found.keys() - chosen.rounds.keys() for each in self._static):
+            return fresh, Chosen()  # static tables are loaded before all others
         return fresh, chosen
+
+    def without_updates_of_parents(self, fresh: Mapping[str, list[Payload]], chosen: Chosen) -> Chosen:
+        """Return what code may take if it does not take what was chosen: updates of rows that others refer to are left
+        out. Nothing if that is no difference.
+        """
+        referred = self._session.referring.tables
+        operations = dict.fromkeys(referred, (UPSERT,)) | {
+            name: (UPSERT, DELETE) if name in referred else (DELETE,) for name in self._polled
+        }
+        again = self._deal({name: fresh[name] for name in chosen.rounds}, self._kept & chosen.rounds.keys(), operations)
+        return again if _aside_count(again) > _aside_count(chosen) else Chosen()
+
+    def _deal(
+        self,
+        fresh: Mapping[str, list[Payload]],
+        kept: Collection[str],
+        aside: Mapping[str, Sequence[int]],
+    ) -> Chosen:
+        """Deal rows to rounds, all tables of `kept` or none; `aside`: table → operations whose rows are set aside."""
+        rounds: dict[str, list[pa.Table]] = {}
+        left: dict[str, list[Payload]] = {}
+        for name, payloads in fresh.items():
+            relation = self._session.relations[name]
+            if name in aside and _have(payloads, *aside[name]):
+                parts = set_aside(relation, payloads, aside[name])
+                if parts is None:
+                    continue
+                left[name], payloads = parts
+            dealt = deal_rounds(relation, payloads) if name in kept else [pa.concat_tables(p.rows for p in payloads)]
+            if dealt:
+                rounds[name] = dealt
+        if not set(kept) <= rounds.keys():
+            rounds = {name: dealt for name, dealt in rounds.items() if name not in kept}
+        return Chosen(rounds, {name: rows for name, rows in left.items() if name in rounds})
 
     def _is_able(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
         relation, fast = self._session.relations[name], self._session.fast
@@ -91,20 +139,21 @@ class ColumnarPath:
         is_checked = fast is not None and fast.checks(name)
         return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 
-    def fire(self, opened: Transaction, chosen: Mapping[str, list[pa.Table]]) -> bool:
+    def fire(self, opened: Transaction, chosen: Chosen) -> bool:
         """Fire rounds of rows in a transaction; False if a row was left, or a reference may not hold."""
+        rounds = chosen.rounds
         for relation in self._static:
-            for rows in chosen.get(relation.name, ()):
+            for rows in rounds.get(relation.name, ()):
                 if not _take(opened, INSERT, relation, rows):
                     return False
         steps = ((DELETE, self._streams[::-1]), (INSERT, self._streams), (UPSERT, self._streams))
-        for number in range(max(map(len, chosen.values()), default=0)):
+        for number in range(max(map(len, rounds.values()), default=0)):
             for operation, order in steps:
                 for relation in order:
-                    for rows in chosen.get(relation.name, ())[number : number + 1]:
+                    for rows in rounds.get(relation.name, ())[number : number + 1]:
                         if not _take(opened, operation, relation, rows):
                             return False
-        return not chosen or opened.is_settled()
+        return not rounds or opened.is_settled()
 
 
 def _take(opened: Transaction, operation: int, relation: Relation, table: pa.Table) -> bool:
@@ -118,6 +167,10 @@ def _take(opened: Transaction, operation: int, relation: Relation, table: pa.Tab
 
 def _row_count(payloads: Iterable[Payload]) -> int:
     return sum(payload.rows.num_rows for payload in payloads)
+
+
+def _aside_count(chosen: Chosen) -> int:
+    return sum(map(_row_count, chosen.aside.values()))
 
 
 def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) -> bool:
@@ -136,9 +189,8 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
     O(rows), and O(log rows) for each row whose key has another.
     """
     ordered = {"_seq" in payload.rows.column_names for payload in payloads}
-    types = [relation.columns[place].type for place in relation.key_positions]
-    if len(ordered) > 1 or any(each is not None and each.kind is Kind.INTERVAL for each in types):
-        return []  # Arrow does not group intervals
+    if len(ordered) > 1 or _has_interval_key(relation):
+        return []
     order = ["_seq"] if ordered == {True} else []
     columns = [*relation.column_names, "_op", *order]
     rows = pa.concat_tables(payload.rows.select(columns) for payload in payloads)
@@ -164,6 +216,31 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
         dealt[at] = seen.get(tuple(key), 0)
         seen[tuple(key)] = dealt[at] + 1
     return [rows.filter(pa.array(dealt == number)) for number in range(int(dealt.max()) + 1)]
+
+
+def set_aside(
+    relation: Relation, payloads: Sequence[Payload], operations: Sequence[int]
+) -> tuple[list[Payload], list[Payload]] | None:
+    """Split rows into those with one of some operations and the others; None if a key would be on both sides."""
+    if _has_interval_key(relation):
+        return None
+    left: list[Payload] = []
+    rest: list[Payload] = []
+    for payload in payloads:
+        chosen = pc.is_in(payload.rows.column("_op"), value_set=pa.array(operations, pa.int8()))
+        left.append(replace(payload, rows=payload.rows.filter(chosen)))
+        rest.append(replace(payload, rows=payload.rows.filter(pc.invert(chosen))))
+    keys = list(relation.key)
+    mine, others = (pa.concat_tables([each.rows.select(keys) for each in side]) for side in (left, rest))
+    if mine.join(others, keys, join_type="left semi", use_threads=False).num_rows:
+        return None
+    return left, rest
+
+
+def _has_interval_key(relation: Relation) -> bool:
+    """Whether the primary key has intervals, which Arrow does not group."""
+    types = (relation.columns[place].type for place in relation.key_positions)
+    return any(each is not None and each.kind is Kind.INTERVAL for each in types)
 
 
 def _have(payloads: Sequence[Payload], *operations: int) -> bool:

@@ -8,6 +8,7 @@ from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.epochs.bucket.moves import InputChange, Refused
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow, row_text
+from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import Rejected
 from cumulus.epochs.intake.packing import Payload
 from cumulus.m3.program import Program
@@ -35,6 +36,8 @@ class Outcome:
         Views whose maps changed.
     errors, error_counts
         Rows that views could not take in whole: the first of each view, and how many of each.
+    poll
+        The deletions that wait for the vote of all buckets, and this one's.
     """
 
     events: int = 0
@@ -46,6 +49,7 @@ class Outcome:
     views: set[str] = field(default_factory=set)
     errors: list[FailedRow] = field(default_factory=list)
     error_counts: dict[str, int] = field(default_factory=dict)
+    poll: Poll = field(default_factory=Poll)
 
     def take_in(self, payload: Payload) -> None:
         """Count what a payload has."""

@@ -1,7 +1,8 @@
 """Foreign keys over the moves of an epoch: who must wait because a parent is not there, or children still are.
 
 Rows are counted by the values of the referring and the referenced columns, through indexes of the engine, and only as
-far as the answer needs.
+far as the answer needs. Where parents are in every bucket and their children are spread, a bucket sees a missing parent
+itself; that no child is left, all buckets must say (`cumulus.epochs.bucket.votes`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from cumulus.catalog.schema import ForeignKey
+from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.moves import Move
 
@@ -25,6 +26,19 @@ def sees_both_sides(partitioned: Mapping[str, str], child: str, key: ForeignKey)
     """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
     columns = (partitioned.get(child), partitioned.get(key.parent))
     return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
+
+
+def has_spread_children(partitioned: Mapping[str, str], child: str, key: ForeignKey, parent: Relation) -> bool:
+    """Whether every bucket has the parents of a foreign key, and each some of the children.
+
+    The key must be the parent's primary key: then a parent is one row, and goes by one deletion.
+    """
+    return child in partitioned and key.parent not in partitioned and set(key.parent_columns) == set(parent.key)
+
+
+def is_checked(partitioned: Mapping[str, str], child: str, key: ForeignKey, parent: Relation) -> bool:
+    """Whether a foreign key of kept tables is checked: by each bucket alone, or by all together."""
+    return sees_both_sides(partitioned, child, key) or has_spread_children(partitioned, child, key, parent)
 
 
 def violations(references: Iterable[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:

@@ -28,12 +28,12 @@ class WaitingRows:
         """Return those of a table."""
         return [change for change in self._changes if change.relation == relation]
 
-    def add(self, epoch: int, move: Move, reason: str) -> list[Refused]:
-        """Let a move wait; return its rows as refused if they have waited long enough."""
+    def add(self, epoch: int, move: Move, reason: str, *, grace: int = 0) -> list[Refused]:
+        """Let a move wait; return its rows as refused if they have waited long enough, and `grace` epochs more."""
         cause = move.cause
         op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
         change = cause._replace(op=op, row=row_of(move), seq=None)
-        if epoch - cause.since >= self.late_epochs:
+        if epoch - cause.since >= self.late_epochs + grace:
             return [Refused(change, f"{reason} after {self.late_epochs} epochs")] * move.count
         self._changes.extend([change] * move.count)
         return []

@@ -1,7 +1,8 @@
 """Payloads, the rows of a file for a bucket, and their packed form: what crosses the shuffle and what logs hold.
 
 Packed payloads are a sequence of frames; a frame is a JSON header and an Arrow stream, each behind its length. Packing
-happens in the task that reads the file, so that Spark moves a few big values instead of millions of rows.
+happens in the task that reads the file, so that Spark moves a few big values instead of millions of rows. A frame
+without rows is a notice to the bucket.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +25,7 @@ from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
+_NOTICE = "notice"
 _REJECTED = pa.schema(
     [(item.name, pa.int64() if item.name == "position" else pa.string()) for item in fields(Rejected)]
 )
@@ -76,8 +79,19 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
 
 def unpack(packed: Iterable[bytes]) -> list[Payload]:
     """Return the payloads of an epoch in the order of table, label and position: the same however they arrived."""
-    payloads = [payload for frames in packed for payload in _frames(frames)]
+    payloads = [_payload(*frame) for part in packed for frame in _frames(part) if frame[0]["kind"] != _NOTICE]
     return sorted(payloads, key=lambda payload: (payload.relation, payload.source, payload.first))
+
+
+def pack_notice(notice: Mapping[str, Any]) -> bytes:
+    """Return what a bucket is to know beside its rows, as JSON has it, to be put before its payloads."""
+    header = json.dumps({"kind": _NOTICE, **notice}).encode()
+    return _LENGTHS.pack(len(header), 0) + header
+
+
+def notice_in(packed: Iterable[bytes]) -> dict[str, Any] | None:
+    """Return what `pack_notice` has put into payloads, None if there is nothing."""
+    return next((told for part in packed for told, _ in _frames(part) if told.pop("kind") == _NOTICE), None)
 
 
 def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
@@ -108,7 +122,8 @@ def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Map
     return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
 
 
-def _frames(packed: bytes) -> Iterator[Payload]:
+def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
+    """Yield the headers and bodies of frames."""
     at = 0
     view = memoryview(packed)
     while at < len(view):
@@ -116,11 +131,15 @@ def _frames(packed: bytes) -> Iterator[Payload]:
         at += _LENGTHS.size
         header = json.loads(bytes(view[at : at + header_length]))
         at += header_length
-        rows = pa.ipc.open_stream(view[at : at + body_length]).read_all()
+        yield header, view[at : at + body_length]
         at += body_length
-        rejected: tuple[Rejected, ...] = ()
-        if header["kind"] == "rejected":
-            rejected = tuple(Rejected(**row) for row in rows.to_pylist())
-            rows = rows.slice(0, 0)
-        ignored = header.get("ignored", {})
-        yield Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored)
+
+
+def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
+    rows = pa.ipc.open_stream(body).read_all()
+    rejected: tuple[Rejected, ...] = ()
+    if header["kind"] == "rejected":
+        rejected = tuple(Rejected(**row) for row in rows.to_pylist())
+        rows = rows.slice(0, 0)
+    ignored = header.get("ignored", {})
+    return Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored)

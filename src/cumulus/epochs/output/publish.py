@@ -172,7 +172,8 @@ def write_outputs(
         "quarantined": len(outcome.quarantine),
         **{name: outcome.ignored.get(name, 0) for name in IGNORED},
     }
-    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts)
+    poll = outcome.poll.plain()
+    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll)
 
 
 def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from cumulus.durable import faults
 from cumulus.durable.files import create_durably, write_durably, written_aside
 from cumulus.durable.folders import lock_file
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
+from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
 
@@ -45,6 +46,8 @@ class Written:
         View → path of the file with the rows that it could not take in whole.
     view_error_counts
         View → how many such rows there were in this epoch; the file has the first of them.
+    poll
+        The bucket's vote, as `cumulus.epochs.bucket.votes.Poll.plain` says it.
     """
 
     bucket: int
@@ -54,6 +57,7 @@ class Written:
     snapshot: bool
     view_errors: Mapping[str, str] = field(default_factory=dict)
     view_error_counts: Mapping[str, int] = field(default_factory=dict)
+    poll: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class Manifest:
         View → the files of all epochs with the rows that it could not take in whole.
     view_error_counts, view_error_totals
         View → how many such rows there were: in this epoch, and since the beginning.
+    poll
+        What the buckets together have said about deletions that wait (`cumulus.epochs.bucket.votes.Poll.plain`).
     """
 
     epoch: int
@@ -98,6 +104,7 @@ class Manifest:
     view_errors: dict[str, list[str]] = field(default_factory=dict)
     view_error_counts: dict[str, int] = field(default_factory=dict)
     view_error_totals: dict[str, int] = field(default_factory=dict)
+    poll: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.snapshot:  # a manifest from before there were such epochs
@@ -268,6 +275,7 @@ class Sink:
             error_files,
             error_counts,
             totals_with(before.view_error_totals, error_counts),
+            Poll.together(Poll.of_plain(report.poll) for report in reports).plain(),
         )
 
     def _errors(

@@ -197,8 +197,7 @@ class KeyChecks:
     def _no_child_there(self, body: Body, table: Table, reference: Reference, words: Sequence[Expr]) -> None:
         """Write that no row may refer to this one yet."""
         children = self._lookup(reference.child, reference.child_places, reference.parent_places)
-        with body.when(self._find(body, children, table.columns, words).ne(0), likely=False):
-            body.leave(0)
+        body.leave_if(self._find(body, children, table.columns, words).ne(0), 0, likely=False)
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
 

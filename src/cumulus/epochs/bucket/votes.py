@@ -1,0 +1,109 @@
+"""Deletions that all buckets must agree to: of parents that every bucket has, while their children are spread.
+
+A bucket does not know whether another one has rows that refer to a parent. So its deletion waits for an epoch. When the
+epoch is done, each bucket says to which of these deletions it objects, having such rows, and the manifest lists the
+objections of all. At the beginning of the next epoch each bucket does those that nobody has objected to, before
+anything else, and so all buckets do the same; the others go on waiting, and are asked about again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cumulus.catalog.events import DELETE
+from cumulus.engine.integrity import Reference
+from cumulus.epochs.bucket.moves import InputChange, Move
+from cumulus.epochs.bucket.references import Count, has_spread_children
+
+
+class Deletion(NamedTuple):
+    """A deletion that waits: its table, where it came from, and its number among those of that place.
+
+    Every bucket has the same, since it concerns a table that each has whole.
+    """
+
+    relation: str
+    source: str
+    position: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """How many deletions an epoch has left to the vote of all buckets, and to which of them a bucket objects."""
+
+    asked: int = 0
+    objections: frozenset[Deletion] = frozenset()
+
+    @property
+    def granted(self) -> int:
+        """How many deletions the next epoch begins with."""
+        return self.asked - len(self.objections)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it: nothing if nothing was asked."""
+        return {"asked": self.asked, "objections": sorted(map(list, self.objections))} if self.asked else {}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Poll:
+        """Return what `plain` was made from."""
+        return cls(plain["asked"], frozenset(Deletion(*each) for each in plain["objections"])) if plain else cls()
+
+    @classmethod
+    def together(cls, polls: Iterable[Poll]) -> Poll:
+        """Return what the buckets say together, after the same epoch."""
+        polls = list(polls)
+        asked = {poll.asked for poll in polls} or {0}
+        assert len(asked) == 1, f"buckets were asked about different deletions: {sorted(asked)}"
+        return cls(asked.pop(), frozenset[Deletion]().union(*(poll.objections for poll in polls)))
+
+
+class Voter:
+    """What a bucket says to deletions from tables that every bucket has.
+
+    Parameters
+    ----------
+    count
+        Counts kept rows by values, up to a number.
+    """
+
+    def __init__(self, references: Iterable[Reference], partitioned: Mapping[str, str], count: Count) -> None:
+        self._count = count
+        self._references: dict[str, list[Reference]] = {}
+        for each in references:
+            if has_spread_children(partitioned, each.child.name, each.key, each.parent):
+                self._references.setdefault(each.parent.name, []).append(each)
+        self.tables = frozenset(self._references)
+        """The tables whose deletions are left to a vote."""
+
+    def is_asked_about(self, move: Move) -> bool:
+        """Whether a move is a deletion that no bucket may do on its own."""
+        return move.relation in self.tables and move.added is None
+
+    def vote(self, waiting: Iterable[InputChange]) -> Poll:
+        """Return what this bucket says to the deletions that wait."""
+        asked = dict(self._deletions(waiting))
+        return Poll(len(asked), frozenset(each for each, change in asked.items() if self._has_children(change)))
+
+    def granted(self, waiting: Iterable[InputChange], poll: Poll) -> list[InputChange]:
+        """Return the changes that wait and to which no bucket has objected, in the poll of the epoch before."""
+        asked = list(self._deletions(waiting)) if poll.asked else []
+        assert len(asked) == poll.asked, f"{len(asked)} deletions wait, and the buckets were asked about {poll.asked}"
+        return [change for each, change in asked if each not in poll.objections]
+
+    def _deletions(self, waiting: Iterable[InputChange]) -> Iterator[tuple[Deletion, InputChange]]:
+        numbers: Counter[tuple[str, str, int]] = Counter()
+        for change in waiting:
+            if change.op == DELETE and change.relation in self.tables:
+                place = (change.relation, change.source, change.position)
+                yield Deletion(*place, numbers[place]), change
+                numbers[place] += 1
+
+    def _has_children(self, change: InputChange) -> bool:
+        return any(
+            self._count(each.child.name, each.child_places, each.of_parent(change.row), 1) > 0
+            for each in self._references[change.relation]
+        )
