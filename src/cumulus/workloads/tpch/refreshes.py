@@ -247,9 +247,11 @@ class _Maker:
         chosen = random.choice(rows.num_rows, size=count, replace=False)
         before = rows.take(pa.array(chosen))
         moving, staying = before.slice(0, count // 2), before.slice(count // 2)
-        nations = self._here["nation"]["n_nationkey"].to_numpy()
+        nations, nation = np.sort(self._here["nation"]["n_nationkey"].to_numpy()), f"{name[0]}_nationkey"
+        steps = random.integers(1, len(nations), size=moving.num_rows)
+        places = np.searchsorted(nations, moving[nation].to_numpy()) + steps
+        moving = _with(moving, nation, nations[places % len(nations)])
         balance, comment = UNREAD[name]
-        moving = _with(moving, f"{name[0]}_nationkey", random.choice(nations, size=moving.num_rows))
         staying = _with(staying, balance, pc.add(staying[balance], pa.scalar(Decimal("1.00"))))
         staying = _with(staying, comment, pc.binary_join_element_wise(staying[comment], f"({self._number})", " "))
         left = np.ones(rows.num_rows, np.bool_)
