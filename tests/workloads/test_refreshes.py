@@ -117,6 +117,15 @@ def test_without_updates_and_deletions_nothing_but_visitors_leaves() -> None:
     assert 0 < kinds["orders", "d"] <= 4 * 7
 
 
+def test_a_key_has_one_change_in_an_epoch_unless_repeats_are_wished_for() -> None:
+    for repeats in (True, False):
+        most = 0
+        for epoch in told(refreshes(repeats=repeats, updates=0.5)):
+            keys = Counter((name, *(change[column] for column in tpch.TABLES[name].key)) for name, change in epoch)
+            most = max(most, *keys.values())
+        assert most == (2 if repeats else 1)
+
+
 def test_the_seed_decides_and_seq_counts_all_tables() -> None:
     assert told(refreshes(seed=1)) == told(refreshes(seed=1))
     assert told(refreshes(seed=1)) != told(refreshes(seed=2))

@@ -38,6 +38,7 @@ def spark(
     ),
     deletions: float = typer.Option(0.1, help="Of --queries: share of deletions among the rows of orders."),
     updates: float = typer.Option(0.1, help="Of --queries: share of customers and suppliers changed in an epoch."),
+    repeats: bool = typer.Option(True, help="Of --queries: let a few rows change twice in an epoch."),
     order: str = typer.Option(
         "1", help="Of --queries, without enforced keys: full, 1 or 0. Full may need much memory."
     ),
@@ -60,7 +61,8 @@ def spark(
         raise UsageError(f"unknown workload {workload!r}", hint="Workloads of `cumulus bench spark`: tpch.")
     kept = cache or Path(tempfile.gettempdir()) / "cumulus-tpch"
     if queries:
-        stream = {"epochs": epochs, "deletions": deletions, "updates": updates, "seed": seed}
+        shares = {"deletions": deletions, "updates": updates}
+        stream = {"epochs": epochs, **shares, "repeats": repeats, "seed": seed}
         programs = [
             (declared, count, order if declared != "foreign" else "full")
             for declared in keys or ["foreign", "none"]

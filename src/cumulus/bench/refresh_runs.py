@@ -1,6 +1,6 @@
 """Queries of TPC-H together on Spark while all their tables change: every epoch beside DuckDB, programs beside others.
 
-The stream is that of `cumulus.workloads.tpch.refreshes`, as folders of files.
+The stream is that of `cumulus.workloads.tpch.refresh`, as folders of files.
 """
 
 from __future__ import annotations
