@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,7 +15,9 @@ from cumulus.bench.edges_bench import edges_bench
 from cumulus.bench.engine_bench import engine_bench
 from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
-from cumulus.errors import UsageError
+from cumulus.errors import CumulusError, UsageError
+
+_FULL = 2
 
 bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
 
@@ -28,23 +31,115 @@ bench.command("edges")(edges_bench)
 def spark(
     workload: str = typer.Option("tpch", help="tpch."),
     query: str = typer.Option("q3", help="The query of the workload."),
+    queries: str = typer.Option("", help="Several, such as q5,q7,q8,q9: together, while all tables change, instead."),
     sf: float = typer.Option(0.1, help="Scale factor."),
-    batch: int = typer.Option(100_000, min=1, help="Events in an epoch."),
+    batch: int = typer.Option(100_000, min=1, help="Events in an epoch; of --queries, --epochs cuts them."),
     epochs: int = typer.Option(10, min=2, help="Epochs to run; the first two do not count."),
-    keys: str = typer.Option("rely", help="What the tables declare: none, primary, foreign or rely."),
+    keys: list[str] = typer.Option(
+        [],
+        help="What the tables declare: none, primary, foreign or rely. rely; of --queries foreign, none; repeatable.",
+    ),
+    deletions: float = typer.Option(0.1, help="Of --queries: share of deletions among the rows of orders."),
+    updates: float = typer.Option(0.1, help="Of --queries: share of customers and suppliers changed in an epoch."),
+    order: int = typer.Option(
+        1, min=0, max=2, help="Of --queries: order of programs without keys, 2 for full, whose maps may be too large."
+    ),
     layout: str = typer.Option("auto", help="As for cumulus run."),
-    buckets: int = typer.Option(0, min=0, help="As for cumulus run."),
+    buckets: list[int] = typer.Option([], min=0, help="As for cumulus run. 0; of --queries 1 and 2; repeatable there."),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     repetitions: int = typer.Option(3, min=1, help="Times that Spark SQL computes the view in an epoch; the median."),
+    check: bool = typer.Option(True, help="Of --queries: compare each view of each epoch with DuckDB."),
     cache: Path | None = typer.Option(None, help="Where generated tables are kept; a temporary folder if not given."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch, then one with the summary."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
 ) -> None:
     """Maintain a query on Spark, and after each epoch let Spark SQL compute it anew from the rows so far.
+
+    With --queries, maintain several in one program while orders come and go and their parents come, change and go, for
+    each --keys and --buckets, and compare each epoch with DuckDB.
 
     Example: cumulus bench spark --query q3 --sf 0.1 --batch 100000 --json
     """
     if workload != "tpch":
         raise UsageError(f"unknown workload {workload!r}", hint="Workloads of `cumulus bench spark`: tpch.")
+    kept = cache or Path(tempfile.gettempdir()) / "cumulus-tpch"
+    if queries:
+        stream = {"epochs": epochs, "deletions": deletions, "updates": updates, "seed": seed}
+        programs = [
+            (declared, count, order if declared == "none" and order < _FULL else None)
+            for declared in keys or ["foreign", "none"]
+            for count in buckets or [1, 2]
+        ]
+        _refresh_bench(tuple(queries.split(",")), sf, stream, programs, layout, check, kept, as_json)
+        return
+    if len(keys) > 1 or len(buckets) > 1:
+        raise UsageError("--keys or --buckets is given several times", hint="That goes with --queries.")
+    one, count = [*keys, "rely"][0], [*buckets, 0][0]
+    _query_bench(query, sf, batch, epochs, one, layout, count, seed, repetitions, kept, as_json)
+
+
+def _refresh_bench(
+    queries: tuple[str, ...],
+    sf: float,
+    settings: dict[str, Any],
+    programs: list[tuple[str, int, int | None]],
+    layout: str,
+    check: bool,
+    cache: Path,
+    as_json: bool,
+) -> None:
+    """Run each program, by keys, buckets and order, over one stream; an error if a view of an epoch is not DuckDB's."""
+    from cumulus.bench.refresh_runs import measure, write_stream
+    from cumulus.spark.session import local_session
+    from cumulus.workloads import tpch
+
+    load = load_average()
+    stream = tpch.refreshes(tpch.read_tables(tpch.generate(sf, cache), queries), queries=queries, **settings)
+    rows: list[dict[str, Any]] = []
+    different: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
+        folder = Path(scratch)
+        written = write_stream(stream, folder, check=check)
+        small = tpch.refreshes(tpch.sample(), queries=queries, **{**settings, "epochs": 3})
+        warming = write_stream(small, folder / "small", check=False)
+        session = local_session()
+        for keys, buckets, order in programs:
+            name = f"out-{keys}-{buckets}"
+            run = partial(measure, session, layout=layout, buckets=buckets, order=order)
+            run(warming, keys, folder / "small" / name)
+            row, found = run(written, keys, folder / name)
+            rows.append(row)
+            different.extend(f"with keys {keys} and {row['layout']}, {line}" for line in found.different)
+    summary = {
+        "workload": "tpch",
+        "queries": queries,
+        "sf": sf,
+        **settings,
+        **{name: written.count(op) for name, op in (("inserted", "i"), ("upserted", "u"), ("deleted", "d"))},
+        **facts(load, "pyspark", "pyarrow", "duckdb"),
+    }
+    report(rows, summary, as_json)
+    refused = sum(row["quarantined"] + row["view_errors"] for row in rows)
+    if different or refused:
+        told = [*different[:5], *([f"{refused} rows were refused or failed"] if refused else [])]
+        raise CumulusError(
+            f"{len(different)} views of epochs are not DuckDB's, {refused} rows were refused: {'; '.join(told)}",
+            hint="Please report it, with the command.",
+        )
+
+
+def _query_bench(
+    query: str,
+    sf: float,
+    batch: int,
+    epochs: int,
+    keys: str,
+    layout: str,
+    buckets: int,
+    seed: int,
+    repetitions: int,
+    cache: Path,
+    as_json: bool,
+) -> None:
     from cumulus.bench.spark_bench import measure, recompute_ms, write_tables
     from cumulus.compiler.pipeline import compile_sql
     from cumulus.spark.session import local_session
@@ -53,7 +148,7 @@ def spark(
 
     load = load_average()
     text = tpch.sql(query, columns="used", keys=keys)
-    tables_folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
+    tables_folder = tpch.generate(sf, cache)
     stream = tpch.stream(tables_folder, query=query, batch=batch, columns="used", seed=seed)
     key_columns = {name: tpch.TABLES[name].key for name in stream.tables}
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
@@ -75,7 +170,7 @@ def spark(
             buckets=buckets,
         )
     summary = {
-        "workload": workload,
+        "workload": "tpch",
         "query": query,
         "sf": sf,
         "batch": batch,

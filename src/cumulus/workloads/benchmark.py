@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -124,12 +124,22 @@ class Benchmark:
           PRIMARY KEY (l_orderkey, l_linenumber) RELY
         );
         """
+        return self.script((query,), self.query_columns(query, columns), keys=keys, static=static)
+
+    def script(
+        self,
+        queries: Sequence[str],
+        columns: Mapping[str, tuple[str, ...]],
+        *,
+        keys: str = "primary",
+        static: tuple[str, ...] = (),
+    ) -> str:
+        """Return one script for several queries: CREATE TABLE for each table of `columns` with these, and the views."""
         one_of(keys, KEYS, "keys")
         for name in static:
             one_of(name, tuple(self.tables), "static")
-        used = self.query_columns(query, columns)
-        tables = [_create(self.tables[name], used, keys, name in static) for name in used]
-        return "\n\n".join([*tables, self.view(query)])
+        tables = [_create(self.tables[name], columns, keys, name in static) for name in columns]
+        return "\n\n".join([*tables, *map(self.view, queries)])
 
     def schema(self, table: str) -> pa.Schema:
         """Return the Arrow schema of `table`."""
