@@ -71,6 +71,15 @@ CREATE TABLE days (id INT PRIMARY KEY, rate INT);
 CREATE TABLE sales (day INT, x INT, FOREIGN KEY (day) REFERENCES days (id)) WITH (keep = all);
 CREATE VIEW turnover AS SELECT rate, SUM(x) AS s, COUNT(*) AS n FROM days, sales WHERE day = id GROUP BY rate;
 """
+STATIC = """
+CREATE TABLE regions (id INT PRIMARY KEY, name VARCHAR) WITH (static = true);
+CREATE TABLE nations (id INT PRIMARY KEY, region INT, FOREIGN KEY (region) REFERENCES regions (id))
+    WITH (static = true);
+CREATE TABLE people (id INT PRIMARY KEY, nation INT, FOREIGN KEY (nation) REFERENCES nations (id));
+CREATE VIEW counts AS
+    SELECT name, COUNT(*) AS n FROM regions r, nations n, people p
+    WHERE r.id = n.region AND n.id = p.nation GROUP BY name;
+"""
 
 
 class Beside:
@@ -149,6 +158,7 @@ def test_references_are_enforced_where_both_tables_are_kept_and_make_no_circle()
     assert references(BAG.replace(" WITH (keep = all)", "")) == [False]
     assert references(BAG.replace("rate INT)", "rate INT) WITH (changes = often)")) == [False]
     assert references(STAFF) == [False, True]
+    assert references(STATIC) == [False, True]
 
 
 def test_a_parent_changes_under_its_children() -> None:
@@ -205,6 +215,13 @@ def test_parents_come_after_their_children() -> None:
         (1, "customers", (1, "Rome", 1)),
         (1, "lines", (11, 1, 3)),
     )
+    made.end()
+
+
+def test_static_parents_come_after_their_children() -> None:
+    made = Beside(STATIC)
+    made.run((1, "nations", (1, 7)), (1, "nations", (2, 7)), (1, "regions", (7, "Asia")), (1, "people", (1, 2)))
+    made.run((UPSERT, "people", (1, 1)), (1, "people", (2, 2)))
     made.end()
 
 

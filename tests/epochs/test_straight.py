@@ -13,9 +13,10 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.bucket import Bucket
-from cumulus.epochs.bucket.fast_path import deal_rounds
+from cumulus.epochs.bucket.fast_path import Chosen, deal_rounds
 from cumulus.epochs.bucket.outcome import Outcome
-from cumulus.epochs.intake.packing import Payload, pack
+from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.intake.packing import Payload, pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -63,7 +64,11 @@ class Calm:
         found = []
         for _ in range(draw.randrange(0, 12)):
             self._next += 1
-            if there and kind != "shops" and draw.random() < 0.3:
+            if there and kind == "shops" and draw.random() < 0.2:
+                shop = there.pop(draw.randrange(len(there)))
+                found = [row for row in found if row["no"] != shop["no"]]
+                found.append({**shop, "kind": draw.choice("ab"), "op": draw.choice("uud")})
+            elif there and kind != "shops" and draw.random() < 0.3:
                 gone = there.pop(draw.randrange(len(there)))
                 found.append({**gone, "op": "d"})
                 if kind == "sales" and draw.random() < 0.5:
@@ -112,20 +117,21 @@ def told(bucket: Bucket, outcome: Outcome) -> Any:
 
 class Counting(Bucket):
     """Counts the rows that went straight, the epochs in which they could not after all, and those in which others had
-    waited.
+    waited or were set aside.
     """
 
-    went = failed = waited = 0
+    went = failed = waited = aside = 0
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         fire = self._columnar.fire
 
-        def counted(opened: Transaction, chosen: dict[str, list[pa.Table]]) -> bool:
+        def counted(opened: Transaction, chosen: Chosen) -> bool:
             done = fire(opened, chosen)
-            rows = sum(table.num_rows for dealt in chosen.values() for table in dealt)
+            rows = sum(table.num_rows for dealt in chosen.rounds.values() for table in dealt)
             self.went, self.failed = self.went + rows * done, self.failed + (not done)
-            self.waited += done and bool(chosen) and any(self._waiting)
+            self.waited += done and bool(chosen.rounds) and any(self._waiting)
+            self.aside += done and any(each.rows.num_rows for rows in chosen.aside.values() for each in rows)
             return done
 
         self._columnar.fire = counted
@@ -140,7 +146,7 @@ def compare(seed: int) -> list[Counting]:
     calm, ordered, plan = draw.random() < 0.5, draw.random() < 0.5, PLANS[seed % 3 == 0]
     ours = [Counting(PROGRAM, plan, index, NativeEngine, late_epochs=2) for index in range(plan.buckets)]
     others = [Bucket(PROGRAM, plan, index, Interpreter, late_epochs=2) for index in range(plan.buckets)]
-    quiet, at = Calm(draw), 0
+    quiet, at, poll = Calm(draw), 0, Poll()
     for epoch in range(1, 9):
         readings = []
         for kind in SCHEMAS:
@@ -150,12 +156,17 @@ def compare(seed: int) -> list[Counting]:
             if not calm:
                 draw.shuffle(seqs)
             readings.append(reading(kind, rows, seqs if ordered else None, f"{kind}/{epoch}"))
+        polls = []
         for mine, its, payload in zip(ours, others, pack(readings, plan), strict=True):
-            outcome, expected = mine.apply(epoch, [payload]), its.apply(epoch, [payload])
+            given = [pack_notice(poll.plain()), payload]
+            outcome, expected = mine.apply(epoch, given), its.apply(epoch, given)
+            assert outcome.poll == expected.poll
+            polls.append(outcome.poll)
             assert told(mine, outcome) == told(its, expected), (seed, epoch, mine.index)
             assert outcome.views >= expected.views  # more where a row came and went
             if draw.random() < 0.2:
                 mine.load(its.dump())
+        poll = Poll.together(polls)
     return ours
 
 
@@ -165,6 +176,7 @@ def test_columns_and_rows_leave_the_same() -> None:
     assert sum(bucket.went for bucket in found) > (1_000 if WHOLE else 150)
     assert sum(bucket.failed for bucket in found) > (50 if WHOLE else 5)
     assert sum(bucket.waited for bucket in found) > (10 if WHOLE else 0)
+    assert sum(bucket.aside for bucket in found) > (10 if WHOLE else 0)
 
 
 def rows(*rows: tuple[int, str, int | None]) -> list[Payload]:

@@ -22,7 +22,7 @@ def mark_enforced(tables: Mapping[str, Table], rely: bool, keeps: Callable[[Tabl
 
     Parent and child are kept and the parent's key is checked, so each child finds exactly one parent. A parent that
     `changes` often is changed by statements of its own instead, and so are tables that refer to each other in a
-    circle, or to themselves: no order of their rows has parents first. A static child comes before any stream.
+    circle, or to themselves: no order of their rows has parents first. Rows of a static child cannot make way.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def mark_enforced(tables: Mapping[str, Table], rely: bool, keeps: Callable[[Tabl
     def is_enforced(child: Table, reference: ForeignKey) -> bool:
         parent = tables[reference.parent]
         checked = bool(parent.key) and not parent.key_rely and parent.changes != "often"
-        in_order = child.name not in reachable(parents, [parent.name]) and parent.static >= child.static
-        return checked and in_order and not (reference.rely and rely) and keeps(parent) and keeps(child)
+        moves = not child.static and child.name not in reachable(parents, [parent.name])
+        return checked and moves and not (reference.rely and rely) and keeps(parent) and keeps(child)
 
     def marked(table: Table) -> Table:
         return replace(
