@@ -17,8 +17,6 @@ from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.errors import CumulusError, UsageError
 
-_FULL = 2
-
 bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
 
 
@@ -34,18 +32,18 @@ def spark(
     queries: str = typer.Option("", help="Several, such as q5,q7,q8,q9: together, while all tables change, instead."),
     sf: float = typer.Option(0.1, help="Scale factor."),
     batch: int = typer.Option(100_000, min=1, help="Events in an epoch; of --queries, --epochs cuts them."),
-    epochs: int = typer.Option(10, min=2, help="Epochs to run; the first two do not count."),
+    epochs: int = typer.Option(10, min=2, help="Epochs to run; the first two do not count, of --queries the first."),
     keys: list[str] = typer.Option(
-        [],
-        help="What the tables declare: none, primary, foreign or rely. rely; of --queries foreign, none; repeatable.",
+        [], help="What tables declare: none, primary, foreign or rely (if not given); of --queries foreign and none."
     ),
     deletions: float = typer.Option(0.1, help="Of --queries: share of deletions among the rows of orders."),
     updates: float = typer.Option(0.1, help="Of --queries: share of customers and suppliers changed in an epoch."),
-    order: int = typer.Option(
-        1, min=0, max=2, help="Of --queries: order of programs without keys, 2 for full, whose maps may be too large."
+    repeats: bool = typer.Option(True, help="Of --queries: let a few rows change twice in an epoch."),
+    order: str = typer.Option(
+        "1", help="Of --queries, without enforced keys: full, 1 or 0. Full may need much memory."
     ),
     layout: str = typer.Option("auto", help="As for cumulus run."),
-    buckets: list[int] = typer.Option([], min=0, help="As for cumulus run. 0; of --queries 1 and 2; repeatable there."),
+    buckets: list[int] = typer.Option([], min=0, help="As for cumulus run; of --queries 1 and 2 if not given."),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     repetitions: int = typer.Option(3, min=1, help="Times that Spark SQL computes the view in an epoch; the median."),
     check: bool = typer.Option(True, help="Of --queries: compare each view of each epoch with DuckDB."),
@@ -55,7 +53,7 @@ def spark(
     """Maintain a query on Spark, and after each epoch let Spark SQL compute it anew from the rows so far.
 
     With --queries, maintain several in one program while orders come and go and their parents come, change and go, for
-    each --keys and --buckets, and compare each epoch with DuckDB.
+    each --keys and --buckets (both repeatable), and compare each epoch with DuckDB.
 
     Example: cumulus bench spark --query q3 --sf 0.1 --batch 100000 --json
     """
@@ -63,9 +61,10 @@ def spark(
         raise UsageError(f"unknown workload {workload!r}", hint="Workloads of `cumulus bench spark`: tpch.")
     kept = cache or Path(tempfile.gettempdir()) / "cumulus-tpch"
     if queries:
-        stream = {"epochs": epochs, "deletions": deletions, "updates": updates, "seed": seed}
+        shares = {"deletions": deletions, "updates": updates}
+        stream = {"epochs": epochs, **shares, "repeats": repeats, "seed": seed}
         programs = [
-            (declared, count, order if declared == "none" and order < _FULL else None)
+            (declared, count, order if declared != "foreign" else "full")
             for declared in keys or ["foreign", "none"]
             for count in buckets or [1, 2]
         ]
@@ -81,7 +80,7 @@ def _refresh_bench(
     queries: tuple[str, ...],
     sf: float,
     settings: dict[str, Any],
-    programs: list[tuple[str, int, int | None]],
+    programs: list[tuple[str, int, str]],
     layout: str,
     check: bool,
     cache: Path,
@@ -102,27 +101,22 @@ def _refresh_bench(
         small = tpch.refreshes(tpch.sample(), queries=queries, **{**settings, "epochs": 3})
         warming = write_stream(small, folder / "small", check=False)
         session = local_session()
-        for keys, buckets, order in programs:
-            name = f"out-{keys}-{buckets}"
-            run = partial(measure, session, layout=layout, buckets=buckets, order=order)
-            run(warming, keys, folder / "small" / name)
-            row, found = run(written, keys, folder / name)
+        for place, (keys, buckets, order) in enumerate(programs):
+            run = partial(measure, session, keys=keys, layout=layout, buckets=buckets, order=order)
+            run(warming, out=folder / "small" / str(place))
+            row, found = run(written, out=folder / str(place))
             rows.append(row)
-            different.extend(f"with keys {keys} and {row['layout']}, {line}" for line in found.different)
-    summary = {
-        "workload": "tpch",
-        "queries": queries,
-        "sf": sf,
-        **settings,
-        **{name: written.count(op) for name, op in (("inserted", "i"), ("upserted", "u"), ("deleted", "d"))},
-        **facts(load, "pyspark", "pyarrow", "duckdb"),
-    }
-    report(rows, summary, as_json)
-    refused = sum(row["quarantined"] + row["view_errors"] for row in rows)
-    if different or refused:
-        told = [*different[:5], *([f"{refused} rows were refused or failed"] if refused else [])]
+            different.extend(f"with keys {keys}, {row['buckets']} buckets: {line}" for line in found.different)
+    counts = {name: written.count(name[0]) for name in ("inserted", "upserted", "deleted")}
+    what = {"workload": "tpch", "queries": ",".join(queries), "sf": sf, **settings, **counts}
+    tables = [{name: value for name, value in row.items() if name != "spread"} for row in rows]  # `layout` has it, too
+    summary = {**what, **facts(load, "pyspark", "pyarrow", "duckdb")}
+    report([{**what, **row} for row in rows] if as_json else tables, summary, as_json)
+    missing = sum(row["quarantined"] + row["waiting"] + row["view_errors"] for row in rows)
+    if different or missing:
+        told = "; ".join(different[:5]) or "the views of all epochs are right"
         raise CumulusError(
-            f"{len(different)} views of epochs are not DuckDB's, {refused} rows were refused: {'; '.join(told)}",
+            f"{len(different)} views are not DuckDB's, and {missing} rows were refused, failed or wait: {told}",
             hint="Please report it, with the command.",
         )
 

@@ -1,6 +1,6 @@
 """Queries of TPC-H together on Spark while all their tables change: every epoch beside DuckDB, programs beside others.
 
-The stream is that of `cumulus.workloads.tpch.refreshes`, as folders of files.
+The stream is that of `cumulus.workloads.tpch.refresh`, as folders of files.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.progress import Epoch
 from cumulus.workloads import changes, checks
+from cumulus.workloads.benchmark import one_of
 from cumulus.workloads.tpch import TABLES, Refreshes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ORDERS = {"full": None, "1": 1, "0": 0}
+"""Orders of materialisation, as the compiler is told them."""
 
 _COLD = 1
 """Epochs that do not count for medians: the first loads the tables."""
@@ -33,8 +37,8 @@ class WrittenStream:
 
     Parameters
     ----------
-    with_keys, without_keys
-        Input folders: updates as upserts, and as deletions and insertions.
+    upserts, pairs
+        Input folders: updates as upserts, for tables whose keys are checked, and as deletions and insertions.
     changes
         By operation: `i`, `u`, `d`, for each epoch.
     expected
@@ -42,14 +46,14 @@ class WrittenStream:
     """
 
     stream: Refreshes
-    with_keys: Path
-    without_keys: Path
+    upserts: Path
+    pairs: Path
     changes: Sequence[Mapping[str, int]]
     expected: Sequence[Mapping[str, pa.Table]]
 
     def folder(self, keys: str) -> Path:
         """Return the input folder for tables that declare `keys`."""
-        return self.without_keys if keys == "none" else self.with_keys
+        return self.upserts if keys in ("primary", "foreign") else self.pairs
 
     def count(self, op: str) -> int:
         """Return how many changes of a kind there are, in all epochs."""
@@ -69,12 +73,12 @@ def write_stream(stream: Refreshes, folder: Path, *, check: bool) -> WrittenStre
     >>> [sorted(views) for views in written.expected]
     [['q9'], ['q9'], ['q9']]
     """
-    with_keys, without_keys = folder / "upserts", folder / "pairs"
-    changes.write(with_keys, stream.epochs())
-    changes.write(without_keys, stream.epochs(upserts=False))
-    epochs = changes.read(with_keys)
+    upserts, pairs = folder / "upserts", folder / "pairs"
+    changes.write(upserts, stream.epochs())
+    changes.write(pairs, stream.epochs(upserts=False))
+    epochs = changes.read(upserts)
     counts = [_operations(epoch) for epoch in epochs]
-    return WrittenStream(stream, with_keys, without_keys, counts, [*_recomputed(stream, epochs)] if check else [])
+    return WrittenStream(stream, upserts, pairs, counts, [*_recomputed(stream, epochs)] if check else [])
 
 
 def _operations(epoch: changes.Epoch) -> dict[str, int]:
@@ -114,17 +118,31 @@ class Comparison:
 
 
 def measure(
-    spark: SparkSession, written: WrittenStream, keys: str, out: Path, *, layout: str, buckets: int, order: int | None
+    spark: SparkSession, written: WrittenStream, out: Path, *, keys: str, layout: str, buckets: int, order: str
 ) -> tuple[dict[str, Any], Comparison]:
     """Maintain all queries of a stream in one program; return figures, and what was compared.
 
     Rates are by changes of the stream, of which an update is one in either form, and without the time that comparing
-    takes. `written` may be a small stream of the same queries, too: then Java is warm afterwards, and the program is
-    compiled.
+    takes. `written` may be a small stream of the same queries, too: then Java is warm afterwards, and the program's
+    machine code is there.
+
+    Parameters
+    ----------
+    keys
+        What the tables declare, one of `KEYS`.
+    order
+        One of `ORDERS`.
+
+    Returns
+    -------
+    tuple
+        A row of figures, the medians over all epochs but the first and one that may follow the last files; and what
+        was compared.
     """
     from cumulus.spark.pipeline import maintain
 
-    program = compile_sql(written.stream.sql(keys), rely=False, order=order)
+    one_of(order, tuple(ORDERS), "order")
+    program = compile_sql(written.stream.sql(keys), rely=False, order=ORDERS[order])
     found = Comparison(written)
     run = maintain(spark, program, str(written.folder(keys)), out, on_epoch=found, layout=layout, buckets=buckets)
     plan, epochs = run.identity.plan, found.epochs
@@ -137,7 +155,7 @@ def measure(
         "buckets": plan.buckets,
         "layout": plan.why,
         "spread": dict(plan.partitioned),
-        "order": "full" if order is None else order,
+        "order": order,
         "maps": len(program.maps),
         "enforced": sum(key.enforced for relation in program.relations for key in relation.foreign_keys),
         "kept": len(program.kept),

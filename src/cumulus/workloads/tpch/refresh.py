@@ -45,6 +45,7 @@ class Refreshes:
     count: int
     deletions: float
     updates: float
+    repeats: bool
     seed: int
 
     @property
@@ -119,6 +120,7 @@ def refreshes(
     epochs: int = 10,
     deletions: float = 0.1,
     updates: float = 0.1,
+    repeats: bool = True,
     seed: int = 0,
 ) -> Refreshes:
     """Return a stream of refreshes; the same parameters give the same stream, bit for bit.
@@ -134,6 +136,9 @@ def refreshes(
     updates
         Share of the customers and of the suppliers that change in each epoch but the first, 0 to 1: half of them the
         nation, half of them columns that no query reads.
+    repeats
+        Whether visitors change, too, some of them in the epoch in which they come or go; without it, no key has two
+        changes in an epoch.
 
     Raises
     ------
@@ -148,7 +153,7 @@ def refreshes(
         raise UsageError(f"updates is {updates}", hint="It can be 0 to 1.")
     if seed < 0:
         raise UsageError(f"seed is {seed}", hint="It can be any number from 0.")
-    return Refreshes(tables, tuple(queries), epochs, deletions, updates, seed)
+    return Refreshes(tables, tuple(queries), epochs, deletions, updates, repeats, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ class _Maker:
     """The state of a stream: what stands, and what leaves when."""
 
     def __init__(self, plan: Refreshes) -> None:
-        self._updates = plan.updates
+        self._updates, self._repeats = plan.updates, plan.repeats
         self._random = np.random.default_rng(plan.seed)
         orders = plan.tables["orders"]
         self._to_come = orders.take(pa.array(self._random.permutation(orders.num_rows)))
@@ -243,13 +248,18 @@ class _Maker:
     def _update(self, name: str) -> _Step:
         """Change the nation of some rows and what nobody reads of as many others."""
         rows, random = self._here[name], self._random
-        count = min(max(round(rows.num_rows * self._updates), 2), rows.num_rows) if self._updates else 0
-        chosen = random.choice(rows.num_rows, size=count, replace=False)
+        able = np.arange(rows.num_rows)
+        if not self._repeats:
+            able = np.flatnonzero(rows[TABLES[name].key[0]].to_numpy() < self._first_visitor)
+        count = min(max(round(len(able) * self._updates), 2), len(able)) if self._updates else 0
+        chosen = random.choice(able, size=count, replace=False)
         before = rows.take(pa.array(chosen))
         moving, staying = before.slice(0, count // 2), before.slice(count // 2)
-        nations = self._here["nation"]["n_nationkey"].to_numpy()
+        nations, nation = np.sort(self._here["nation"]["n_nationkey"].to_numpy()), f"{name[0]}_nationkey"
+        steps = random.integers(1, len(nations), size=moving.num_rows)
+        places = np.searchsorted(nations, moving[nation].to_numpy()) + steps
+        moving = _with(moving, nation, nations[places % len(nations)])
         balance, comment = UNREAD[name]
-        moving = _with(moving, f"{name[0]}_nationkey", random.choice(nations, size=moving.num_rows))
         staying = _with(staying, balance, pc.add(staying[balance], pa.scalar(Decimal("1.00"))))
         staying = _with(staying, comment, pc.binary_join_element_wise(staying[comment], f"({self._number})", " "))
         left = np.ones(rows.num_rows, np.bool_)
