@@ -57,8 +57,11 @@ def _places(writer: ProgramWriter, trigger: Trigger, columns: Sequence[EventLane
             same = (store.keys[place].type == columns[column].lane.type for place, column in known.items())
             if not known or not all(same):
                 continue
-            if whole or tuple(known) in store.indexes:
-                yield KeyLookup(store.name, tuple(known), tuple(known.values()))
+            if whole and store.is_by_index:
+                known = {place: known[place] for place in store.indexes[0]}
+            elif not whole and (tuple(known) not in store.indexes or tuple(known) in store.sleeping):
+                continue
+            yield KeyLookup(store.name, tuple(known), tuple(known.values()))
 
 
 def _accesses(writer: ProgramWriter, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
