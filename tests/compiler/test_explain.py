@@ -6,6 +6,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError
+from cumulus.explain.map_reasons import MapReasons
 from cumulus.explain.sizes import Statistics
 from cumulus.explain.view_costs import explain, explain_views
 from cumulus.m3 import parse
@@ -193,3 +194,31 @@ def test_a_count_of_an_outer_join_moves_rows_whatever_changes() -> None:
     absent = "CREATE VIEW x AS SELECT SUM(seg) AS s FROM cust WHERE NOT EXISTS (FROM ord o WHERE o.ck = cust.ck);"
     of_x = explain(compile_sql(KEYED + absent), "x")
     assert [(each.table, each.columns) for each in of_x.parents] == [("cust", ("nk", "seg"))]
+
+
+def test_each_map_says_why_it_is_there() -> None:
+    found = {use.definition.name: use.why for one in explain_views(compile_sql(KEYED)) for use in one.maps}
+    assert found["v"] == ("the rows of v",)
+    assert {why for clauses in found.values() for why in clauses if "changes" in why} == {
+        "changes of cust need the rows of nation that join with them (v)",
+        "changes of ord need the rows of nation and cust that join with them (v)",
+        "changes of ord need the rows of cust that join with them (w)",
+    }
+
+
+def test_kept_rows_say_what_they_are_kept_for() -> None:
+    program = compile_sql(KEYED)
+    reasons = MapReasons(program, {})
+    assert {table: reasons.of(program.map(name)) for table, name in program.kept} == {
+        "nation": ("keeps the rows of nation, whose key is checked",),
+        "cust": ("keeps the rows of cust, whose key is checked", "rows that refer to nation are found by it"),
+        "ord": ("keeps the rows of ord, whose key is checked", "rows that refer to cust are found by it"),
+    }
+
+
+def test_a_map_without_a_definition_is_needed_by_changes_alone() -> None:
+    text = "VIEW v(n) FROM q SELECT v; ON +R(a) { q[] += m[a]; m[a] += 1 }"
+    found = explain(parse(text), "v")
+    assert [use.why for use in found.maps] == [("the rows of v",), ("changes of R need it (v)",)]
+    assert "    why: changes of R need it (v)" in str(found)
+    assert [each["why"] for each in found.as_dict()["maps"]] == [list(use.why) for use in found.maps]

@@ -7,7 +7,8 @@ import time
 import pytest
 
 import cumulus
-from cumulus.errors import UnsupportedError
+from cumulus.compiler import materialize
+from cumulus.errors import LowerOrderWarning, UnsupportedError
 
 TABLES = """
     CREATE TABLE atom (run INTEGER, t INTEGER, id INTEGER, x DOUBLE);
@@ -40,3 +41,63 @@ def test_a_join_of_ten_tables_is_refused_early_and_compiles_with_static_tables()
     assert "Warehouse(…, size=2), --size 2" in told.value.hint
     program = cumulus.compile(TABLES.format(static="WITH (static = true)") + JOIN)
     assert len(program.maps) < 500
+
+
+def channels() -> str:
+    """Facts of two kinds under one name, read four times."""
+    tables = "".join(f"CREATE TABLE s{kind} (c INTEGER, y INTEGER, p INTEGER);\n" for kind in range(2))
+    parts = " UNION ALL ".join(
+        f"SELECT c, y, {kind} AS kind, SUM(p) AS total FROM s{kind} GROUP BY c, y" for kind in range(2)
+    )
+    reads = [f"t{at}.c = t0.c AND t{at}.kind = {at % 2} AND t{at}.y = {at // 2}" for at in range(4)]
+    return f"""{tables} CREATE VIEW v AS WITH t AS ({parts}) SELECT t0.c, t0.total, t1.total AS other
+        FROM t t0, t t1, t t2, t t3 WHERE {" AND ".join(reads)} AND t1.total > t2.total;"""
+
+
+def test_what_sub_queries_need_is_found_and_a_lower_order_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(materialize, "MAX_ROWS", 60)
+    with pytest.warns(LowerOrderWarning, match=r"view v would need more than 60 looks .* as WITH \(order = 0\) does"):
+        program = cumulus.compile(channels())
+    assert {s.op for _, s in program.statements() if s.map == "v"} == {":="}
+    monkeypatch.setattr(materialize, "MAX_ROWS", 1)
+    with pytest.raises(UnsupportedError, match=r"3:14: view v needs more than 1 looks into sub-queries") as told:
+        cumulus.compile(channels())
+    assert "Warehouse(…, size=2); cumulus compile FILE --size 2" in told.value.hint
+
+
+def test_a_strict_view_is_refused_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(materialize, "MAX_ROWS", 60)
+    with pytest.raises(UnsupportedError, match=r"view v would need more than 60 looks .* and is STRICT"):
+        cumulus.compile(channels().replace("CREATE VIEW", "CREATE STRICT VIEW"))
+
+
+def test_an_evaluated_view_over_sub_queries_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(materialize, "MAX_ROWS", 60)
+    with pytest.warns(LowerOrderWarning):
+        warehouse = cumulus.Warehouse(channels(), keep="all")
+    for kind, year, price in [(0, 0, 5), (1, 0, 7), (0, 1, 6), (1, 1, 9), (0, 0, 1)]:
+        warehouse.insert(f"s{kind}", [(1, year, price), (2, year, price + kind)])
+    assert sorted(warehouse.view("v").rows()) == [(1, 6, 7), (2, 6, 8)]
+    assert warehouse.recheck()
+    warehouse.delete("s1", [(2, 0, 8)])
+    assert warehouse.view("v").rows() == [(1, 6, 7)]
+    assert warehouse.recheck()
+
+
+def test_a_union_of_many_tables_takes_as_long_as_its_branches() -> None:
+    tables = "".join(f"CREATE TABLE t{at} (a INTEGER, b INTEGER);\n" for at in range(200))
+    union = " UNION ALL ".join(f"SELECT a, b FROM t{at}" for at in range(200))
+    started = time.process_time()
+    program = cumulus.compile(f"{tables} CREATE VIEW v AS SELECT a, SUM(b) AS s FROM ({union}) q GROUP BY a;")
+    assert time.process_time() - started < 10
+    assert len(program.maps) == 1
+
+
+def test_a_cube_over_a_wide_join_is_evaluated_again() -> None:
+    names = ", ".join(f"t{at}.b" for at in range(8))
+    tables = "".join(f"CREATE TABLE t{at} (k INTEGER PRIMARY KEY, b INTEGER);\n" for at in range(8))
+    fact = f"CREATE TABLE f (i INTEGER PRIMARY KEY, {', '.join(f'd{at} INTEGER REFERENCES t{at}' for at in range(8))});"
+    joins = " ".join(f"JOIN t{at} ON d{at} = t{at}.k" for at in range(8))
+    cube = f"CREATE VIEW v AS SELECT {names}, COUNT(*) AS n, SUM(i) AS s FROM f {joins} GROUP BY CUBE ({names});"
+    with pytest.warns(LowerOrderWarning, match="statements of usual length"):
+        cumulus.compile(f"{tables} {fact} {cube}")

@@ -36,7 +36,7 @@ def explain_command(
     source: list[str] = typer.Option([], "--from", help="Count rows and values in DIR, or NAME=PATH, as of run."),
     functions: FunctionPlaces = None,
 ) -> None:
-    """Say what keeping each view costs: an event, memory, a subscription; and how Spark would lay it out.
+    """Say what keeping each view costs: an event, memory, a subscription; why each map is there; and Spark's layout.
 
     Example: cumulus explain examples/shop.sql --view revenue --rows orders=1000000
     """
@@ -146,14 +146,17 @@ def _show(console: Console, found: Explanation) -> None:
         costs.add_row(*row)
     console.print(costs)
     maps = plain(
-        *("map", "definition", "entries at most", "memory", "shared with", "read by"), title="maps", show_lines=True
+        *("map", "definition", "why", "entries at most", "memory", "shared with", "read by"),
+        title="maps",
+        show_lines=True,
     )
     for use in found.maps:
         size = use.size
         entries = size.formula if size.entries is None else f"{size.entries:,}\n= {size.formula}"
         memory = "" if size.bytes is None else size_text(size.bytes)
         definition = use.definition.sql or "no definition"
-        maps.add_row(str(use), definition, entries, memory, ", ".join(use.views), ", ".join(use.readers))
+        why = "\n".join(use.why)
+        maps.add_row(str(use), definition, why, entries, memory, ", ".join(use.views), ", ".join(use.readers))
     console.print(maps)
     for reason in found.reasons:
         console.print(f"not cheaper: {reason}")

@@ -16,16 +16,11 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
-from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.sqltext import definition_sql
-from cumulus.compiler.statements.definitions import SpelledSums, spell_out
+from cumulus.compiler.statements.definitions import spell_out
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
-
-MAX_SPELLED = 8000
-"""How many sums of sub-queries definitions may spell out: they are over base tables, so nesting multiplies them."""
-_DEEP = "Compile the views in several scripts, or nest fewer aggregated queries."
 
 
 def lower(
@@ -35,7 +30,6 @@ def lower(
     views: tuple[ViewDef, ...],
     kept: Mapping[str, ColumnGroup],
     derived: Registry,
-    options: CompilerOptions,
 ) -> Program:
     """Return the program that groups of columns and their rules make.
 
@@ -48,9 +42,6 @@ def lower(
     """
     at = {column: (group.name, column.hint) for group in groups for column in group.columns}
     depths = _depths(rules)
-    spelled = SpelledSums(derived)
-    count = sum(spelled.count(column.body) for group in groups for column in group.columns)
-    options.refuse(count, MAX_SPELLED, "sums of sub-queries in the definitions of their maps", _DEEP)
     every = {**tables, **{each.name: each.table() for each in derived}}
     maps = tuple(_map_definition(group, every, derived) for group in groups)
     triggers = []

@@ -9,8 +9,9 @@ own, found among all columns of the whole program or added to the list. The degr
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
 
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
@@ -26,8 +27,9 @@ from cumulus.compiler.maps.canonical_forms import canonical, is_value
 from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
 from cumulus.compiler.maps.wider_groups import WiderGroups
-from cumulus.compiler.options import CompilerOptions
+from cumulus.compiler.options import CompilerOptions, ExcessError
 from cumulus.compiler.statements.builder import evaluation, rules_of
+from cumulus.compiler.statements.definitions import SpelledSums
 from cumulus.compiler.statements.factors import bound_variables
 from cumulus.compiler.tracing import traced
 from cumulus.scalars.typing import number_type
@@ -38,7 +40,13 @@ _WIDE = "Trust the keys of the joined tables (REFERENCES … RELY), or join fewe
 
 MAX_ROWS = 1000
 """How often statements may look into a derived relation: each level of nested queries multiplies it."""
-_DEEP = "Compile the views in several scripts, or nest fewer aggregated queries and outer joins."
+MAX_LOAD = 15_000
+"""How much work the deltas of all numbers may be: about so many milliseconds."""
+_LARGE = "Make several views of it: fewer grouping sets, sums of conditions or branches in each."
+
+MAX_SPELLED = 8000
+"""How many sums of sub-queries definitions may spell out: they are over base tables, so nesting multiplies them."""
+_DEEP = "Nest fewer aggregated queries and outer joins, or compile the views in several scripts."
 
 
 class Materializer:
@@ -75,11 +83,17 @@ class Materializer:
         self.view = ""
         """For which columns are made now."""
         self._wider = WiderGroups()
+        self._evaluation = cache(partial(evaluation, self))  # the same whatever has changed
         self._canonical = cache(canonical)  # triggers for +, - and batches ask for the same forms
         self._numbers: dict[tuple[str, str, int | None], tuple[MaintainedNumber, tuple[str, ...]]] = {}
         self._homes: dict[tuple[str, int | None], tuple[ColumnGroup, tuple[str, ...]]] = {}
         self._todo: deque[MaintainedNumber] = deque()
         self._rows = 0
+        self._spelled = 0
+        self._load = 0.0
+        self._sums = SpelledSums(self.derived)
+        self._work = Counter[str]()
+        """How much of the limits each view has taken."""
 
     def add(
         self,
@@ -137,8 +151,12 @@ class Materializer:
         # The marks of a trigger's neighbourhood go: a definition stands alone.
         names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
         tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
-        if len(self.columns) >= MAX_COLUMNS:
-            self.options.refuse(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice())
+        self._spelled += self._sums.count(tidy)
+        self._limit(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice)
+        self._limit(self._spelled, MAX_SPELLED, "sums of sub-queries in the definitions of their maps")
+        if order != 0:
+            self._load += sum(map(self._load_of, tidy))
+            self._limit(int(self._load), MAX_LOAD, "statements of usual length", lambda: _LARGE, order=0)
         column = MaintainedNumber(
             tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order, self.view
         )
@@ -230,9 +248,24 @@ class Materializer:
         return f"{told} {_WIDE}"
 
     def count_row(self) -> None:
-        """Count a statement's look into a derived relation; refuse programs that would not end."""
+        """Count a statement's look into a derived relation; stop at programs that would not end."""
         self._rows += 1
-        self.options.refuse(self._rows, MAX_ROWS, "looks into sub-queries, level over level", _DEEP)
+        self._limit(self._rows, MAX_ROWS, "looks into sub-queries, level over level")
+
+    def _limit(
+        self, count: int, limit: int, what: str, hint: Callable[[], str] = lambda: _DEEP, order: int | None = None
+    ) -> None:
+        """Count work for the view that it is done for; raise ExcessError if `count` is over a limit."""
+        self._work[self.view] += 1
+        most = limit * self.options.size
+        if count > most:
+            raise ExcessError(f"{most} {what}", hint(), self._work, order)
+
+    def _load_of(self, monomial: Monomial) -> float:
+        """Return how much work the deltas of a product are, in statements: each has its factors and variables."""
+        bases = frozenset[str]().union(*map(self.derived.bases, monomial.factors))
+        events = sum(1 if self.tables[name].static else 3 for name in bases)
+        return events * sum((1, *(0.05 + len(variables_of(factor)) / 200 for factor in monomial.factors)))
 
     def run(self) -> None:
         """Work the list off.
@@ -257,11 +290,12 @@ class Materializer:
         """Add the rules that keep a column while a table changes."""
         self.view = column.view
         if column.order == 0:
-            self.rules.append(evaluation(self, column, change))
+            self.rules.append(replace(self._evaluation(column), change=change))
             return
-        names = {name: name + HIDDEN for monomial in column.body for f in monomial.factors for name in variables_of(f)}
+        moving = [m for m in column.body if any(change.relation in self.derived.bases(f) for f in m.factors)]
+        names = {name: name + HIDDEN for monomial in moving for f in monomial.factors for name in variables_of(f)}
         keys = tuple(names.get(key, key) for key in column.keys)
-        body = sum_of(monomial.term() for monomial in column.body)
+        body = sum_of(monomial.term() for monomial in moving)
         about = aggregate(column.keys, body)
         bound = frozenset(change.variables)
         for monomial in self.delta_monomials(rename(body, names), change, frozenset(keys), bound, about):

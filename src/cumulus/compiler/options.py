@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from cumulus.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +54,28 @@ class CompilerOptions:
     size: int = 1
     trace: Callable[[str], None] | None = None
 
-    def refuse(self, count: int, limit: int, what: str, hint: str) -> None:
-        """Refuse a program that is larger than allowed.
 
-        Raises
-        ------
-        UnsupportedError
-            If `count` is over the limit.
+class ExcessError(Exception):
+    """A program outgrows a limit while it is made; `cumulus.compiler.orders` says what follows.
 
-        Examples
-        --------
-        >>> CompilerOptions().refuse(2001, 2000, "maps", "Join fewer tables.")
-        Traceback (most recent call last):
-        ...
-        cumulus.errors.UnsupportedError: these views need more than 2000 maps
-        Join fewer tables. Or allow larger programs: Warehouse(…, size=2), --size 2.
-        >>> CompilerOptions(size=2).refuse(2001, 2000, "maps", "Join fewer tables.")
-        """
-        if count > limit * self.size:
-            raise UnsupportedError(
-                f"these views need more than {limit * self.size} {what}",
-                feature="a program of this size",
-                hint=f"{hint} Or allow larger programs: Warehouse(…, size={2 * self.size}), --size {2 * self.size}.",
-            )
+    Parameters
+    ----------
+    limit
+        The limit, as a number with its noun.
+    hint
+        What makes the program smaller.
+    work
+        How much of it each view took, by their names.
+    order
+        The order that needs less; None if the next lower one may.
+    """
+
+    def __init__(self, limit: str, hint: str, work: Counter[str], order: int | None = None) -> None:
+        self.limit = limit
+        self.hint = hint
+        self.work = work
+        self.order = order
+        super().__init__(limit)
 
 
 PAPER = CompilerOptions(lookups=False, counts=False, splits=False, payloads=False, batches=False, keep="none")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,12 +20,12 @@ from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
 from cumulus.compiler.maps.cycles import without_circles
-from cumulus.compiler.maps.join_parts import count_join_parts
 from cumulus.compiler.maps.trusted_keys import mark_enforced, trusting
 from cumulus.compiler.materialize import Materializer
-from cumulus.compiler.options import PAPER, CompilerOptions
+from cumulus.compiler.options import PAPER, CompilerOptions, ExcessError
+from cumulus.compiler.orders import ViewOrders
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import InputError, LowerOrderWarning, SqlError, UnsupportedError
+from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
@@ -37,8 +35,6 @@ from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.words import too_deep
 
-MAX_JOIN_PARTS = 40
-"""How many parts of joins a view may need maps for in full order, before a lower one is chosen for it."""
 MAX_COPIES = 10
 """How often a view may join one table with itself: the delta has a term for every subset of the copies."""
 
@@ -189,66 +185,25 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     if options.enforced:
         tables = mark_enforced(tables, options.rely, partial(keeps_rows, options=options))
     trusted = trusting(tables, options.rely)
-    orders = _orders(declared, bound, derived, trusted, options)
-    materializer = Materializer(trusted, options, derived)
-    planned = [(view, _add_view(view, materializer, options, orders[view.name])) for view in bound]
-    kept = {name: _keep_rows(table, materializer) for name, table in tables.items() if keeps_rows(table, options)}
-    materializer.run()
+    orders = ViewOrders(declared, options)
+    orders.lower_wide(bound, derived, trusted)
+    kept_tables = [table for table in tables.values() if keeps_rows(table, options)]
+    while True:
+        materializer = Materializer(trusted, options, derived)
+        try:
+            planned = [(view, _add_view(view, materializer, options, orders.of[view.name])) for view in bound]
+            kept = {table.name: _keep_rows(table, materializer) for table in kept_tables}
+            materializer.run()
+            break
+        except ExcessError as excess:
+            orders.lower_largest(excess)
+    orders.warn()
     groups, rules = without_circles(materializer.groups, materializer.rules)
     _name_maps(groups, planned, kept, tables)
     definitions = tuple(_view_definition(view, columns) for view, columns in planned)
-    program = lower(tables, groups, rules, definitions, kept, derived, options)
+    program = lower(tables, groups, rules, definitions, kept, derived)
     check_strict(program, declared.views.values(), script.source)
     return program
-
-
-def _orders(
-    declared: Declarations,
-    bound: list[BoundView],
-    derived: Registry,
-    tables: Mapping[str, Table],
-    options: CompilerOptions,
-) -> dict[str, int | None]:
-    """Return in which order each view is kept: what it says, and a lower one where full order needs too many maps."""
-    words = {"": options.order, "full": None, "0": 0, "1": 1}
-    orders = {str(view.name): words[view.order] for view in declared.views.values()}
-    limit = MAX_JOIN_PARTS * options.size
-    for view, mine in zip(declared.views.values(), bound, strict=True):
-        terms = [*(each.term for each in mine.sums), *(each.term for each in mine.ends)]
-        is_free = not view.order and options.order is None
-        if is_free and count_join_parts(terms, derived, tables, limit) > limit:
-            orders[mine.name] = _lower_order(view, limit, declared.source)
-    return orders
-
-
-def _lower_order(view: CreateView, limit: int, source: SqlText) -> int:
-    """Return the order of a view that joins too many tables for full order, and say so; refuse it if it is STRICT."""
-    what = (
-        f"view {view.name} joins so many tables that may change at any time that it would need more than {limit} maps"
-    )
-    way_out = "Declare the keys of its tables and the references between them, or which tables are static"
-    if view.strict:
-        raise UnsupportedError(
-            f"{what}, and is STRICT",
-            feature="a wide join without keys",
-            hint=f"{way_out}; or leave out STRICT, or say WITH (order = 1).",
-            **source.place(view.at),
-        )
-    warnings.warn(
-        f"{what}. Its rows are joined at each event instead, as WITH (order = 1) does. {way_out}; "
-        "WITH (order = full) keeps the maps.",
-        LowerOrderWarning,
-        stacklevel=_depth_of_caller(),
-    )
-    return 1
-
-
-def _depth_of_caller() -> int:
-    """Return how far up the stack whoever called this package is."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("cumulus", "contextlib"):
-        frame, depth = frame.f_back, depth + 1
-    return depth
 
 
 def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:

@@ -55,8 +55,8 @@ class ReferringRows:
         found: MovedRows = {relation: dict.fromkeys((row for row in (old, new) if row is not None), 1)}
         for moved in self._moved.along(relation, places):
             each = self._places[moved]
-            for row in list(found.get(each.parent.name, ())):
-                children = self._integrity.rows(each.child, each.child_places, each.of_parent(row))
+            for key in {each.of_parent(row) for row in found.get(each.parent.name, ())}:
+                children = self._integrity.rows(each.child, each.child_places, key)
                 found.setdefault(each.child.name, {}).update(children)
         del found[relation]
         return {name: found[name] for name in sorted(found, key=self._moved.order.__getitem__)}

@@ -20,12 +20,19 @@ KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
 
 @dataclass(frozen=True, slots=True)
 class MapUse:
-    """A map that a view depends on, the other `views` that do, and the maps whose statements read it."""
+    """A map that a view depends on, the other `views` that do, and the maps whose statements read it.
+
+    Parameters
+    ----------
+    why
+        Why it is there, a clause for each reason (`cumulus.explain.map_reasons`).
+    """
 
     definition: MapDef
     views: tuple[str, ...]
     readers: tuple[str, ...]
     size: Size
+    why: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         keys = ", ".join(key.name for key in self.definition.keys)
@@ -148,6 +155,7 @@ class Explanation:
                     "sql": use.definition.sql,
                     "shared_with": list(use.views),
                     "read_by": list(use.readers),
+                    "why": list(use.why),
                     "entries": {"formula": use.size.formula, "at_most": use.size.entries, "bytes": use.size.bytes},
                 }
                 for use in self.maps
@@ -204,6 +212,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     for use in explanation.maps:
         yield f"  {use}{'  ' + entries_text(use) if entries_text(use) else ''}{_shared(use)}"
         yield f"    {use.definition.sql or 'no definition'}"
+        if use.why:
+            yield f"    why: {'; '.join(use.why)}"
     if explanation.reasons:
         yield ""
         yield "why it is not cheaper"

@@ -15,6 +15,7 @@ from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
 from cumulus.catalog.names import known_name
 from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
 from cumulus.explain.explanation import EventCost, Explanation, MapUse, ParentChange, Subscribed, shown_events
+from cumulus.explain.map_reasons import MapReasons
 from cumulus.explain.moved_references import MovedReferences
 from cumulus.explain.sizes import Size, Statistics, size_of
 from cumulus.m3.infer import nodes
@@ -51,6 +52,7 @@ def explain(
     maps
       v[a](n)  ≤ distinct(r.a) entries
         SELECT t0.a AS a, SUM(1) AS n FROM r t0 GROUP BY t0.a
+        why: the rows of v
     <BLANKLINE>
     ON +r: O(1), 1 statement
       v[a].n += 1
@@ -118,12 +120,14 @@ def _explained(
     for _, statement in program.statements():
         for name in sorted(maps_of(statement.term)):
             readers.setdefault(name, {})[statement.map] = None
+    reasons = MapReasons(program, needed)
     uses = tuple(
         MapUse(
             each,
             tuple(name for name, others in needed.items() if name != view.name and each.name in others),
             tuple(readers.get(each.name, ())),
             sizes[each.name],
+            reasons.of(each),
         )
         for each in program.maps
         if each.name in own_maps

@@ -44,6 +44,9 @@ SHAPES = [
         ),
     ),
     Shape(3, 1, ((0, 1), (1,)), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
+    Shape(2, 2, ((1,),), sleeping=(0,)),
+    Shape(3, 1, ((0, 2), (1,)), is_by_index=True),
+    Shape(3, 1, ((1,), (0,), (2,)), (Order((0,), ((2, "s"), (1, "s"))),), is_by_index=True, sleeping=(2,)),
 ]
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
@@ -79,6 +82,7 @@ class NativeMap:
         self._first = [
             function(shape.first(index), PTR, *[I64] * len(words)) for index, words in enumerate(shape.indexes)
         ]
+        self.wake = {index: function(shape.wake(index), PTR) for index in shape.sleeping}
         self._changed = function(shape.changed, PTR, I64, result=None) if shape.is_told else None
         self._leave = function(shape.leave, PTR, I64, result=None) if shape.has_moving else None
         orders = range(len(shape.orders))
@@ -132,6 +136,7 @@ class NativeMap:
 
     def chain(self, index: int, part: tuple[int, ...]) -> set[tuple[int, ...]]:
         found: set[tuple[int, ...]] = set()
+        assert index not in self.wake or self.wake[index](self.at)
         row = self._first[index](self.at, *part)
         while row:
             key = tuple((I64 * self.shape.keys).from_address(self._place(row)))
@@ -312,6 +317,56 @@ def test_blocks_keep_their_bytes_when_they_grow_and_give_all_back(code: MachineC
         release(at, block, before)
         assert record[0] == 0
     assert len(Path("/proc/self/maps").read_text().splitlines()) <= mappings + 3
+
+
+def test_an_index_sleeps_until_somebody_asks_for_it(code: MachineCode) -> None:
+    shape = SHAPES[-1]
+    native = NativeMap(code, shape)
+    for number in range(3000):
+        assert native.add((number % 7, number, number % 100), (1,))
+    asleep = native.view.bytes
+    assert native.add((1, 1, 1), (-1,))
+    assert native.view.problems() == []
+    assert len(native.chain(2, (5,))) == 30
+    assert native.view.bytes > asleep
+    assert native.add((4, 11, 11), (-1,))
+    assert native.add((4, 5000, 5), (1,))
+    assert len(native.chain(2, (5,))) == 31
+    assert len(native.chain(2, (11,))) == 29
+    assert native.view.problems() == []
+    native.clear()
+    assert native.chain(2, (5,)) == set()
+    assert native.free() == 0
+
+
+def test_an_index_that_does_not_fit_goes_on_sleeping(code: MachineCode) -> None:
+    shape = SHAPES[-1]
+    native = NativeMap(code, shape)
+    for number in range(9000):
+        assert native.add((number % 7, number, number), (1,))
+    native.memory[1] = native.memory[0] + 50_000
+    used, entries = native.memory[0], native.entries()
+    assert not native.wake[2](native.at)
+    assert native.memory[0] == used
+    assert native.view.problems() == []
+    assert native.entries() == entries
+    native.memory[1] = 1 << 40
+    assert native.chain(2, (77,)) == {(0, 77, 77)}
+    assert native.view.problems() == []
+
+
+def test_rows_that_agree_where_they_are_found_are_told_apart(code: MachineCode) -> None:
+    """A key that nobody checks may stand more than once."""
+    native = NativeMap(code, SHAPES[-2])
+    rows = [(1, number, 2) for number in range(20)]
+    for row in rows:
+        assert native.add(row, (1,))
+    assert native.chain(0, (1, 2)) == set(rows)
+    for row in rows[::2]:
+        assert native.add(row, (-1,))
+    assert native.view.problems() == []
+    assert native.chain(0, (1, 2)) == set(rows[1::2])
+    assert [native.get(row) for row in rows[:3]] == [None, (1,), None]
 
 
 @pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[5]], ids=lambda shape: shape.name)

@@ -8,8 +8,9 @@ factors are tried in every order, up to a limit beyond which sharing may be miss
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, permutations, product, zip_longest
 from math import factorial, prod
 from operator import attrgetter
@@ -66,7 +67,8 @@ def canonical(keys: Iterable[str], factors: Iterable[Term]) -> Canonical:
     # The join alone decides the numbering, so that columns that add up different numbers of it share their keys' order.
     join = [part for part in parts if not is_value(part)]
     values = [part for part in parts if is_value(part)]
-    colours = _refined(join, wanted, frozenset[str]().union(*(variables_of(part) for part in values)))
+    named = wanted.union(*(variables_of(part) for part in join))
+    colours = _refined(tuple(join), wanted, frozenset[str]().union(*(variables_of(part) for part in values)) - named)
     ties: dict[str, list[Term]] = {}
     for part in join:
         ties.setdefault(_filled(part, colours), []).append(part)
@@ -90,22 +92,37 @@ def _template(part: Term) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(pieces[::2]), tuple(names[int(place)] for place in pieces[1::2])
 
 
-def _filled(part: Term, colours: Mapping[str, str], here: str = "") -> str:
-    """Return a factor's text with other names for its variables; the one that is `here` is marked."""
+def _filled(part: Term, colours: Mapping[str, str]) -> str:
+    """Return a factor's text with other names for its variables."""
     pieces, names = _template(part)
-    shown = ("here" if name == here else colours[name] for name in names)
-    return "".join(chain.from_iterable(zip_longest(pieces, shown, fillvalue="")))
+    return "".join(chain.from_iterable(zip_longest(pieces, (colours[name] for name in names), fillvalue="")))
 
 
-def _refined(parts: list[Term], keys: frozenset[str], others: frozenset[str]) -> dict[str, str]:
+def _marked(part: Term, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each variable of a factor, with the factor's text in which that one is marked, and others are colours."""
+    pieces, names = _template(part)
+    text = list(chain.from_iterable(zip_longest(pieces, (colours[name] for name in names), fillvalue="")))
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(2 * place + 1)
+    for name, mine in places.items():
+        for place in mine:
+            text[place] = "here"
+        yield name, "".join(text)
+        for place in mine:
+            text[place] = colours[name]
+
+
+@lru_cache(maxsize=64)  # numbers that are added up of one join come one after the other
+def _refined(parts: tuple[Term, ...], keys: frozenset[str], others: frozenset[str]) -> Mapping[str, str]:
     """Colour variables by where they stand, until no colour splits any more."""
     names = sorted(frozenset[str]().union(*(variables_of(part) for part in parts)) | keys | others)
     colours = {name: "k" if name in keys else "x" for name in names}
     for _ in range(len(names)):
         places: dict[str, list[str]] = {name: [] for name in names}
         for part in parts:
-            for name in variables_of(part):
-                places[name].append(_filled(part, colours, name))
+            for name, text in _marked(part, colours):
+                places[name].append(text)
         described = {name: (colours[name], tuple(sorted(places[name]))) for name in names}
         ranks = {text: index for index, text in enumerate(sorted(set(described.values())))}
         refined = {name: f"{described[name][0][0]}{ranks[described[name]]}" for name in names}

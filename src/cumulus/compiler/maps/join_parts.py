@@ -18,7 +18,7 @@ Join = frozenset[Atom]
 
 
 def count_join_parts(terms: Iterable[Term], derived: Registry, tables: Mapping[str, Table], limit: int) -> int:
-    """Return how many parts of joins a view needs maps for; if there are more than `limit`, some number beyond it.
+    """Return how many parts of joins need maps beside the joins themselves; if more than `limit`, a number beyond it.
 
     Parameters
     ----------
@@ -35,16 +35,17 @@ def count_join_parts(terms: Iterable[Term], derived: Registry, tables: Mapping[s
     >>> tables = {name: Table(name, ()) for name in "fabc"}
     >>> star = [Atom("f", ("x", "y", "z")), Atom("a", ("x",)), Atom("b", ("y",)), Atom("c", ("z",))]
     >>> count_join_parts([product_of(star)], Registry(), tables, 100)
-    11
+    10
     """
-    seen: set[Join] = set()
-    waiting = list(_joins(terms, derived, tables))
-    while waiting and len(seen) <= limit:
+    whole = frozenset(_joins(terms, derived, tables))
+    seen: set[Join] = set(whole)
+    waiting = [part for join in whole for part in _parts(join, tables)]
+    while waiting and len(seen) - len(whole) <= limit:
         join = waiting.pop()
         if join not in seen:
             seen.add(join)
             waiting += _parts(join, tables)
-    return len(seen)
+    return len(seen) - len(whole)
 
 
 def _joins(terms: Iterable[Term], derived: Registry, tables: Mapping[str, Table]) -> Iterator[Join]:

@@ -58,8 +58,9 @@ def rules_of(
     return rules
 
 
-def evaluation(requests: MapRequests, column: MaintainedNumber, change: RelationChange) -> MapRule:
-    """Return the statement that evaluates a column anew."""
+def evaluation(requests: MapRequests, column: MaintainedNumber) -> MapRule:
+    """Return the statement that evaluates a column anew, at no change yet."""
+    change = RelationChange("", 0, ())
     build = StatementBuilder(requests, change, 0)
     term = build.sum_over_maps(column.body, frozenset(), column.keys, "OLD")
     names = nice_names([*column.keys, *sorted(variables_of(term))], ())

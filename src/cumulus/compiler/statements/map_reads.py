@@ -26,14 +26,20 @@ class MapReads:
     fresh: FreshNames
     sources: dict[str, MaintainedNumber] = field(default_factory=dict)
 
+    @property
+    def _inner(self) -> int | None:
+        """The order of the sub-queries that a column reads: where it has a lower one than full, they have order 1."""
+        return None if self.order is None else 1
+
     def group_of(self, read: MapRead) -> ColumnGroup:
         """Return the map of a read."""
         return self.sources[read.map].group
 
     def of_sum(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         """Return the read of a sum of monomials by keys; it may live with the same join without guards."""
-        source, order = self.requests.add(keys, body, guest=True)
-        return self._add(source, order, state)
+        nested = any(self.requests.derived.of(factor) is not None for m in body for factor in m.factors)
+        source, listed = self.requests.add(keys, body, order=self._inner if nested else None, guest=True)
+        return self._add(source, listed, state)
 
     def of_components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:
         """Return the reads of components, each with what the statement or another component needs of it as keys."""
@@ -47,7 +53,7 @@ class MapReads:
 
     def of_number(self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
-        return self._add(*self.requests.add_number(what, each, names, self.order or None), state)
+        return self._add(*self.requests.add_number(what, each, names, self._inner), state)
 
     def of_keys(self, what: DerivedRelation, atom: Atom, state: str) -> list[MapRead]:
         """Return reads of the maps that have all keys of a relation with inputs."""

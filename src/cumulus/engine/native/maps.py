@@ -151,6 +151,8 @@ class NativeMaps:
         words = store.codec.part_words(positions, values)
         if words is None:
             return
+        while not store.wake(positions):
+            self._grants.widen_for(store)
         for row in store.slice(positions, words):
             found = store.codec.row_values(row)
             if found is not None:

@@ -130,7 +130,7 @@ def write_program(
         module = _ModuleWriter(program, functions, context, indexes)
         for name, wanted in indexes.items():
             for places in wanted:
-                context.stores[name].index(places)
+                context.stores[name].want_index(places)
         for read in {read: None for view in program.views for read in reads_of(program, view) if read.end}:
             others = tuple(place for place in range(len(read.keys)) if place != read.axis)
             context.stores[read.map.name].order(others, read.axis)

@@ -13,7 +13,7 @@ from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_tri
 from cumulus.engine.failures import Failures
 from cumulus.engine.native.callbacks import TOO_LARGE
 from cumulus.engine.native.current_code import CurrentCode
-from cumulus.engine.native.intake.key_checks import DOUBTFUL
+from cumulus.engine.native.intake.key_checks import DOUBTFUL, UNSEEN
 from cumulus.engine.native.kernel.memory import SMALL
 from cumulus.engine.native.memory_grants import MemoryGrants
 from cumulus.engine.native.store.memory_layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status
@@ -47,7 +47,8 @@ class Transactions:
         """Open a transaction."""
         assert not self.is_open, "transactions do not nest"
         self.is_open = True
-        self._code.image.words.set_word(DOUBTFUL, 0)
+        for each in (DOUBTFUL, UNSEEN):
+            self._code.image.words.set_word(each, 0)
         self._grants.begin_anew()
 
     def commit(self) -> Changes:
@@ -213,6 +214,7 @@ class Transactions:
         """
         image = self._code.image
         words = image.words
+        words.set_word(UNSEEN, 1)
         before = words.get(JOURNAL_USED)
         while True:
             function()

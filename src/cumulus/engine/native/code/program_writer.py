@@ -81,6 +81,9 @@ class ProgramWriter:
         for number, definition in enumerate(program.maps):
             with about(definition.name):
                 context.add(definition.name, layout.store_of(definition, number))
+        for relation in program.relations:
+            if relation.name in self.kept and relation.key and not relation.key_rely:
+                self.store(self.kept[relation.name]).find_by(tuple(sorted(relation.key_positions)))
 
     def begin(self, trigger: str, batch: Mapping[str, tuple[Column, ...]]) -> None:
         """Say that the code of a trigger begins."""

@@ -35,6 +35,8 @@ WAITS = ("references", "wait")
 """The key of the word that is 1 where references without RELY need only hold at the end of the transaction."""
 DOUBTFUL = ("references", "doubtful")
 """The key of the word that is 1 where code has fired an event that leaves such a reference unfulfilled."""
+UNSEEN = ("references", "unseen")
+"""The key of the word that is 1 where the transaction has events that code has not looked at: Python has fired them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class KeyChecks:
         if table.key is not None:
             yield table.key
         for each in table.parents:
-            yield self._lookup(each.parent, each.parent_places, each.child_places)
+            yield self._parent_of(each)
 
     # --- single events ----------------------------------------------------------------------------------------------
 
@@ -152,10 +154,12 @@ class KeyChecks:
                     leave()
                 body.store(I64, CONTEXT, self._writer.context.word(DOUBTFUL), 1)
         if sign > 0 and relation in self._without_children:
-            # A row may be there before its parent, but at rest.
+            # A row is there before its parent only where a reference is unfulfilled, or Python has fired events.
             holds = self._without_children[relation]
+            word = self._writer.context.word
+            some = body.load(I64, CONTEXT, word(DOUBTFUL)) | body.load(I64, CONTEXT, word(UNSEEN))
             with (
-                body.when(body.load(I64, CONTEXT, self._writer.context.word(WAITS), "waits").ne(0)),
+                body.when((body.load(I64, CONTEXT, word(WAITS), "waits") & some).ne(0), likely=False),
                 body.when(body.call(holds, CONTEXT, *words, hint="holds").eq(0), likely=False),
             ):
                 leave()
@@ -180,8 +184,7 @@ class KeyChecks:
         nullable = [place for place in reference.child_places if table.columns[place].lane.nullable]
         nulls = [_is_null(table.columns[place].lane, [words[word] for word in ranges[place]]) for place in nullable]
         with body.when(~reduce(or_, nulls, FALSE), likely=True):
-            lookup = self._lookup(reference.parent, reference.parent_places, reference.child_places)
-            row = self._find(body, lookup, table.columns, words)
+            row = self._find(body, self._parent_of(reference), table.columns, words)
             body.leave_if(row.eq(0), 0, likely=False)
             self._leave_none(body, parent, row, lambda: body.leave(0))
 
@@ -205,13 +208,28 @@ class KeyChecks:
         """Return how rows of a relation are found by columns of an event, `columns` beside `places`."""
         return _lookup(self._writer.kept[relation.name], places, columns)
 
+    def _parent_of(self, reference: Reference) -> KeyLookup:
+        """Return how the parent of a row is found; each row that comes asks for it, so its index never sleeps."""
+        found = self._lookup(reference.parent, reference.parent_places, reference.child_places)
+        store = self._writer.store(found.map)
+        if len(found.keys) < len(store.keys):
+            store.index(found.keys)
+        return found
+
     def _find(self, body: Body, lookup: KeyLookup, columns: Sequence[EventLane], words: Sequence[Expr]) -> Expr:
-        """Write the look-up; return a row, 0 if there is none."""
+        """Write the look-up; return a row, 0 if there is none.
+
+        Where an index that sleeps cannot be made, the function returns 0.
+        """
         store, ranges = self._writer.store(lookup.map), words_of(columns)
+        record, shape = self._writer.record(store), store.shape
         given = [words[word] for column in lookup.columns for word in ranges[column]]
-        is_whole = len(lookup.keys) == len(store.keys)
-        find = store.shape.find if is_whole else store.shape.first(store.indexes.index(lookup.keys))
-        return body.call(find, self._writer.record(store), *given, hint="found")
+        if len(lookup.keys) == len(store.keys):
+            return body.call(shape.find, record, *given, hint="found")
+        index = store.indexes.index(lookup.keys)
+        if index in shape.sleeping:
+            body.leave_if(body.call(shape.wake(index), record, hint="awake").eq(0), 0, likely=False)
+        return body.call(shape.first(index), record, *given, hint="found")
 
     def _leave_none(self, body: Body, store: MapLayout, row: Expr, leave: Callable[[], None]) -> None:
         """Write that a row must be there at least once."""

@@ -13,7 +13,7 @@ from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.intake.key_checks import KeyLookup
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import Expr, Function
+from cumulus.engine.native.kernel.language import Expr, Function, i64, select
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
 from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_parameters, words_of
 from cumulus.engine.native.store.row_layout import PRIMARY, address, tag_of
@@ -57,8 +57,11 @@ def _places(writer: ProgramWriter, trigger: Trigger, columns: Sequence[EventLane
             same = (store.keys[place].type == columns[column].lane.type for place, column in known.items())
             if not known or not all(same):
                 continue
-            if whole or tuple(known) in store.indexes:
-                yield KeyLookup(store.name, tuple(known), tuple(known.values()))
+            if whole and store.is_by_index:
+                known = {place: known[place] for place in store.indexes[0]}
+            elif not whole and (tuple(known) not in store.indexes or tuple(known) in store.sleeping):
+                continue
+            yield KeyLookup(store.name, tuple(known), tuple(known.values()))
 
 
 def _accesses(writer: ProgramWriter, statement: Statement) -> Iterable[tuple[MapLayout, Sequence[Term | Range]]]:
@@ -75,23 +78,26 @@ def _reads(writer: ProgramWriter, term: Term | Range) -> Iterable[tuple[MapLayou
 
 def _slot_of(
     writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]
-) -> tuple[MapLayout, Expr, Expr]:
-    """Write where the probing for a place begins; return its map, and the address."""
+) -> tuple[MapLayout, Expr, Expr, Expr]:
+    """Write where the probing for a place begins; return its map, the segment's address, the slot's number, the tag."""
     store = writer.store(place.map)
     ranges = words_of(columns)
     words = [body.parameter(f"w{word}") for column in place.columns for word in ranges[column]]
     whole = len(place.keys) == len(store.keys)
     table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))
-    base, at, _ = entrance(body, writer.record(store).at(table), tag_of(body, words))
-    return store, base, at
+    tag = tag_of(body, words)
+    base, at, _ = entrance(body, writer.record(store).at(table), tag)
+    return store, base, at, tag
 
 
 def _fetch_slot(writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
-    _, base, at = _slot_of(writer, body, place, columns)
+    _, base, at, _ = _slot_of(writer, body, place, columns)
     body.prefetch(base.at(at << 3))
 
 
 def _fetch_row(writer: ProgramWriter, body: Body, place: KeyLookup, columns: Sequence[EventLane]) -> None:
-    store, base, at = _slot_of(writer, body, place, columns)
-    row = slot(body, base, at) & ROW
+    store, base, at, tag = _slot_of(writer, body, place, columns)
+    found = slot(body, base, at)
+    # Most slots are taken, and the row of another key would be cold memory that nobody looks at.
+    row = select((found >> 32).eq(tag), found & ROW, i64(0))
     body.prefetch(address(body, store.shape, writer.record(store), row))

@@ -35,7 +35,7 @@ MASK = 32
 SEGMENTS = 40
 """How many there are."""
 CAPACITY = 48
-"""For how many there is room."""
+"""For how many there is room; 0 of a record that is no table."""
 TABLE_SIZE = 56
 
 FIRST_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -141,8 +141,9 @@ def new_table(body: Body, memory: Local, table: Local) -> None:
 
 @kernel_function("cu_table_free", [("memory", PTR), ("table", PTR)], inline=False)
 def free_table(body: Body, memory: Local, table: Local) -> None:
-    """Give back the blocks of a table."""
+    """Give back the blocks of a table, which is none any more."""
     capacity = body.load(I64, table, CAPACITY, "capacity")
+    body.leave_if(capacity.eq(0))
     bits = body.let(i64(32) - body.load(I64, table, SHIFT), "bits")
     sizes = {
         SLOTS: (capacity * (body.load(I64, table, MASK) + 1)) << 3,
@@ -151,6 +152,7 @@ def free_table(body: Body, memory: Local, table: Local) -> None:
     }
     for offset, size in sizes.items():
         body.run(release_block, memory, body.load(PTR, table, offset), size)
+    body.store(I64, table, CAPACITY, 0)
 
 
 def _place(body: Body, base: Expr, mask: Expr, word: Expr) -> None:
@@ -315,7 +317,8 @@ def rename_slot(body: Body, table: Local, tag: Local, row: Local, to: Local) -> 
 
 @kernel_function("cu_table_clear", [("memory", PTR), ("table", PTR)], I64, inline=False)
 def clear_table(body: Body, memory: Local, table: Local) -> None:
-    """Empty a table; 1, or 0 if there is no memory."""
+    """Empty a table; 1, or 0 if there is no memory. What is no table stays none."""
+    body.leave_if(body.load(I64, table, CAPACITY).eq(0), 1)
     with body.when(body.load(I64, table, CAPACITY).eq(1)):
         body.call(MEMSET, body.load(PTR, table, SLOTS), 0, (body.load(I64, table, MASK) + 1) << 3)
         body.store(U32, body.load(PTR, table, COUNTS), 0, 0)

@@ -7,7 +7,8 @@ all rows finds out which are there without another mark.
 
 An index is on some of the key words. The rows that agree in them are a chain through the rows themselves, in no
 particular order; a slot table leads to the first of each chain. What is in order is in
-`cumulus.engine.native.store.ordered_index`.
+`cumulus.engine.native.store.ordered_index`. An index that sleeps has no slot table, and its links mean nothing, until
+it is asked for.
 
 Each function is written for a `Shape`, and knows nothing of types: what the words mean is the caller's business, who
 must see to it that equal keys are equal words.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial, reduce
-from operator import and_
+from operator import and_, or_
 
 from cumulus.engine.native.kernel.body import Body, WriteStatements, implement
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U32, Expr, Function, Local, Signature, i64, select
@@ -42,7 +43,7 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
         (shape.find, ["map", *keys], _find if keys else _find_single),
     ]
     if keys:
-        writers.append((_create(shape), ["map", "tag", *keys], _make_row))
+        writers.append((_create(shape), ["map", "tag", "first", *keys], _make_row))
     writers += [
         (shape.put, ["map", *keys], _put if keys else _put_single),
         (shape.remove, ["map", "row"], _remove if keys else _remove_single),
@@ -50,13 +51,20 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     ]
     for index, words in enumerate(shape.indexes):
         writers.append((shape.first(index), ["map", *(keys[word] for word in words)], partial(_first, index)))
+        writers.append((_link(shape, index), ["map", "row"], partial(_write_link, index)))
+        writers.append((_unlink(shape, index), ["map", "row"], partial(_write_unlink, index)))
+    for index in shape.sleeping:
+        writers.append((shape.wake(index), ["map"], partial(_wake, index)))
     found = [implement(signature, names, partial(write, shape), inline=False) for signature, names, write in writers]
     return (*found, *ordered_index.order_functions(shape))
 
 
 def _create(shape: Shape) -> Signature:
-    """Return the function `(map, hash of the key, key words…)` that makes a row, as `put` says."""
-    return shape.function("create", I64, *[I64] * shape.keys)
+    """Return the function `(map, hash, first row, key words…)` that makes a row, as `put` says.
+
+    The hash leads to the first slot table; where that is the one of an index, the first row is that of the chain.
+    """
+    return shape.function("create", I64, I64, *[I64] * shape.keys)
 
 
 def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
@@ -73,8 +81,10 @@ def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
     body.store(I64, map_, layout.CAPACITY, capacity)
     if not shape.keys:
         body.store(I64, map_, layout.LAST, 1)
+    asleep = {shape.table(index) for index in shape.sleeping}
     for table in shape.tables:
-        body.leave_if(body.call(hash_tables.new_table, memory, map_.at(table)).eq(0), 0, likely=False)
+        if table not in asleep:
+            body.leave_if(body.call(hash_tables.new_table, memory, map_.at(table)).eq(0), 0, likely=False)
     body.leave(1)
 
 
@@ -164,8 +174,30 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     return found
 
 
-def _find(shape: Shape, body: Body, _: Local, *keys: Local) -> None:
-    body.leave(_search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag_of(body, keys)))
+def _hashed(body: Body, shape: Shape, keys: Sequence[Expr]) -> tuple[list[Expr], Local]:
+    """Write the hash that leads to the first slot table; return what is hashed, too."""
+    part = [keys[word] for word in shape.hashed]
+    return part, tag_of(body, part)
+
+
+def _find(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
+    part, tag = _hashed(body, shape, keys)
+    found = _search(body, shape, layout.PRIMARY, shape.hashed, part, tag)
+    if shape.is_by_index:
+        _follow(body, shape, map_, found, keys)
+        body.leave(0)
+    body.leave(found)
+
+
+def _follow(body: Body, shape: Shape, map_: Expr, first: Expr, keys: Sequence[Expr]) -> None:
+    """Write the walk along a chain of the first index to the row with a whole key, which is returned if it is there."""
+    others = [word for word in range(shape.keys) if word not in shape.hashed]
+    row = body.let(first, "row")
+    with body.loop():
+        body.stop_if(row.eq(0))
+        place = body.let(address(body, shape, map_, row), "place")
+        body.leave_if(reduce(and_, map(Local.eq, _row_keys(body, place, others), [keys[word] for word in others])), row)
+        body.set(row, body.load(U32, place, shape.link(0)))
 
 
 def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None:
@@ -174,13 +206,16 @@ def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None
 
 
 def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
-    tag = tag_of(body, keys)
-    found = _search(body, shape, layout.PRIMARY, range(shape.keys), keys, tag)
-    body.leave_if(found.ne(0), found)
-    body.leave(body.call(_create(shape), map_, tag, *keys))
+    part, tag = _hashed(body, shape, keys)
+    found = _search(body, shape, layout.PRIMARY, shape.hashed, part, tag)
+    if shape.is_by_index:
+        _follow(body, shape, map_, found, keys)
+    else:
+        body.leave_if(found.ne(0), found)
+    body.leave(body.call(_create(shape), map_, tag, found, *keys))
 
 
-def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -> None:
+def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, first: Local, *keys: Local) -> None:
     """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
     memory = body.load(PTR, map_, layout.MEMORY, "memory")
     row = body.load(I64, map_, layout.FREE, "row")
@@ -188,40 +223,33 @@ def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, *keys: Local) -
     with body.when(is_new):
         body.set(row, body.load(I64, map_, layout.LAST) + 1)
         _make_room(body, shape, row)
-    body.leave_if(body.call(hash_tables.insert_slot, memory, map_.at(layout.PRIMARY), tag, row).eq(0), 0, likely=False)
+    if not shape.is_by_index:
+        inserted = body.call(hash_tables.insert_slot, memory, map_.at(layout.PRIMARY), tag, row, hint="inserted")
+        body.leave_if(inserted.eq(0), 0, likely=False)
     place = body.let(address(body, shape, map_, row), "place")
     free = body.load(I64, place, 0, "free")
     for word, key in enumerate(keys):
         body.store(I64, place, 8 * word, key)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)
-    done: list[tuple[int, Local]] = []
+    done: list[int] = []
 
     def give_up() -> None:
-        for earlier, its_tag in reversed(done):
-            _unlink(body, shape, map_, place, row, earlier, its_tag)
-        body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag, row)
+        for earlier in reversed(done):
+            body.run(_unlink(shape, earlier), map_, row)
+        if not shape.is_by_index:
+            body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag, row)
         body.store(I64, place, 0, free)
         body.leave(0)
 
-    for index, words in enumerate(shape.indexes):
-        part = [keys[word] for word in words]
-        mine = tag_of(body, part)
-        first = body.call(shape.first(index), map_, *part, hint="first")
-        body.store(U32, place, shape.link(index), first)
-        body.store(U32, place, shape.link(index) + 4, 0)
-        with body.when(first.ne(0)):
-            before = body.let(address(body, shape, map_, first), "before")
-            body.store(U32, before, shape.link(index) + 4, row)
-            body.run(hash_tables.rename_slot, map_.at(shape.table(index)), mine, first, row)
-        with (
-            body.otherwise(),
-            body.when(
-                body.call(hash_tables.insert_slot, memory, map_.at(shape.table(index)), mine, row).eq(0), likely=False
-            ),
-        ):
+    for index in range(len(shape.indexes)):
+        if shape.is_by_index and index == 0:
+            linked = _link_first(body, shape, map_, row, index, tag, first)
+        else:
+            linked = body.call(_link(shape, index), map_, row, hint="linked")
+        with body.when(linked.eq(0), likely=False):
             give_up()
-        done.append((index, mine))
+        done.append(index)
     ordered_index.tell_created(body, shape, map_, row, place)
     with body.when(is_new):
         body.store(I64, map_, layout.LAST, row)
@@ -250,29 +278,92 @@ def _make_room(body: Body, shape: Shape, row: Expr) -> None:
         body.store(I64, map_, layout.CAPACITY, after)
 
 
-def _unlink(body: Body, shape: Shape, map_: Expr, place: Expr, row: Expr, index: int, tag: Expr) -> None:
-    """Write the taking of a row out of its chain."""
+def _link(shape: Shape, index: int) -> Signature:
+    """Return the function `(map, row)` → 1, or 0 if there is no memory, that puts a row into its chain of an index."""
+    return shape.function(f"chain{index}", I64)
+
+
+def _unlink(shape: Shape, index: int) -> Signature:
+    """Return the function `(map, row)` that takes a row out of its chain."""
+    return shape.function(f"unchain{index}", I64, result=None)
+
+
+def _is_asleep(body: Body, shape: Shape, map_: Expr, index: int) -> Expr:
+    return body.load(I64, map_, shape.table(index) + hash_tables.CAPACITY, "capacity").eq(0)
+
+
+def _write_link(index: int, shape: Shape, body: Body, map_: Local, row: Local) -> None:
+    if index in shape.sleeping:
+        body.leave_if(_is_asleep(body, shape, map_, index), 1)
+    words = shape.indexes[index]
+    part = _row_keys(body, body.let(address(body, shape, map_, row), "place"), words)
+    tag = tag_of(body, part)
+    first = _search(body, shape, shape.table(index), words, part, tag)
+    body.leave(_link_first(body, shape, map_, row, index, tag, first))
+
+
+def _link_first(body: Body, shape: Shape, map_: Expr, row: Expr, index: int, tag: Expr, first: Expr) -> Local:
+    """Write the putting of a row before the first one of its chain; return 1, or 0 if there is no memory."""
     link, table = shape.link(index), map_.at(shape.table(index))
-    after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
     rows = body.load(PTR, map_, layout.ROWS, "rows")
+    place = body.let(rows.at(row * shape.row_size), "at")
+    linked = body.let(i64(1), "linked")
+    body.store(U32, place, link, first)
+    body.store(U32, place, link + 4, 0)
+    with body.when(first.ne(0)):
+        body.store(U32, rows.at(first * shape.row_size), link + 4, row)
+        body.run(hash_tables.rename_slot, table, tag, first, row)
+    with body.otherwise():
+        memory = body.load(PTR, map_, layout.MEMORY, "memory")
+        body.set(linked, body.call(hash_tables.insert_slot, memory, table, tag, row))
+    return linked
+
+
+def _write_unlink(index: int, shape: Shape, body: Body, map_: Local, row: Local) -> None:
+    if index in shape.sleeping:
+        body.leave_if(_is_asleep(body, shape, map_, index))
+    link, table = shape.link(index), map_.at(shape.table(index))
+    rows = body.load(PTR, map_, layout.ROWS, "rows")
+    place = body.let(rows.at(row * shape.row_size), "place")
+    after, before = body.load(U32, place, link, "after"), body.load(U32, place, link + 4, "before")
     with body.when(after.ne(0)):
         body.store(U32, rows.at(after * shape.row_size), link + 4, before)
     with body.when(before.ne(0)):
         body.store(U32, rows.at(before * shape.row_size), link, after)
     with body.otherwise():
+        tag = tag_of(body, _row_keys(body, place, shape.indexes[index]))
         with body.when(after.ne(0)):
             body.run(hash_tables.rename_slot, table, tag, row, after)
         with body.otherwise():
             body.run(hash_tables.remove_slot, table, tag, row)
+    body.leave()
+
+
+def _wake(index: int, shape: Shape, body: Body, map_: Local) -> None:
+    """Make an index that sleeps, of all rows that have a value."""
+    body.leave_if(~_is_asleep(body, shape, map_, index), 1, likely=True)
+    memory, table = body.load(PTR, map_, layout.MEMORY, "memory"), map_.at(shape.table(index))
+    body.leave_if(body.call(hash_tables.new_table, memory, table).eq(0), 0, likely=False)
+    with body.counting(1, body.load(I64, map_, layout.LAST, "last") + 1, "row") as row:
+        place = body.let(address(body, shape, map_, row), "place")
+        values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
+        with (
+            body.when(reduce(or_, values).ne(0), likely=True),
+            body.when(body.call(_link(shape, index), map_, row).eq(0), likely=False),
+        ):
+            body.run(hash_tables.free_table, memory, table)
+            body.leave(0)
+    body.leave(1)
 
 
 def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
-    keys = _row_keys(body, place, range(shape.keys))
     ordered_index.tell_removed(body, shape, map_, row, place)
-    for index, words in enumerate(shape.indexes):
-        _unlink(body, shape, map_, place, row, index, tag_of(body, [keys[word] for word in words]))
-    body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag_of(body, keys), row)
+    for index in range(len(shape.indexes)):
+        body.run(_unlink(shape, index), map_, row)
+    if not shape.is_by_index:
+        tag = tag_of(body, _row_keys(body, place, range(shape.keys)))
+        body.run(hash_tables.remove_slot, map_.at(layout.PRIMARY), tag, row)
     for word in range(shape.values):
         body.store(I64, place, shape.value(word), 0)
     live = body.let(body.load(I64, map_, layout.LIVE) - 1, "live")

@@ -162,6 +162,10 @@ class MapLayout:
         The value column that says whether an entry exists; None if any does.
     indexes
         Key columns, in the order in which code asked for them.
+    sleeping
+        Those of them that are made when somebody first looks there.
+    is_by_index
+        Whether its rows are found by the columns of the first index: hardly two of them agree in these.
     orders
         Key columns that divide the rows, and the one by which these are sorted, with the value columns to be added up.
     searched
@@ -183,6 +187,8 @@ class MapLayout:
     searched: set[Sorted] = field(default_factory=set)
     first_rows: list[First] = field(default_factory=list)
     marks: int = 0
+    sleeping: set[tuple[int, ...]] = field(default_factory=set)
+    is_by_index: bool = False
     _shape: Shape | None = None
     _value_words: int = -1
 
@@ -210,6 +216,8 @@ class MapLayout:
                     *(self._order(places, axis, columns) for (places, axis), columns in self.orders.items()),
                     *map(self._moving, self.first_rows),
                 ),
+                self.is_by_index,
+                tuple(number for number, places in enumerate(self.indexes) if places in self.sleeping),
             )
         return self._shape
 
@@ -245,7 +253,22 @@ class MapLayout:
         if places not in self.indexes:
             self.indexes.append(places)
             self._shape = None
+        elif places in self.sleeping:
+            self.sleeping.remove(places)
+            self._shape = None
         return self.indexes.index(places)
+
+    def want_index(self, places: tuple[int, ...]) -> None:
+        """Have an index on some key columns that is made when somebody first looks there, if there is none."""
+        if places not in self.indexes:
+            self.index(places)
+            self.sleeping.add(places)
+
+    def find_by(self, places: tuple[int, ...]) -> None:
+        """Let rows be found by some of their key columns, in which hardly two of them agree."""
+        if not self.indexes and 0 < len(places) < len(self.keys):
+            self.index(places)
+            self.is_by_index = True
 
     def order(self, places: tuple[int, ...], axis: int) -> int | None:
         """Return the number of the order by one key column of the rows that agree in others, made if there is none.

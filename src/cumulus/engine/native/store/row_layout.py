@@ -3,6 +3,9 @@
 A row is `keys | values | for each index: next, previous | for each order: a node`, in words; the two links of an index
 share one. A record is a head of fixed places, then the slot tables, of whole keys and of the indexes, then the roots of
 orders without groups.
+
+Where some of the key words tell rows apart as well as all of them do, an index on these is enough: whole keys have no
+table of their own then.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ LIVE = 32
 """How many rows there are."""
 MEMORY = 40
 PRIMARY = 48
-"""The slot table of whole keys; those of the indexes stand behind it."""
+"""The first slot table: of whole keys, if these have one; those of the indexes stand behind it."""
 
 CREATED = 1 << 32
 """What `put` adds to the number of a row that it has made."""
@@ -136,24 +139,37 @@ class Shape:
         The key words of each index, ascending; at least one, not all.
     orders
         The orders in which rows can be visited.
+    is_by_index
+        Whether whole keys have no slot table: the chain of the first index is looked through.
+    sleeping
+        The indexes that are made when somebody first asks for them: until then they have no table, and no chains.
 
     Examples
     --------
     >>> shape = Shape(2, 1, ((1,),))
     >>> shape.name, shape.row_size, shape.record_size
     ('k2v1i1', 32, 160)
+    >>> shape = Shape(2, 1, ((1,), (0,)), is_by_index=True, sleeping=(1,))
+    >>> shape.name, shape.row_size, shape.record_size
+    ('k2v1xi1s0', 40, 160)
     """
 
     keys: int
     values: int
     indexes: tuple[tuple[int, ...], ...] = ()
     orders: tuple[Order, ...] = ()
+    is_by_index: bool = False
+    sleeping: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         """What tells it from other shapes."""
-        indexes = "".join("i" + "_".join(map(str, each)) for each in self.indexes)
-        return f"k{self.keys}v{self.values}{indexes}{''.join(order.name for order in self.orders)}"
+        indexes = "".join(
+            ("s" if number in self.sleeping else "i") + "_".join(map(str, each))
+            for number, each in enumerate(self.indexes)
+        )
+        by_index = "x" if self.is_by_index else ""
+        return f"k{self.keys}v{self.values}{by_index}{indexes}{''.join(order.name for order in self.orders)}"
 
     @property
     def row_size(self) -> int:
@@ -175,7 +191,7 @@ class Shape:
 
     def table(self, index: int) -> int:
         """Return where the slot table of an index stands in the record."""
-        return PRIMARY + hash_tables.TABLE_SIZE * (1 + index)
+        return PRIMARY + hash_tables.TABLE_SIZE * (index + (not self.is_by_index))
 
     def node(self, order: int) -> int:
         """Return where a row has the node of an order."""
@@ -193,10 +209,14 @@ class Shape:
 
     @property
     def tables(self) -> list[int]:
-        """Where slot tables stand in the record, the one of whole keys first; none without keys."""
-        if not self.keys:
-            return []
-        return [PRIMARY, *(self.table(index) for index in range(len(self.indexes)))]
+        """Where slot tables stand in the record, the one of whole keys first if there is one; none without keys."""
+        whole = [] if self.is_by_index or not self.keys else [PRIMARY]
+        return [*whole, *(self.table(index) for index in range(len(self.indexes)))]
+
+    @property
+    def hashed(self) -> Sequence[int]:
+        """The key words that lead to the first slot table."""
+        return self.indexes[0] if self.is_by_index else range(self.keys)
 
     def blocks(self, record: Record) -> list[MemoryBlock]:
         """Return the blocks of a map: rows, then what belongs to its slot tables.
@@ -210,7 +230,7 @@ class Shape:
         used = (record(LAST) + 1) * size if self.keys else 2 * size
         found = [MemoryBlock(ROWS, record(CAPACITY) * size, used)]
         for table in self.tables:
-            found += table_blocks(record, table)
+            found += table_blocks(record, table) if record(table + hash_tables.CAPACITY) else []
         return found
 
     @property
@@ -258,6 +278,10 @@ class Shape:
     def first(self, index: int) -> Signature:
         """`(map, key words of the index…)` → the first row of the chain, 0 if there is none."""
         return self.function(f"first{index}", *[I64] * len(self.indexes[index]))
+
+    def wake(self, index: int) -> Signature:
+        """`(map)` → 1, or 0 if there is no memory: make an index that sleeps; nothing is done if it is awake."""
+        return self.function(f"wake{index}")
 
     @property
     def new(self) -> Signature:

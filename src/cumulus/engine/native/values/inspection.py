@@ -57,7 +57,8 @@ class MapView:
         """Return what it takes, and how its rows are found."""
         rows, chain = self._word(row_layout.LIVE), 0
         for index in range(len(self._shape.indexes)):
-            chain = max(chain, self._longest_chain(index))
+            if self._is_awake(index):
+                chain = max(chain, self._longest_chain(index))
         if not self._shape.keys:
             return MapStats(rows, self.bytes)
         slots = self._table(row_layout.PRIMARY)
@@ -72,6 +73,10 @@ class MapView:
             total += int(probes.sum())
             most = max(most, int(probes.max(initial=0)))
         return MapStats(rows, self.bytes, taken / slots.size, most, total / taken if taken else 0.0, chain)
+
+    def _is_awake(self, index: int) -> bool:
+        """Whether an index has been made."""
+        return self._word(self._shape.table(index) + hash_tables.CAPACITY) > 0
 
     def _longest_chain(self, index: int) -> int:
         """Return how many rows the longest chain of an index has: each row asks ever further ones how far it is."""
@@ -147,13 +152,14 @@ class MapView:
         free = self._free_rows(rows)
         if sorted([*free, *live]) != list(range(1, len(rows) + 1)):
             found.append("free rows and rows are not all rows")
-        slots = self._slots(row_layout.PRIMARY, found)
-        if sorted(slots.values()) != sorted(live):
-            found.append("the slots do not lead to the rows")
+        if not shape.is_by_index:
+            slots = self._slots(row_layout.PRIMARY, found)
+            if sorted(slots.values()) != sorted(live):
+                found.append("the slots do not lead to the rows")
         keys = [row[: shape.keys] for row in live.values()]
         if len(set(keys)) != len(keys):
             found.append("two rows have one key")
-        for index in range(len(shape.indexes)):
+        for index in filter(self._is_awake, range(len(shape.indexes))):
             self._check_index(index, live, found)
         for order in () if found else range(len(shape.orders)):  # they stand on the chains
             self._check_order(order, live, found)

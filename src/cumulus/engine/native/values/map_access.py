@@ -65,6 +65,10 @@ class StoredMap:
             code.function(shape.first(index).name, I64, PTR, *[I64] * len(words))
             for index, words in enumerate(shape.indexes)
         ]
+        # Nobody else may look while an index is made, so the interpreter's lock is held.
+        self._wake = {
+            index: ctypes.PYFUNCTYPE(I64, PTR)(code.address(shape.wake(index).name)) for index in shape.sleeping
+        }
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -120,8 +124,13 @@ class StoredMap:
         """Remove all rows."""
         self._clear(self._record)
 
+    def wake(self, places: tuple[int, ...]) -> bool:
+        """Make an index that sleeps; False if there is no memory."""
+        wake = self._wake.get(self.store.indexes.index(places))
+        return wake is None or bool(wake(self._record))
+
     def slice(self, places: tuple[int, ...], words: Sequence[int]) -> Iterator[list[int]]:
-        """Iterate over the rows, as words, that have some words in key columns, on which there is an index."""
+        """Iterate over the rows, as words, that have some words in key columns, on which an index is awake."""
         index = self.store.indexes.index(places)
         return map(self.row, self.view.chain(index, self._first[index](self._record, *words)))
 
