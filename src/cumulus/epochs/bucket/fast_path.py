@@ -2,7 +2,7 @@
 
 That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
 its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
-key, then the second. What code cannot take, and whose keys have no other rows, is set aside to become moves afterwards:
+key, then the second. What code cannot take is set aside, with what follows it in its key, to become moves afterwards:
 deletions that are left to a vote, and updates of rows that others refer to.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -221,19 +222,35 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
 def set_aside(
     relation: Relation, payloads: Sequence[Payload], operations: Sequence[int]
 ) -> tuple[list[Payload], list[Payload]] | None:
-    """Split rows into those with one of some operations and the others; None if a key would be on both sides."""
+    """Split rows: of each key, those from the first with one of some operations on, and the others; of a key with a
+    deletion all or none, since a row that goes again must not be seen. None if Arrow cannot tell the keys.
+    """
     if _has_interval_key(relation):
         return None
+    names = [f"_key{place}" for place in range(len(relation.key))]
+    columns = ["_op", *(["_seq"] if "_seq" in payloads[0].rows.column_names else [])]
+    rows = pa.concat_tables(each.rows.select([*relation.key, *columns]) for each in payloads)
+    rows = rows.rename_columns([*names, *columns]).append_column("_at", pa.array(np.arange(rows.num_rows)))
+    wanted = rows.filter(pc.is_in(rows.column("_op"), value_set=pa.array(operations, pa.int8()))).select(names)
+    mine = rows.join(wanted, names, join_type="left semi", use_threads=False)
+    order = [("_seq", "ascending"), ("_op", "ascending")] if "_seq" in columns else []
+    groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    mine = mine.sort_by([*order, ("_at", "ascending")])  # a deletion comes before an insertion with its position
+    for at, op, *key in zip(*(mine.column(name).to_pylist() for name in ("_at", "_op", *names)), strict=True):
+        groups.setdefault(tuple(key), []).append((at, op))
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    for group in groups.values():
+        has_deletion = any(op == DELETE for _, op in group)
+        first = 0 if has_deletion else next(number for number, (_, op) in enumerate(group) if op in operations)
+        chosen[[at for at, _ in group[first:]]] = True
     left: list[Payload] = []
     rest: list[Payload] = []
+    at = 0
     for payload in payloads:
-        chosen = pc.is_in(payload.rows.column("_op"), value_set=pa.array(operations, pa.int8()))
-        left.append(replace(payload, rows=payload.rows.filter(chosen)))
-        rest.append(replace(payload, rows=payload.rows.filter(pc.invert(chosen))))
-    keys = list(relation.key)
-    mine, others = (pa.concat_tables([each.rows.select(keys) for each in side]) for side in (left, rest))
-    if mine.join(others, keys, join_type="left semi", use_threads=False).num_rows:
-        return None
+        here = chosen[at : at + payload.rows.num_rows]
+        at += payload.rows.num_rows
+        left.append(replace(payload, rows=payload.rows.filter(pa.array(here))))
+        rest.append(replace(payload, rows=payload.rows.filter(pa.array(~here))))
     return left, rest
 
 
