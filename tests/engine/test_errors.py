@@ -262,6 +262,41 @@ def test_a_sum_of_doubles_that_overflows_is_told_and_read_as_an_error_until_it_i
     assert contents(engine) == {"m": {}}
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "condition"),
+    [("INT", 3, "intdiv(12, h) > 1"), ("HUGEINT", 3, "h * h > 1"), ("VARCHAR", "3", "CAST(h AS INT) > 1")],
+)
+def test_nothing_is_evaluated_for_rows_that_are_gone(kind: str, value: object, condition: str) -> None:
+    engine = engine_of(
+        m3.parse(f"""
+        RELATION r(a INT NOT NULL); RELATION s(h {kind}, x INT NOT NULL);
+        MAP m[h {kind}, x INT](n BIGINT, t BIGINT) COUNT n; MAP v[](n BIGINT, t BIGINT);
+        VIEW w(n BIGINT, t BIGINT) FROM v SELECT n, t;
+        ON +s(h, x) {{ m[h, x].n += 1;  m[h, x].t += x }}
+        ON -s(h, x) {{ m[h, x].n += -1; m[h, x].t += -x }}
+        ON +r(a) {{ v[].n += m[h, x].n * {{{condition}}}; v[].t += m[h, x].t * {{{condition}}} }}
+        """)
+    )
+    rows = [(key, x) for key in (value, None) for x in range(2, 40)]
+    events = [(sign, "s", row) for sign in (1, -1) for row in rows]
+    assert fire(engine, (1, "s", (value, 1)), *events, (1, "r", (1,))) == []
+    assert contents(engine)["v"] == {(): (1, 1)}
+
+
+def test_nothing_is_evaluated_for_rows_whose_numbers_are_0() -> None:
+    engine = engine_of(
+        m3.parse("""
+        RELATION r(a INT NOT NULL); RELATION s(h INT NOT NULL, x INT NOT NULL);
+        MAP m[h INT](c BIGINT, n BIGINT, t BIGINT) COUNT c; MAP v[](n BIGINT, t BIGINT);
+        VIEW w(n BIGINT, t BIGINT) FROM v SELECT n, t;
+        ON +s(h, x) { m[h].c += 1;  m[h].n += x;  m[h].t += 2 * x }
+        ON +r(a) { v[].n += m[h].n * {intdiv(12, h) > 1}; v[].t += m[h].t * {intdiv(12, h) > 1} }
+        """)
+    )
+    assert fire(engine, (1, "s", (0, 0)), (1, "s", (3, 1)), (1, "r", (1,))) == []
+    assert contents(engine)["v"] == {(): (1, 2)}
+
+
 def test_assignments_fail_without_an_event() -> None:
     program = m3.parse(
         "RELATION r(a INT NOT NULL); MAP m[a INT](n BIGINT); MAP v[a INT](x BIGINT); VIEW w(a INT, x BIGINT) FROM v "

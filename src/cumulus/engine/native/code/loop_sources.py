@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from cumulus.algebra.terms import MapRead
-from cumulus.engine.native.code.numbers import ONE, read_value
+from cumulus.engine.native.code.numbers import read_value
 from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Number
@@ -38,6 +40,22 @@ class LoopSource:
     is_batch: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A read of a map that stands for a whole row.
+
+    Parameters
+    ----------
+    place
+        The variable that is set to where the row is.
+    columns
+        The value columns that are read there.
+    """
+
+    place: Local
+    columns: tuple[int, ...]
+
+
 def column_source(
     store: MapLayout, column: int = 0, ahead: MapLayout | None = None, *, is_batch: bool = False
 ) -> LoopSource:
@@ -54,13 +72,19 @@ def read_source(writer: ProgramWriter, read: MapRead) -> LoopSource:
     return column_source(store, column, writer.ahead(store) if read.state == "NEW" else None)
 
 
-def visit_source(writer: ProgramWriter, read: MapRead, visited: Local) -> LoopSource:
-    """Return the source of a read that only sets a variable to where its row is."""
+def visit_source(writer: ProgramWriter, read: MapRead, visit: Visit) -> LoopSource:
+    """Return the source of a read that stands for a row; its number is 0 where all that is read there is 0.
+
+    Keys of such a row are not looked at: the row may have been removed, and then a word of them is anything.
+    """
     store = writer.store(read.map)
+    lanes = [store.values[column] for column in visit.columns]
+    words = [word for lane in lanes for word in range(lane.word, lane.word + lane.held.words)]
 
     def note(body: Body, place: Expr) -> Number:
-        body.set(visited, place)
-        return ONE
+        body.set(visit.place, place)
+        some = reduce(or_, [body.load(I64, place, store.shape.value(word)) for word in words])
+        return Number(body.let(some, "some"), bits=63)
 
     return LoopSource(store, note, writer.ahead(store) if read.state == "NEW" else None)
 

@@ -12,11 +12,13 @@ from functools import reduce
 from operator import or_
 
 from cumulus.algebra.scope import ahead_of
+from cumulus.algebra.terms import MapRead
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.analysis.thresholds import StatementPair, statement_pairs
 from cumulus.engine.native.code.adders import adder_of, setter_of
 from cumulus.engine.native.code.loop_fusion import Fused, fuse_loops, is_row
+from cumulus.engine.native.code.loop_sources import Visit
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.ranges import running_sums
@@ -149,8 +151,8 @@ class StatementEmitter:
     ) -> None:
         """Write the loops of a group; `then` writes what happens at each binding with what it adds to each column."""
         body = self._body
-        places = [body.let(NOWHERE, "visited") for _ in group.reads[0]]
-        rows = [number for number, factor in enumerate(group.common) if is_row(factor)] if places else []
+        visits = [self._visit(reads) for reads in zip(*group.reads, strict=True)]
+        rows = [number for number, factor in enumerate(group.common) if is_row(factor)] if visits else []
 
         def leaf(bound: Env, numbers: list[Number]) -> None:
             deltas: dict[int, Number] = {}
@@ -158,10 +160,7 @@ class StatementEmitter:
                 column = self._column(statement)
                 delta = self._zero(lanes[column], "delta")
                 mine = coder.at_site(self._site(statement)).evaluator
-                own = [
-                    read_value(body, self._writer.store(read.map), self._writer.column(read.map, read.column), place)
-                    for read, place in zip(reads, places, strict=True)
-                ]
+                own = [self._value(read, visit.place) for read, visit in zip(reads, visits, strict=True)]
                 own += [mine.number(scalar, bound) for scalar in scalars]
                 with mine.all_but_zero(own), mine.summand([*numbers, *own], lanes[column]) as number:
                     if len(group.statements) == 1:
@@ -175,7 +174,15 @@ class StatementEmitter:
         if pair is not None:
             write_difference(coder, pair, env, leaf)
             return
-        coder.run(group.common, env, leaf, dict(zip(rows, places, strict=True)))
+        coder.run(group.common, env, leaf, dict(zip(rows, visits, strict=True)))
+
+    def _visit(self, reads: Iterable[MapRead]) -> Visit:
+        """Return the visit of a row of which some statements read a column each."""
+        columns = dict.fromkeys(self._writer.column(read.map, read.column) for read in reads)
+        return Visit(self._body.let(NOWHERE, "visited"), tuple(columns))
+
+    def _value(self, read: MapRead, place: Expr) -> Number:
+        return read_value(self._body, self._writer.store(read.map), self._writer.column(read.map, read.column), place)
 
     # --- adding -----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
 from cumulus.engine.native.code import loop_sources
 from cumulus.engine.native.code.ends import write_end, write_map_end
-from cumulus.engine.native.code.loop_sources import LoopSource
+from cumulus.engine.native.code.loop_sources import LoopSource, Visit
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
@@ -26,14 +26,14 @@ from cumulus.engine.native.code.ranges import Intervals, KeptSums, firsts_of, ke
 from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Lane, Number, Scalar, lane_of
-from cumulus.engine.native.kernel.language import F64, Local, select
+from cumulus.engine.native.kernel.language import F64, select
 from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.store.compensated_sums import Pair
 from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.errors import ValidationError
 from cumulus.scalars.typing import Typed
 
-NO_VISITS: Mapping[int, Local] = {}
+NO_VISITS: Mapping[int, Visit] = {}
 
 
 class TermEmitter:
@@ -78,7 +78,7 @@ class TermEmitter:
         sums = None if interval is None else kept_sums(self.writer, interval)
         return None if interval is None or sums is None else (interval, sums)
 
-    def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Local] = NO_VISITS) -> None:
+    def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Visit] = NO_VISITS) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
 
         `then` must be additive: it may be reached several times for one binding, each time with a part of the value.
@@ -86,14 +86,14 @@ class TermEmitter:
         Parameters
         ----------
         visits
-            Places of reads among the factors, which are no products then: such a read gives no number, but sets the
-            variable to where its row is.
+            Places of reads among the factors, which are no products then: such a read gives no number, but says where
+            its row is, if there is something to read.
         """
         flat = [part for factor in factors for part in factors_of(factor)]
         self._next(list(enumerate(flat)), env, [], then, visits)
 
     def _next(
-        self, pending: list[tuple[int, Term]], env: Env, numbers: list[Number], then: Then, visits: Mapping[int, Local]
+        self, pending: list[tuple[int, Term]], env: Env, numbers: list[Number], then: Then, visits: Mapping[int, Visit]
     ) -> None:
         if not pending:
             then(env, numbers)
@@ -113,7 +113,8 @@ class TermEmitter:
 
         if place in visits:
             assert isinstance(factor, MapRead)
-            self.scanner.scan(loop_sources.visit_source(self.writer, factor, visits[place]), factor.keys, env, go_on)
+            source = loop_sources.visit_source(self.writer, factor, visits[place])
+            self.scanner.scan(source, factor.keys, env, lambda bound, _: go_on(bound, []))
         else:
             self._factor(factor, env, go_on, not rest)
 
