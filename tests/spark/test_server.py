@@ -43,7 +43,7 @@ ALWAYS = Snapshots()
 
 def work(out: Path) -> bytes:
     made = Work(
-        str(PROGRAM), PLAN, partial(make_engine, "auto"), pack_functions({}), "c", str(out), 10, 1000, (0,), ALWAYS
+        str(PROGRAM), PLAN, partial(make_engine, "auto"), pack_functions({}), "c", str(out), 10, 1000, (0,), ALWAYS, False
     )
     return pickle.dumps(made)
 
