@@ -42,9 +42,8 @@ ALWAYS = Snapshots()
 
 
 def work(out: Path) -> bytes:
-    made = Work(
-        str(PROGRAM), PLAN, partial(make_engine, "auto"), pack_functions({}), "c", str(out), 10, 1000, (0,), ALWAYS, False
-    )
+    maker, functions = partial(make_engine, "auto"), pack_functions({})
+    made = Work(str(PROGRAM), PLAN, maker, functions, "c", str(out), 10, 1000, (0,), ALWAYS, False)
     return pickle.dumps(made)
 
 
