@@ -7,6 +7,7 @@ only place that knows this; the compiler decides what to do with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import assert_never
 
 from cumulus.algebra.scope import ordered, outputs, relations_of
@@ -129,6 +130,7 @@ def delta(term: Term, change: RelationChange) -> Term:
             assert_never(term)
 
 
+@lru_cache(maxsize=64)  # a table of hundreds of columns is asked for by one number of it after the other
 def _of_relation(name: str, variables: tuple[str, ...], change: RelationChange) -> Term:
     if change.sign == 0 or name in change.derived:
         return Batch(name, variables)

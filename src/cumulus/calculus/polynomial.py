@@ -6,8 +6,9 @@ factor as long as all its variables come from one place: taking it apart would d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from cumulus.algebra.scope import outputs, variables_of
 from cumulus.algebra.terms import (
@@ -58,8 +59,11 @@ def monomials(term: Term) -> list[Monomial]:
         return []
     if rest is None:
         return [Monomial(coefficient, ())]
+    factors = factors_of(rest)
+    if not any(isinstance(factor, Sum) and _binds(factor) for factor in factors):
+        return [Monomial(coefficient, factors)]
     partial = [Monomial(coefficient, ())]
-    for factor in factors_of(rest):
+    for factor in factors:
         choices = [Monomial(1, (factor,))]
         if isinstance(factor, Sum) and _binds(factor):
             choices = monomials(factor)
@@ -85,24 +89,42 @@ def split_scalars(monomial: Monomial, bound: Iterable[str]) -> list[Monomial]:
     ['r(x) * s(y) * x', 'r(x) * s(y) * y']
     """
     fixed = frozenset(bound)
+    for index, factor in _to_split(monomial, fixed):
+        result: list[Monomial] = []
+        for part in factor.parts:
+            coefficient, rest = split_coefficient(part)
+            middle = () if rest is None else factors_of(rest)
+            one = Monomial(
+                multiply(monomial.coefficient, coefficient),
+                monomial.factors[:index] + middle + monomial.factors[index + 1 :],
+            )
+            result += split_scalars(one, fixed)
+        return result
+    return [monomial]
+
+
+def _to_split(monomial: Monomial, fixed: frozenset[str]) -> Iterator[tuple[int, Sum]]:
+    """Yield the scalar sums over which `split_scalars` distributes, each with its place."""
     places = [frozenset(outputs(factor)) - fixed for factor in monomial.factors if is_atom(factor)]
     for index, factor in enumerate(monomial.factors):
-        if not isinstance(factor, Sum):
-            continue
-        free = variables_of(factor) - fixed
-        together = any(free <= place for place in places) and not variables_of(factor) & fixed
-        if free and not together:
-            result: list[Monomial] = []
-            for part in factor.parts:
-                coefficient, rest = split_coefficient(part)
-                middle = () if rest is None else factors_of(rest)
-                one = Monomial(
-                    multiply(monomial.coefficient, coefficient),
-                    monomial.factors[:index] + middle + monomial.factors[index + 1 :],
-                )
-                result += split_scalars(one, fixed)
-            return result
-    return [monomial]
+        if isinstance(factor, Sum):
+            free = variables_of(factor) - fixed
+            together = any(free <= place for place in places) and not variables_of(factor) & fixed
+            if free and not together:
+                yield index, factor
+
+
+def count_split(monomial: Monomial, bound: Iterable[str]) -> int:
+    """Return how many monomials `split_scalars` makes at least, without making them.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var, sum_of
+    >>> both = sum_of([Var("x"), Var("y")])
+    >>> count_split(Monomial(1, (Atom("r", ("x",)), Atom("s", ("y",)), *[both] * 30)), ())
+    1073741824
+    """
+    return prod(len(sum_.parts) for _, sum_ in _to_split(monomial, frozenset(bound)))
 
 
 def is_atom(factor: Term) -> bool:

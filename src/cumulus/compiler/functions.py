@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from cumulus.algebra.terms import Apply, Cast, Product, Sum, Term, rebuild
@@ -39,6 +40,7 @@ def declare_functions(program: Program, functions: Sequence[FunctionSignature]) 
             return type(term)(tuple(plain(part) for part in term.parts))
         return rebuild(term, plain)
 
+    @cache  # what is evaluated again is one term for all changes
     def changed(term: Term) -> Term:
         calls = any(isinstance(node, Apply) and node.function in known for node in nodes(term))
         found: Term = plain(term) if calls else term

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from itertools import chain
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Range, Term, Var, rebuild, sum_of
+from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Number, Range, Term, Var, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
@@ -41,6 +42,7 @@ def lower(
         Table → the group that keeps its rows.
     """
     at = {column: (group.name, column.hint) for group in groups for column in group.columns}
+    placed = cache(partial(_placed, at))  # what is evaluated again is one term for all changes
     depths = _depths(rules)
     every = {**tables, **{each.name: each.table() for each in derived}}
     maps = tuple(_map_definition(group, every, derived) for group in groups)
@@ -49,7 +51,10 @@ def lower(
         for on, sign in ((On.INSERT, +1), (On.DELETE, -1), (On.BATCH, 0)):
             mine = [rule for rule in rules if rule.change.relation == table.name and rule.change.sign == sign]
             if mine:
-                statements = [_statement(rule, at) for rule in sorted(mine, key=lambda rule: -depths[rule.target])]
+                statements = [
+                    Statement(*at[rule.target], rule.keys, rule.op, placed(rule.coefficient, rule.factors, rule.reads))
+                    for rule in sorted(mine, key=lambda rule: -depths[rule.target])
+                ]
                 ordered = stages(statements)
                 assert ordered is not None, f"maps wait for each other in a circle at {on.name} of {table.name}"
                 last = (statement for statement in statements if statement.op == ":=")
@@ -68,7 +73,7 @@ def lower(
 def _axes(triggers: Iterable[Trigger], views: Iterable[ViewDef]) -> dict[str, set[int]]:
     """Return for each map the places of the keys along which ranges and ends are read."""
     found: dict[str, set[int]] = {}
-    terms = [statement.term for trigger in triggers for statement in trigger.statements]
+    terms = list(dict.fromkeys(statement.term for trigger in triggers for statement in trigger.statements))
     for node in (node for term in [*terms, *(e for view in views for e in view.expressions)] for node in nodes(term)):
         match node:
             case MapRead(name, _, keys):
@@ -179,8 +184,14 @@ def _depths(rules: list[MapRule]) -> dict[MaintainedNumber, int]:
     return depth
 
 
-def _statement(rule: MapRule, at: Mapping[MaintainedNumber, tuple[str, str]]) -> Statement:
-    sources = dict(rule.reads)
+def _placed(
+    at: Mapping[MaintainedNumber, tuple[str, str]],
+    coefficient: Number,
+    factors: tuple[Term, ...],
+    reads: tuple[tuple[str, MaintainedNumber], ...],
+) -> Term:
+    """Return the term of a rule, over maps by their names."""
+    sources = dict(reads)
 
     def placed(term: Term) -> Term:
         match term:
@@ -193,5 +204,4 @@ def _statement(rule: MapRule, at: Mapping[MaintainedNumber, tuple[str, str]]) ->
                 changed: Term = rebuild(term, placed)
                 return changed
 
-    term = Monomial(rule.coefficient, tuple(map(placed, rule.factors))).term()
-    return Statement(*at[rule.target], rule.keys, rule.op, term)
+    return Monomial(coefficient, tuple(map(placed, factors))).term()

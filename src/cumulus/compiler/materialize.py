@@ -17,7 +17,7 @@ from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate, delta
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
-from cumulus.calculus.polynomial import Monomial, monomials, split_scalars
+from cumulus.calculus.polynomial import Monomial, count_split, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation as Table
@@ -41,8 +41,9 @@ _WIDE = "Trust the keys of the joined tables (REFERENCES … RELY), or join fewe
 MAX_ROWS = 1000
 """How often statements may look into a derived relation: each level of nested queries multiplies it."""
 MAX_LOAD = 15_000
-"""How much work the deltas of all numbers may be: about so many milliseconds."""
-_LARGE = "Make several views of it: fewer grouping sets, sums of conditions or branches in each."
+"""How many deltas of products may be taken, for the sums of all maps: one for each product of a sum, table in it, and
+kind of change (insertion, deletion, batch); long products count as several. Each takes about half a millisecond."""
+_LARGE = "Make several views of it: fewer grouping sets, sums, factors, conditions, branches or joined tables in each."
 
 MAX_SPELLED = 8000
 """How many sums of sub-queries definitions may spell out: they are over base tables, so nesting multiplies them."""
@@ -149,14 +150,15 @@ class Materializer:
                     self._wider.add(group, key_order, body[0].factors, order)
         group.views.add(self.view)
         # The marks of a trigger's neighbourhood go: a definition stands alone.
-        names = nice_names([*wanted, *(n for m in body for f in m.factors for n in sorted(variables_of(f)))], ())
-        tidy = [Monomial(m.coefficient, tuple(rename(f, names) for f in m.factors)) for m in body]
+        factors = dict.fromkeys(f for m in body for f in m.factors)
+        names = nice_names([*wanted, *(n for f in factors for n in sorted(variables_of(f)))], ())
+        renamed = {f: rename(f, names) for f in factors}
+        tidy = [Monomial(m.coefficient, tuple(renamed[f] for f in m.factors)) for m in body]
         self._spelled += self._sums.count(tidy)
         self._limit(len(self.columns) + 1, MAX_COLUMNS, "maps", self._advice)
         self._limit(self._spelled, MAX_SPELLED, "sums of sub-queries in the definitions of their maps")
         if order != 0:
-            self._load += sum(map(self._load_of, tidy))
-            self._limit(int(self._load), MAX_LOAD, "statements of usual length", lambda: _LARGE, order=0)
+            self._count_load(sum(map(self._load_of, tidy)))
         column = MaintainedNumber(
             tuple(names.get(n, n) for n in key_order), tidy, self._type(tidy), skeleton, group, hint, order, self.view
         )
@@ -223,11 +225,16 @@ class Materializer:
             identity = (form.skeleton, f"{body[0].coefficient} {form.values}")
             return identity, form.skeleton, form.keys, [Monomial(body[0].coefficient, tuple(factors))]
         # A sum of joins is shared only where it is written alike.
-        own = [name for m in body for factor in m.factors for name in in_text_order(factor)]
-        names = {name: f"v{index}" for index, name in enumerate(ordered((*keys, *own)))}
-        joins = [" * ".join(str(rename(f, names)) for f in m.factors if not is_value(f)) for m in body]
+        every = dict.fromkeys(factor for m in body for factor in m.factors)  # the same ones stand in many products
+        names = {
+            name: f"v{index}"
+            for index, name in enumerate(ordered((*keys, *(n for f in every for n in in_text_order(f)))))
+        }
+        text = {factor: str(rename(factor, names)) for factor in every}
+        joins = [" * ".join(text[f] for f in m.factors if not is_value(f)) for m in body]
         skeleton = f"[{','.join(names[key] for key in keys)}] {' + '.join(sorted(set(joins)))}"
-        return (skeleton, str(sum_of(rename(m.term(), names) for m in body))), skeleton, keys, body
+        written = " + ".join(" * ".join((str(m.coefficient), *(text[f] for f in m.factors))) for m in body)
+        return (skeleton, written), skeleton, keys, body
 
     def _type(self, body: list[Monomial]) -> SqlType:
         variables = variable_types([factor for monomial in body for factor in monomial.factors], self.tables)
@@ -259,13 +266,23 @@ class Materializer:
         self._work[self.view] += 1
         most = limit * self.options.size
         if count > most:
-            raise ExcessError(f"{most} {what}", hint(), self._work, order)
+            size = max(2 * self.options.size, -(-count // limit))
+            raise ExcessError(f"{most} {what}", hint(), self._work, size, order)
 
     def _load_of(self, monomial: Monomial) -> float:
-        """Return how much work the deltas of a product are, in statements: each has its factors and variables."""
+        """Return how much work the deltas of a product are: one for each kind of change of each table in it."""
         bases = frozenset[str]().union(*map(self.derived.bases, monomial.factors))
         events = sum(1 if self.tables[name].static else 3 for name in bases)
-        return events * sum((1, *(0.05 + len(variables_of(factor)) / 200 for factor in monomial.factors)))
+        return events * self._weight(monomial)
+
+    def _weight(self, monomial: Monomial) -> float:
+        """Return as how many a product counts: 20 factors, or 200 variables, are as much work as a product itself."""
+        return sum((1, *(0.05 + len(variables_of(factor)) / 200 for factor in monomial.factors)))
+
+    def _count_load(self, load: float) -> None:
+        """Count products whose deltas are to be taken, before they are."""
+        self._load += load
+        self._limit(int(self._load), MAX_LOAD, "deltas of products", lambda: _LARGE, order=0)
 
     def run(self) -> None:
         """Work the list off.
@@ -328,5 +345,8 @@ class Materializer:
                 starts_empty(factor, self.derived, self._static) for factor in monomial.factors
             ):
                 continue
-            result += split_scalars(monomial, bound_variables(monomial.factors, bound, self.derived))
+            there = bound_variables(monomial.factors, bound, self.derived)
+            if (count := count_split(monomial, there)) > 1:
+                self._count_load(count * self._weight(monomial))
+            result += split_scalars(monomial, there)
         return result

@@ -36,8 +36,8 @@ class CompilerOptions:
         "auto", "all" or "none": which tables' rows are kept (docs/architecture.md, "Kept rows"). A table's own setting
         wins.
     size
-        Multiplies the limits of what a program may be: 2,000 maps, 1,000 looks into sub-queries, 8,000 sums
-        of sub-queries spelled out in definitions.
+        Multiplies the limits of what a program may be: 2,000 maps, 15,000 deltas of products, 1,000 looks into
+        sub-queries, 8,000 sums of sub-queries spelled out in definitions (docs/sql.md).
     trace
         Is told, line by line, how every delta is simplified.
     """
@@ -66,14 +66,17 @@ class ExcessError(Exception):
         What makes the program smaller.
     work
         How much of it each view took, by their names.
+    size
+        The least `CompilerOptions.size` that may allow it.
     order
         The order that needs less; None if the next lower one may.
     """
 
-    def __init__(self, limit: str, hint: str, work: Counter[str], order: int | None = None) -> None:
+    def __init__(self, limit: str, hint: str, work: Counter[str], size: int, order: int | None = None) -> None:
         self.limit = limit
         self.hint = hint
         self.work = work
+        self.size = size
         self.order = order
         super().__init__(limit)
 

@@ -94,15 +94,16 @@ class ViewOrders:
         feature: str = "a program of this size",
         order: int | None = None,
     ) -> None:
+        name = str(view.name)
+        lower = (1 if self.of[name] is None else 0) if order is None else order
         if view.strict:
+            instead = ", or say WITH (order = 1)" if lower else ""  # order 0 is never STRICT
             raise UnsupportedError(
                 f"view {view.name} {what}, and is STRICT",
                 feature=feature,
-                hint=f"{way_out}; or leave out STRICT, or say WITH (order = 1).",
+                hint=f"{way_out}; or leave out STRICT{instead}.",
                 **self._source.place(view.at),
             )
-        name = str(view.name)
-        lower = (1 if self.of[name] is None else 0) if order is None else order
         self.of[name] = lower
         self._told[name] = f"view {name} {what}. {_INSTEAD[lower]} {way_out}; WITH (order = full) keeps the maps."
 
@@ -113,8 +114,8 @@ class ViewOrders:
         return UnsupportedError(
             who if several else f"view {most} needs more than {excess.limit}",
             feature="a program of this size",
-            hint=f"{excess.hint} Or allow larger programs: Warehouse(…, size={2 * self._size}); "
-            f"cumulus compile FILE --size {2 * self._size} prints one that the other commands take.",
+            hint=f"{excess.hint} Or allow larger programs: Warehouse(…, size={excess.size}); "
+            f"cumulus compile FILE --size {excess.size} prints one that the other commands take.",
             **self._source.place(self._views[most].at),
         )
 

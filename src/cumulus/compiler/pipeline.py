@@ -197,6 +197,8 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
             break
         except ExcessError as excess:
             orders.lower_largest(excess)
+        except RecursionError:
+            raise too_deep(**script.source.place(declared.views[materializer.view].at)) from None
     orders.warn()
     groups, rules = without_circles(materializer.groups, materializer.rules)
     _name_maps(groups, planned, kept, tables)
@@ -219,6 +221,9 @@ def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
                 _refuse_wide(bound[-1], derived, source)
             except SqlError as problem:
                 declared.errors.append(problem)
+                declared.broken.add(view.name)
+            except RecursionError:
+                declared.errors.append(too_deep(**source.place(view.at)))
                 declared.broken.add(view.name)
         else:
             declared.broken.add(view.name)

@@ -101,16 +101,19 @@ def _filled(part: Term, colours: Mapping[str, str]) -> str:
 def _marked(part: Term, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each variable of a factor, with the factor's text in which that one is marked, and others are colours."""
     pieces, names = _template(part)
-    text = list(chain.from_iterable(zip_longest(pieces, (colours[name] for name in names), fillvalue="")))
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(2 * place + 1)
-    for name, mine in places.items():
-        for place in mine:
-            text[place] = "here"
-        yield name, "".join(text)
-        for place in mine:
-            text[place] = colours[name]
+    written = [pieces[0]]
+    spans: dict[str, list[tuple[int, int]]] = {}
+    end = len(pieces[0])
+    for name, piece in zip(names, pieces[1:], strict=True):
+        written += (colours[name], piece)
+        spans.setdefault(name, []).append((end, end + len(colours[name])))
+        end += len(colours[name]) + len(piece)
+    text = "".join(written)
+    for name, mine in spans.items():
+        marked, rest = "", 0
+        for start, end in mine:
+            marked, rest = f"{marked}{text[rest:start]}here", end
+        yield name, marked + text[rest:]
 
 
 @lru_cache(maxsize=64)  # numbers that are added up of one join come one after the other

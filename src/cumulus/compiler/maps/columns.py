@@ -109,8 +109,10 @@ def variable_types(
             for name, column in zip(factor.variables, tables[factor.name].columns, strict=True):
                 assert column.type is not None, "SQL declares every type"
                 known = types.get(name)
-                nullable = not column.not_null and (known is None or known.nullable)
-                types[name] = Typed(known.type if known else column.type, nullable)
+                if known is None:
+                    types[name] = Typed(column.type, not column.not_null)
+                elif known.nullable and column.not_null:
+                    types[name] = Typed(known.type, False)
         elif isinstance(factor, Lift):
             lifts.append(factor)
     for lift in lifts:

@@ -8,10 +8,11 @@ and the sum beside it reads that count ahead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
-from cumulus.algebra.terms import MapRead
+from cumulus.algebra.terms import MapRead, Term
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule
 from cumulus.m3.infer import nodes
 
@@ -74,9 +75,11 @@ def _read_inside(circle: set[ColumnGroup], rules: Iterable[MapRule]) -> list[Mai
 def _find_circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
     """Return groups that all wait for each other, none if there are no such."""
     waits: dict[object, dict[ColumnGroup, set[ColumnGroup]]] = {}
+    ahead = cache(_read_ahead)  # what is evaluated again is one term for all changes
     for rule in rules:
         mine = waits.setdefault((rule.change.relation, rule.change.sign), {}).setdefault(rule.target.group, set())
-        mine.update(_groups_read_ahead(rule))
+        sources = dict(rule.reads)
+        mine.update(sources[name].group for name in ahead(rule.factors) if name in sources)
     for each in waits.values():
         for group in each:
             reached = _reachable(group, each)
@@ -85,12 +88,10 @@ def _find_circle(rules: Iterable[MapRule]) -> set[ColumnGroup]:
     return set()
 
 
-def _groups_read_ahead(rule: MapRule) -> Iterator[ColumnGroup]:
-    """Return the groups that a statement reads as they will be."""
-    sources = dict(rule.reads)
-    for node in (node for factor in rule.factors for node in nodes(factor)):
-        if isinstance(node, MapRead) and node.state in ("NEW", "CHANGED") and node.map in sources:
-            yield sources[node.map].group
+def _read_ahead(factors: tuple[Term, ...]) -> frozenset[str]:
+    """Return the maps that factors read as they will be."""
+    every = (node for factor in factors for node in nodes(factor))
+    return frozenset(node.map for node in every if isinstance(node, MapRead) and node.state in ("NEW", "CHANGED"))
 
 
 def _reachable(group: ColumnGroup, waits: dict[ColumnGroup, set[ColumnGroup]]) -> set[ColumnGroup]:

@@ -111,17 +111,24 @@ class StatementBuilder:
         reads = self.reads.of_components(groups, outside, state)
         found = [Alternative(1, tuple(FactorBlock((read,), frozenset(), 5) for read in reads))]
         for part in own:
-            choices = self._choices(part, used_beside(part, parts, wanted | bound), bound, state, changes.get(part, ()))
+            choices = self._choices(part, parts, wanted | bound, bound, state, changes.get(part, ()))
             found = [Alternative(one.sign * sign, (*one.blocks, *blocks)) for one in found for sign, blocks in choices]
         return found
 
     def _choices(
-        self, part: Term, used: Names, bound: Names, state: str, where: tuple[FactorBlock, ...]
+        self,
+        part: Term,
+        parts: list[Term],
+        wanted: Names,
+        bound: Names,
+        state: str,
+        where: tuple[FactorBlock, ...],
     ) -> list[Alternative]:
-        """Return what a factor that stays in the statement is there."""
+        """Return what a factor that stays in the statement is there; `wanted` is asked for outside of all `parts`."""
         match part:
             case Atom(name, variables) | Batch(name, variables) if (what := self._derived.get(name)) is not None:
                 atom = Atom(name, variables)
+                used = used_beside(part, parts, wanted)
                 if isinstance(part, Batch):
                     return [
                         Alternative(1, (*where, *self._row(what, atom, used, bound, "NEW"))),

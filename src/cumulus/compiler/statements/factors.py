@@ -112,7 +112,8 @@ def order_blocks(blocks: Iterable[FactorBlock], bound: Names) -> list[Term]:
         )
 
     while waiting:
-        chosen = min(waiting, key=rank)
+        ready = next((block for block in waiting if rank(block) == (False, 0, 0)), None)  # none goes before it
+        chosen = ready or min(waiting, key=rank)
         if not chosen.needs <= there and not binds(chosen):
             # What a change depends on may be a matter of the row that it leads to.
             chosen = next((block for block in waiting if block.wider is not None), chosen)

@@ -104,14 +104,19 @@ def read_ranges(product: OrderedProduct) -> OrderedProduct:
     ['m[a, > y].n']
     """
     factors = product.factors
+    asked = product.bound | product.wanted
+    mentions: dict[str, list[Term]] = {}
+    for factor in factors:
+        for name in variables_of(factor):
+            mentions.setdefault(name, []).append(factor)
     for index, read in enumerate(factors):
         if not isinstance(read, MapRead) or read.state == "CHANGED" or any(isinstance(key, Range) for key in read.keys):
             continue
+        there = product.bound.union(*(outputs(factor) for factor in factors[:index]))
         for place, key in enumerate(read.keys):
-            if not isinstance(key, Var) or key.name in product.bound | product.wanted or read.keys.count(key) > 1:
+            if not isinstance(key, Var) or key.name in asked or read.keys.count(key) > 1:
                 continue
-            there = product.bound.union(*(outputs(factor) for factor in factors[:index]))
-            others = [factor for factor in factors if factor is not read and key.name in variables_of(factor)]
+            others = [factor for factor in mentions[key.name] if factor is not read]
             found = _range_of(key, others, there)
             if found is not None:
                 keys = (*read.keys[:place], found, *read.keys[place + 1 :])

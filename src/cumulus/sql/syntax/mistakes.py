@@ -20,7 +20,7 @@ from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
-from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error, too_deep
+from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
@@ -50,15 +50,12 @@ def tree_of(source: SqlText, words: Sequence[Token]) -> exp.Expression:
     SqlSyntaxError
         With the likely mistake.
     UnsupportedError
-        If it is nested too deeply, or is SQL that only DuckDB reads.
+        If it is SQL that only DuckDB reads.
     """
-    try:
-        attempt = _attempt(source.text, words)
-        if attempt.tree is not None:
-            return attempt.tree
-        raise _mistake(source, words, attempt)
-    except RecursionError:
-        raise too_deep(**source.place(-1)) from None
+    attempt = _attempt(source.text, words)
+    if attempt.tree is not None:
+        return attempt.tree
+    raise _mistake(source, words, attempt)
 
 
 def _attempt(text: str, words: Sequence[Token]) -> Attempt:

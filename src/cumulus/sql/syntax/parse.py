@@ -24,7 +24,7 @@ from cumulus.sql.syntax.dialect import TAKEN
 from cumulus.sql.syntax.heads import Options, StatementHead, head_of
 from cumulus.sql.syntax.mistakes import tree_of
 from cumulus.sql.syntax.queries import query_of
-from cumulus.sql.syntax.words import check_nesting, statements_of, words_of
+from cumulus.sql.syntax.words import check_nesting, statements_of, too_deep, words_of
 
 
 def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignature] = (), begin: int = 0) -> Script:
@@ -69,11 +69,15 @@ def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignatur
     broken: set[str] = set()
     for words in statements_of(tokens):
         for piece in _pieces(source, words, errors):
+            here = replace(source, first=piece[0].start)
             try:
-                statements.append(_statement(replace(source, first=piece[0].start), piece))
+                statements.append(_statement(here, piece))
+                continue
             except SqlError as problem:
                 errors.append(problem)
-                broken |= _declared_names(piece)
+            except RecursionError:
+                errors.append(too_deep(**here.place(-1)))
+            broken |= _declared_names(piece)
     return Script(tuple(statements), source, tuple(errors), frozenset(broken))
 
 

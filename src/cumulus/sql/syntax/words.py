@@ -146,7 +146,8 @@ def too_deep(**place: Any) -> UnsupportedError:
     return UnsupportedError(
         "this is nested too deeply",
         feature="deep nesting",
-        hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other; compute a part in a view.",
+        hint=f"Brackets, CASE and operators may stand {MAX_NESTING} deep in each other. A long chain of operators or "
+        f"of UNION counts, too: put brackets around {MAX_NESTING} links of it at a time.",
         **place,
     )
 
