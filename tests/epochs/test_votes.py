@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cumulus.catalog.events import DELETE
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.integrity import references
+from cumulus.epochs.bucket.moves import InputChange
+from cumulus.epochs.bucket.votes import Deletion, Poll, Voter
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.output.query import query
@@ -149,6 +154,22 @@ def test_all_goods_go_at_once(tmp_path: Path) -> None:
         [("x", 1), ("y", 1)],
         [],
     ]
+
+
+def test_the_rows_of_a_truncation_have_the_same_numbers_in_any_order() -> None:
+    program = compile_sql(STAR, rely=False)
+    tables = {each.name: each for each in program.relations}
+    there = {"sales": {(1,): 2, (2,): 0}, "shops": {}}
+
+    def count(relation: str, places: tuple[int, ...], values: tuple[Any, ...], most: int) -> int:
+        return there[relation].get(values, 0)
+
+    voter = Voter(references(tables), {"sales": "id"}, count)
+    waiting = [InputChange("goods", DELETE, (key, "x", 1), None, "goods/1", 7, 3) for key in (1, 2)]
+    poll = voter.vote(waiting)
+    assert poll == voter.vote(waiting[::-1]) == Poll(2, frozenset({Deletion("goods", "goods/1", 7, 0)}))
+    assert voter.granted(waiting, poll) == voter.granted(waiting[::-1], poll) == [waiting[1]]
+    assert Poll.of_plain(json.loads(json.dumps(poll.plain()))) == poll
 
 
 def test_a_recheck_votes_as_the_run_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

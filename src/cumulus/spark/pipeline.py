@@ -255,6 +255,7 @@ class Run:
             rows = [json.loads(row.report) for row in reports.collect()]
             collected = time.perf_counter()
             written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
+            assert len(rows) in (0, self.identity.plan.buckets), "an epoch wakes all buckets, or none"
             assert self._sink is not None
             manifest, made = self._sink.commit(
                 batch + 1, written, self._offsets(batch), self._merge, self._options.keep

@@ -8,7 +8,6 @@ anything else, and so all buckets do the same; the others go on waiting, and are
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,9 +19,10 @@ from cumulus.epochs.bucket.references import Count, has_spread_children
 
 
 class Deletion(NamedTuple):
-    """A deletion that waits: its table, where it came from, and its number among those of that place.
+    """A deletion that waits: its table, where it came from, and its number among those of that place, such as the rows
+    that one truncation takes.
 
-    Every bucket has the same, since it concerns a table that each has whole.
+    Every bucket has the same, since it concerns a table that each has whole, in whatever order it finds its rows.
     """
 
     relation: str
@@ -95,12 +95,13 @@ class Voter:
         return [change for each, change in asked if each not in poll.objections]
 
     def _deletions(self, waiting: Iterable[InputChange]) -> Iterator[tuple[Deletion, InputChange]]:
-        numbers: Counter[tuple[str, str, int]] = Counter()
+        places: dict[tuple[str, str, int], list[InputChange]] = {}
         for change in waiting:
             if change.op == DELETE and change.relation in self.tables:
-                place = (change.relation, change.source, change.position)
-                yield Deletion(*place, numbers[place]), change
-                numbers[place] += 1
+                places.setdefault((change.relation, change.source, change.position), []).append(change)
+        for place, changes in places.items():
+            for number, change in enumerate(sorted(changes, key=lambda each: repr(each.row))):
+                yield Deletion(*place, number), change
 
     def _has_children(self, change: InputChange) -> bool:
         return any(
