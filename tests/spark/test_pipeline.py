@@ -18,7 +18,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import InputError, LayoutError, MismatchError, UsageError
+from cumulus.errors import InputError, LayoutError, MismatchError, StoreError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
 from support.failing_view import SCRIPT, FailingStream
@@ -78,6 +78,25 @@ def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp
             assert shown(tmp_path / "out", epoch) == answers
             asked += read_manifest(tmp_path / "out", epoch).poll.get("asked", 0)
     assert asked > 0
+
+
+def test_an_epoch_with_votes_is_done_once_more_though_one_epoch_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    star = Star(tmp_path / "in", 3)
+    program = compile_sql(STAR, rely=False)
+    for _ in range(5):
+        star.write()
+
+    def fail(epoch: Epoch) -> None:
+        if epoch.number > 2 and read_manifest(tmp_path / "out", epoch.number).poll:
+            raise RuntimeError("before Spark knows that the epoch is done")
+
+    with pytest.raises(StoreError, match="the Spark query ended"):
+        maintain(spark, program, tmp_path / "in", tmp_path / "out", buckets=2, keep=1, late_epochs=99, on_epoch=fail)
+    while star.settle():
+        pass
+    maintain(spark, program, tmp_path / "in", tmp_path / "out", buckets=2, keep=1, late_epochs=99)
+    assert committed_epochs(tmp_path / "out")[-1] == star.epoch
+    assert shown(tmp_path / "out") == star.answers()
 
 
 def test_a_session_without_the_state_store_that_it_takes_runs_all_the_same(spark: SparkSession, tmp_path: Path) -> None:

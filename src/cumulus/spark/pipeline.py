@@ -257,9 +257,9 @@ class Run:
             written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
             assert len(rows) in (0, self.identity.plan.buckets), "an epoch wakes all buckets, or none"
             assert self._sink is not None
-            manifest, made = self._sink.commit(
-                batch + 1, written, self._offsets(batch), self._merge, self._options.keep
-            )
+            # Spark may do this epoch once more; then its buckets read the votes of the epoch before.
+            keep = max(self._options.keep, 2 if self._is_voting else 1)
+            manifest, made = self._sink.commit(batch + 1, written, self._offsets(batch), self._merge, keep)
         except BaseException as problem:
             self._error = self._error or problem
             raise
