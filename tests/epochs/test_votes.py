@@ -162,7 +162,7 @@ def test_the_rows_of_a_truncation_have_the_same_numbers_in_any_order() -> None:
     there = {"sales": {(1,): 2, (2,): 0}, "shops": {}}
 
     def count(relation: str, places: tuple[int, ...], values: tuple[Any, ...], most: int) -> int:
-        return there[relation].get(values, 0)
+        return there.get(relation, {}).get(values, 0)
 
     voter = Voter(references(tables), {"sales": "id"}, count)
     waiting = [InputChange("goods", DELETE, (key, "x", 1), None, "goods/1", 7, 3) for key in (1, 2)]
@@ -187,6 +187,19 @@ def test_a_recheck_votes_as_the_run_did(tmp_path: Path, monkeypatch: pytest.Monk
         assert call("recheck out").exit_code == 0
     assert asked > 0
     assert shown(tmp_path / "out") == star.answers()
+
+
+def test_a_recheck_knows_of_epochs_without_files_that_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "star.sql").write_text(STAR)
+    write(tmp_path / "in", regions=[REGION], shops=SHOPS, goods=GOODS, sales=SALES)
+    write(tmp_path / "in", goods=[{**GOODS[1], "op": "d"}])
+    told = call("run star.sql --from in --out out --host embedded --layout one-round --buckets 3 --keep 1")
+    assert told.exit_code == 0, told.output
+    assert committed_epochs("out") == [3]
+    assert call("recheck out").exit_code == 0
 
 
 def call(command: str) -> Result:

@@ -108,6 +108,8 @@ def _epochs(
                 break
             number_, done = min(number_ + 1, first.epoch), after
             yield number_, files
+        for empty in range(number_ + 1, first.epoch + 1):
+            yield empty, {}  # epochs without files, in which deletions were done that all buckets agreed to
         known = known[1:]
         _check_whole(sources, done, progress_of(first))
     for each in known:
