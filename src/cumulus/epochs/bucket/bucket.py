@@ -82,7 +82,9 @@ class Bucket:
             each for each in references(kept) if is_checked(plan.partitioned, each.child.name, each.key, each.parent)
         ]
         self._voter = Voter(self._references, plan.partitioned, self._session.integrity.count)
-        self._columnar = ColumnarPath(self._session, plan, self._positions, self._waiting, self._voter.tables)
+        self._columnar = ColumnarPath(
+            self._session, plan, self._positions, self._waiting, self._references, self._voter.tables
+        )
         self._ordered = parents_first(program)
         self._assigned = sources(program)
         self._watched: dict[str, set[str]] = {}
@@ -109,14 +111,13 @@ class Bucket:
         granted = self._voter.granted(self._waiting, poll)
         if not granted:
             return
-        self._waiting.replace([change for change in self._waiting if change not in granted])
+        going = set(map(id, granted))
+        self._waiting.replace([change for change in self._waiting if id(change) not in going])
         with self._session.transaction() as opened:
             moves = self._moves.find(epoch, granted, (), {}, account)
-            going, late = violations(self._references, moves, self._session.integrity.count)
-            self._fire(going, opened)
+            self._fire(moves, opened)  # nothing refers to these rows: each bucket has looked at them as they are now
             touched = opened.touched()
-        self._tell(touched, going, opened, account.outcome)
-        self._postpone(epoch, moves, late, account)
+        self._tell(touched, moves, opened, account.outcome)
 
     def _apply(self, epoch: int, packed: Iterable[bytes], account: EpochAccount) -> None:
         payloads, outcome = unpack(packed), account.outcome
@@ -155,7 +156,8 @@ class Bucket:
             reason = late.get(id(move))
             if reason is not None:
                 account.apply(move.relation, row_of(move), -move.count)
-                grace = 1 if self._voter.is_asked_about(move) else 0  # what it waits for is told an epoch later
+                # What a deletion waits for may be told an epoch later.
+                grace = 1 if move.added is None and move.relation in self._voter.later else 0
                 for refused in self._waiting.add(epoch, move, reason, grace=grace):
                     account.refuse(refused)
 

@@ -2,15 +2,14 @@
 
 That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
 its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
-key, then the second. What code cannot take is set aside, with what follows it in its key, to become moves afterwards:
-deletions that are left to a vote, and updates of rows that others refer to.
+key, then the second. What code cannot take is set aside, with all of its key, to become moves afterwards: deletions
+that are left to a vote, and updates of rows that others refer to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.batches import Columns, Upserts, rows_of
+from cumulus.engine.integrity import Reference
 from cumulus.engine.rows_in import is_required
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
@@ -46,10 +46,13 @@ class ColumnarPath:
     """Chooses the tables of an epoch whose rows code takes as columns, and fires them.
 
     These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
-    code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys.
+    code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys, and take no
+    parents of theirs.
 
     Parameters
     ----------
+    references
+        Those that are checked.
     polled
         The tables whose deletions are left to a vote.
     """
@@ -60,10 +63,12 @@ class ColumnarPath:
         plan: BucketPlan,
         positions: TablePositions,
         waiting: WaitingRows,
+        references: Iterable[Reference],
         polled: frozenset[str],
     ) -> None:
         self._session, self._plan = session, plan
         self._positions, self._waiting, self._polled = positions, waiting, polled
+        self._references = [each for each in references if each.parent.name not in polled]  # no move sees what is asked
         self._kept = frozenset(dict(session.program.kept))
         ordered = parents_first(session.program)
         self._static = [each for each in ordered if each.static]
@@ -81,7 +86,7 @@ class ColumnarPath:
                 found.setdefault(payload.relation, []).append(payload)
         able = {name for name, mine in found.items() if self._is_able(epoch, name, mine)}
         kept = found.keys() & self._kept
-        if not kept <= able or any(self._waiting.meets(self._session.relations[name], found[name]) for name in kept):
+        if not kept <= able or self._meet_waiting({name: found[name] for name in kept}):
             able -= kept
         fresh: dict[str, list[Payload]] = {}
         for name, mine in found.items():
@@ -94,6 +99,14 @@ class ColumnarPath:
         if epoch == 1 and any(each.name in found.keys() - chosen.rounds.keys() for each in self._static):
             return fresh, Chosen()  # static tables are loaded before all others
         return fresh, chosen
+
+    def _meet_waiting(self, found: Mapping[str, list[Payload]]) -> bool:
+        """Whether what rows of kept tables do may hang on rows that wait."""
+        return any(self._waiting.meets(self._session.relations[name], mine) for name, mine in found.items()) or any(
+            self._waiting.take_parents(each, found[each.child.name])
+            for each in self._references
+            if each.child.name in found
+        )
 
     def without_updates_of_parents(self, fresh: Mapping[str, list[Payload]], chosen: Chosen) -> Chosen:
         """Return what code may take if it does not take what was chosen: updates of rows that others refer to are left
@@ -222,27 +235,19 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
 def set_aside(
     relation: Relation, payloads: Sequence[Payload], operations: Sequence[int]
 ) -> tuple[list[Payload], list[Payload]] | None:
-    """Split rows: of each key, those from the first with one of some operations on, and the others; of a key with a
-    deletion all or none, since a row that goes again must not be seen. None if Arrow cannot tell the keys.
+    """Split rows: those of keys that have one with some operations, and the others. None if Arrow cannot tell the keys.
+
+    Of a key all or none: a row that it has only until the next one comes must not be seen.
     """
     if _has_interval_key(relation):
         return None
     names = [f"_key{place}" for place in range(len(relation.key))]
-    columns = ["_op", *(["_seq"] if "_seq" in payloads[0].rows.column_names else [])]
-    rows = pa.concat_tables(each.rows.select([*relation.key, *columns]) for each in payloads)
-    rows = rows.rename_columns([*names, *columns]).append_column("_at", pa.array(np.arange(rows.num_rows)))
+    rows = pa.concat_tables(each.rows.select([*relation.key, "_op"]) for each in payloads)
+    rows = rows.rename_columns([*names, "_op"]).append_column("_at", pa.array(np.arange(rows.num_rows)))
     wanted = rows.filter(pc.is_in(rows.column("_op"), value_set=pa.array(operations, pa.int8()))).select(names)
     mine = rows.join(wanted, names, join_type="left semi", use_threads=False)
-    order = [("_seq", "ascending"), ("_op", "ascending")] if "_seq" in columns else []
-    groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-    mine = mine.sort_by([*order, ("_at", "ascending")])  # a deletion comes before an insertion with its position
-    for at, op, *key in zip(*(mine.column(name).to_pylist() for name in ("_at", "_op", *names)), strict=True):
-        groups.setdefault(tuple(key), []).append((at, op))
     chosen = np.zeros(rows.num_rows, np.bool_)
-    for group in groups.values():
-        has_deletion = any(op == DELETE for _, op in group)
-        first = 0 if has_deletion else next(number for number, (_, op) in enumerate(group) if op in operations)
-        chosen[[at for at, _ in group[first:]]] = True
+    chosen[mine.column("_at").to_numpy()] = True
     left: list[Payload] = []
     rest: list[Payload] = []
     at = 0

@@ -8,7 +8,7 @@ itself; that no child is left, all buckets must say (`cumulus.epochs.bucket.vote
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import ForeignKey, Relation
@@ -41,7 +41,7 @@ def is_checked(partitioned: Mapping[str, str], child: str, key: ForeignKey, pare
     return sees_both_sides(partitioned, child, key) or has_spread_children(partitioned, child, key, parent)
 
 
-def violations(references: Iterable[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:
+def violations(references: Sequence[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:
     """Split moves into those that may go and those that may not, with the reasons.
 
     Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
@@ -57,8 +57,10 @@ def violations(references: Iterable[Reference], moves: list[Move], count: Count)
     while True:
         found: dict[int, str] = {}
         for each in references:
-            _orphans(each, going, count, found)
             _left_behind(each, going, count, found)
+        if not found:  # nobody is an orphan because of a deletion that may not go
+            for each in references:
+                _orphans(each, going, count, found)
         if not found:
             return going, refused
         refused |= found

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from cumulus.catalog.events import DELETE
 from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.moves import InputChange, Move
-from cumulus.epochs.bucket.references import Count, has_spread_children
+from cumulus.epochs.bucket.references import Count, has_spread_children, violations
 
 
 class Deletion(NamedTuple):
@@ -71,13 +71,18 @@ class Voter:
     """
 
     def __init__(self, references: Iterable[Reference], partitioned: Mapping[str, str], count: Count) -> None:
-        self._count = count
-        self._references: dict[str, list[Reference]] = {}
-        for each in references:
-            if has_spread_children(partitioned, each.child.name, each.key, each.parent):
-                self._references.setdefault(each.parent.name, []).append(each)
-        self.tables = frozenset(self._references)
+        self._references, self._count = list(references), count
+        self.tables = frozenset(
+            each.parent.name
+            for each in self._references
+            if has_spread_children(partitioned, each.child.name, each.key, each.parent)
+        )
         """The tables whose deletions are left to a vote."""
+        later = set(self.tables)
+        while more := {each.parent.name for each in self._references if each.child.name in later} - later:
+            later |= more
+        self.later = frozenset(later)
+        """These, and what they refer to: a deletion there may wait for one that is left to a vote."""
 
     def is_asked_about(self, move: Move) -> bool:
         """Whether a move is a deletion that no bucket may do on its own."""
@@ -85,8 +90,10 @@ class Voter:
 
     def vote(self, waiting: Iterable[InputChange]) -> Poll:
         """Return what this bucket says to the deletions that wait."""
-        asked = dict(self._deletions(waiting))
-        return Poll(len(asked), frozenset(each for each, change in asked.items() if self._has_children(change)))
+        asked = [(each, Move(change.relation, change.row, None, change)) for each, change in self._deletions(waiting)]
+        # Together, since one may take away what refers to the row of another.
+        _, late = violations(self._references, [move for _, move in asked], self._count)
+        return Poll(len(asked), frozenset(each for each, move in asked if id(move) in late))
 
     def granted(self, waiting: Iterable[InputChange], poll: Poll) -> list[InputChange]:
         """Return the changes that wait and to which no bucket has objected, in the poll of the epoch before."""
@@ -102,9 +109,3 @@ class Voter:
         for place, changes in places.items():
             for number, change in enumerate(sorted(changes, key=lambda each: repr(each.row))):
                 yield Deletion(*place, number), change
-
-    def _has_children(self, change: InputChange) -> bool:
-        return any(
-            self._count(each.child.name, each.child_places, each.of_parent(change.row), 1) > 0
-            for each in self._references[change.relation]
-        )

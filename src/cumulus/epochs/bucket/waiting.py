@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cumulus.catalog.events import DELETE, INSERT, UPSERT, Row
 from cumulus.catalog.schema import Relation
+from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.moves import InputChange, Move, Refused
 from cumulus.epochs.intake.packing import Payload
 
@@ -41,13 +43,20 @@ class WaitingRows:
     def meets(self, relation: Relation, payloads: Sequence[Payload]) -> bool:
         """Whether a row that waits may have the key of one that has come."""
         first = relation.key_positions[0] if relation.key else 0
-        values = {change.row[first] for change in self.of(relation.name)}
-        if not values:
-            return False
-        column = relation.columns[first].name
-        return any(
-            value in values for payload in payloads for value in payload.rows.column(column).unique().to_pylist()
-        )
+        return _have({change.row[first] for change in self.of(relation.name)}, relation.columns[first].name, payloads)
+
+    def take_parents(self, reference: Reference, payloads: Sequence[Payload]) -> bool:
+        """Whether a row that has come may refer to one that is to go, or to change, with what waits."""
+        here, there = reference.child_places[0], reference.parent_places[0]
+        values = {change.row[there] for change in self.of(reference.parent.name) if change.op != INSERT}
+        return _have(values, reference.child.columns[here].name, payloads)
+
+
+def _have(values: set[Any], column: str, payloads: Sequence[Payload]) -> bool:
+    """Whether a row has one of some values in a column."""
+    return bool(values) and any(
+        value in values for payload in payloads for value in payload.rows.column(column).unique().to_pylist()
+    )
 
 
 def row_of(move: Move) -> Row:
