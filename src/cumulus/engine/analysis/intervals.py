@@ -69,6 +69,17 @@ class KeyInterval:
     variable: str
     conditions: tuple[Condition, ...]
 
+    @property
+    def excludes_null(self) -> bool:
+        """Whether a condition fails where the axis is NULL: no comparison with NULL holds, and sums that begin or end
+        there are 0, which some conditions take.
+        """
+        return any(
+            self.variable in variables_of(each.compare)
+            or (each.compare.op == ">" and isinstance(each.compare.left, Var) and each.compare.right == terms.ZERO)
+            for each in self.conditions
+        )
+
 
 def interval_of(term: Term, bound: Collection[str]) -> KeyInterval | None:
     """Return the sum over an interval that a term is where some variables have a value; None if it is not one.

@@ -75,8 +75,13 @@ class TermEmitter:
 
     def _kept(self, interval: KeyInterval | None) -> tuple[KeyInterval, KeptSums] | None:
         """Return a sum over an interval, and where the sums are kept; None if there is none, or it must loop."""
-        sums = None if interval is None else kept_sums(self.writer, interval)
-        return None if interval is None or sums is None else (interval, sums)
+        if interval is None:
+            return None
+        # An interval has no NULL, and a loop does.
+        if self.writer.store(interval.read.map).keys[interval.axis].nullable and not interval.excludes_null:
+            return None
+        sums = kept_sums(self.writer, interval)
+        return None if sums is None else (interval, sums)
 
     def run(self, factors: Sequence[Term], env: Env, then: Then, visits: Mapping[int, Visit] = NO_VISITS) -> None:
         """Write the join of `factors`; `then` writes what happens for each binding, with the numbers to multiply.
