@@ -151,7 +151,7 @@ class EmbeddedRun:
         if not files and not Poll.of_plain(self._poll).granted:
             return None
         epoch = self.epoch + 1
-        notice = pack_notice(self._poll) if self._poll else b""
+        notice = pack_notice(self._poll)
         packed = [notice + each for each in pack(read_files(self._program, self._sources, files), self.identity.plan)]
         read = time.perf_counter()
         left = files_left(self._sources, done)

@@ -52,8 +52,7 @@ class BucketProcessor(StatefulProcessor):
         """Return what all buckets have said in the epoch before."""
         if epoch == 1 or not self._work.is_voting:
             return b""
-        poll = read_manifest(self._work.out, epoch - 1).poll
-        return pack_notice(poll) if poll else b""
+        return pack_notice(read_manifest(self._work.out, epoch - 1).poll)
 
     def _epoch(self, index: int, rows: Iterator[Any]) -> dict[str, Any]:
         from pyspark import TaskContext

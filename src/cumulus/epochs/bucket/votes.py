@@ -16,6 +16,7 @@ from cumulus.catalog.events import DELETE
 from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.bucket.references import Count, has_spread_children, violations
+from cumulus.m3.dataflow import reachable
 
 
 class Deletion(NamedTuple):
@@ -78,10 +79,10 @@ class Voter:
             if has_spread_children(partitioned, each.child.name, each.key, each.parent)
         )
         """The tables whose deletions are left to a vote."""
-        later = set(self.tables)
-        while more := {each.parent.name for each in self._references if each.child.name in later} - later:
-            later |= more
-        self.later = frozenset(later)
+        parents: dict[str, set[str]] = {}
+        for each in self._references:
+            parents.setdefault(each.child.name, set()).add(each.parent.name)
+        self.later = frozenset(reachable(parents, self.tables))
         """These, and what they refer to: a deletion there may wait for one that is left to a vote."""
 
     def is_asked_about(self, move: Move) -> bool:

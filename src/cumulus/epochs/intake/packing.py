@@ -84,7 +84,9 @@ def unpack(packed: Iterable[bytes]) -> list[Payload]:
 
 
 def pack_notice(notice: Mapping[str, Any]) -> bytes:
-    """Return what a bucket is to know beside its rows, as JSON has it, to be put before its payloads."""
+    """Return what a bucket is to know beside its rows, as JSON has it, put before its payloads; b"" for nothing."""
+    if not notice:
+        return b""
     header = json.dumps({"kind": _NOTICE, **notice}).encode()
     return _LENGTHS.pack(len(header), 0) + header
 
