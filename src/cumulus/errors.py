@@ -253,6 +253,10 @@ class LockedError(StoreError):
     """A checkpoint or sink is in use by another run."""
 
 
+class RemoteProtocolError(CumulusError):
+    """Another machine has sent what the protocol does not allow."""
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 
