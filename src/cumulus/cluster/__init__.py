@@ -1,0 +1,1 @@
+"""The cluster: switches and nodes as machines without input and output (docs/cluster.md)."""
