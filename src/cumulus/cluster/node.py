@@ -34,7 +34,7 @@ class _OpenEpoch:
     is_final: bool = False
 
 
-class Node:
+class ClusterNode:
     """The machine of a node.
 
     Parameters
