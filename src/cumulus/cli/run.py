@@ -30,7 +30,9 @@ def run(
     ),
     out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
     checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
-    host: str = typer.Option("spark", help="spark, or embedded (this process, no Java)."),
+    host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
+    nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
+    switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
@@ -52,8 +54,9 @@ def run(
     from cumulus.engine.engines import check_engine, make_engine
     from cumulus.epochs.layouts import partitioned_by
 
-    if host not in ("spark", "embedded"):
-        raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
+    hosts = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}
+    if host not in hosts:
+        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(hosts)}.")
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
@@ -73,10 +76,12 @@ def run(
         "functions": given,
         "make_engine": partial(make_engine, engine),
     }
+    if host == "cluster":
+        settings |= {"nodes": nodes, "switches": switches, "engine": engine, "places": tuple(functions or ())}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
-        (_on_spark if host == "spark" else _embedded)(program, source, out, settings, teller, note)
+        hosts[host](program, source, out, settings, teller, note)
         teller.finish(str(out), time.perf_counter() - started)
 
 
@@ -175,3 +180,47 @@ def _embedded(
                 break
             else:
                 time.sleep(trigger.every_s)
+
+
+def _on_cluster(
+    program: Program,
+    source: list[str],
+    out: Path,
+    settings: dict[str, Any],
+    teller: Teller,
+    note: Callable[[BucketPlan], None],
+) -> None:
+    from cumulus.epochs.layouts import choose_plan
+    from cumulus.epochs.sources import sources_from
+    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.interrupts import Interrupt
+    from cumulus.local_cluster.home import Home
+    from cumulus.local_cluster.run import ClusterRun
+
+    trigger = parse_trigger(settings["trigger"])
+    nodes, switches = settings["nodes"], settings["switches"]
+
+    def choose(matched: Program) -> tuple[BucketPlan, tuple[int, ...], dict[str, int]]:
+        plan = choose_plan(matched, "one-bucket", 1)
+        return plan, (0,), {relation.name: place % switches for place, relation in enumerate(matched.relations)}
+
+    home = Home(
+        program,
+        sources_from(source, program),
+        out,
+        Path(settings["checkpoint"]) if settings["checkpoint"] else None,
+        choose,
+        functions=settings["places"],
+        nodes=nodes,
+        switches=switches,
+        files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
+        late_epochs=settings["late_epochs"],
+        keep=settings["keep"],
+        snapshot_every=settings["snapshot_every"],
+        engine=settings["engine"],
+    )
+    with home, Interrupt() as stop:
+        note(home.identity.plan)
+        last = home.epoch + settings["epochs"] if settings["epochs"] else 0
+        for epoch in ClusterRun(home, trigger.every_s, last).epochs(lambda: stop.wished):
+            teller.epoch(epoch)

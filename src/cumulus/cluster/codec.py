@@ -20,6 +20,10 @@ _LENGTH = struct.Struct("<I")
 _CLASSES: dict[str, type] = {
     each.__name__: each
     for each in (
+        messages.Block,
+        messages.Events,
+        messages.Deltas,
+        messages.Checkpoint,
         messages.EpochTurn,
         messages.EpochEnd,
         messages.EpochReady,

@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from cumulus.epochs.output.sink import Written
 from cumulus.epochs.sources import Progress
+from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
+
+SIGN, OFFSET = "#sign", "#offset"
+"""The columns of a block beside the table's."""
 
 
 def node_name(number: int) -> Name:
@@ -56,6 +64,82 @@ class EpochEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one table with consecutive versions, as much of them as one group of statements on one node needs.
+
+    Parameters
+    ----------
+    group
+        Its number in the node program.
+    version
+        Of the block, and of its first row.
+    rows
+        An Arrow stream: the columns of the group, then `SIGN` and `OFFSET`, the place of the row in the block.
+    """
+
+    group: int
+    version: int
+    rows: bytes
+
+    @classmethod
+    def of(
+        cls,
+        group: int,
+        version: int,
+        offsets: npt.NDArray[np.int64],
+        columns: pa.Table,
+        signs: npt.NDArray[np.int8],
+    ) -> Block:
+        """Return a block of rows in columns."""
+        rows = columns.append_column(SIGN, pa.array(signs)).append_column(OFFSET, pa.array(offsets))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return cls(group, version, sink.getvalue().to_pybytes())
+
+    def table(self) -> pa.Table:
+        """Return the rows.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the bytes are none.
+        """
+        try:
+            return pa.ipc.open_stream(self.rows).read_all()
+        except (pa.ArrowException, OSError) as problem:
+            raise RemoteProtocolError(f"a block of {len(self.rows)} bytes cannot be read: {problem}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """From a switch to a node: blocks to be evaluated."""
+
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """From a node to a node: what statements have given for maps that the receiver holds.
+
+    Parameters
+    ----------
+    frames
+        Number of the map in the spread program, and rows: keys, version, values.
+    """
+
+    frames: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """From a node to all others: it has sent all deltas of an epoch to maps of a depth."""
+
+    epoch: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochReady:
     """From a node to the publisher: everything of the epoch is in, and durable here; what was written of it."""
 
@@ -83,7 +167,7 @@ class SourcesDone:
     """From the publisher to who has started the cluster: all that was to be read is committed."""
 
 
-Message: TypeAlias = EpochTurn | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+Message: TypeAlias = Events | Deltas | Checkpoint | EpochTurn | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------
 

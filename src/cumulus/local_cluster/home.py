@@ -9,7 +9,7 @@ from typing import Any
 from cumulus.durable.folders import check_output
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity
-from cumulus.epochs.output.sink import Manifest, Sink
+from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
 from cumulus.local_cluster.card import ClusterCard
@@ -75,8 +75,11 @@ class Home:
                 self.card.program,
                 resuming=not self.identity.fresh and self._began(),
             )
-            self.newest: Manifest | None = self.sink.newest()
+            newest = self.sink.newest()
+            self.epoch = newest.epoch if newest else 0
+            """The last committed one."""
             self.card.write()
+            self.sink.close()  # the publisher's process takes it
         except BaseException:
             self.close()
             raise
@@ -90,3 +93,9 @@ class Home:
         if self.sink is not None:
             self.sink.close()
         self._checkpoint.close()
+
+    def __enter__(self) -> Home:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
