@@ -92,12 +92,15 @@ class Greeting:
         RemoteProtocolError
             If the connection is to be closed: the peer is refused, or has refused us (RefusalError), or is none.
         """
-        if kind == FrameKind.REFUSAL and self._connects:
+        if kind == FrameKind.REFUSAL:
             said = _object(payload, reason=str, outlook=str)
-            raise RefusalError(f"{self.peer} refuses: {said['reason']}", _OUTLOOKS.get(said["outlook"], Outlook.NEVER))
+            raise RefusalError(
+                f"{self.peer or 'the other side'} refuses: {said['reason']}",
+                _OUTLOOKS.get(said["outlook"], Outlook.NEVER),
+            )
         if kind == FrameKind.HELLO and self._theirs is None:
             self._greet(payload)
-            return [(FrameKind.PROOF, self._proof(self._connects))] if self._connects else [(FrameKind.HELLO, self._mine)]
+            return [(FrameKind.PROOF, self._proof(True)) if self._connects else (FrameKind.HELLO, self._mine)]
         if kind == FrameKind.PROOF and self._theirs is not None:
             if not hmac.compare_digest(payload, self._proof(not self._connects)):
                 raise RefusalError(
