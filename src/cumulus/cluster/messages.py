@@ -167,7 +167,9 @@ class SourcesDone:
     """From the publisher to who has started the cluster: all that was to be read is committed."""
 
 
-Message: TypeAlias = Events | Deltas | Checkpoint | EpochTurn | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+Message: TypeAlias = (
+    Events | Deltas | Checkpoint | EpochTurn | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+)
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------
 

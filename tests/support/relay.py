@@ -1,0 +1,132 @@
+"""A machine for tests of what carries messages: it relays tokens, counts what comes, and insists on its order.
+
+Its messages are lists: ``["flood", to, count, size]`` asks it to send so many numbered items; ``["item", n, padding]``
+is one; ``["token", hops, route]`` is to be sent on along the route; ``["task", x]`` asks for a task.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import (
+    Append,
+    Completed,
+    Effect,
+    Forget,
+    Input,
+    Lost,
+    Name,
+    Perform,
+    Received,
+    Recovered,
+    Send,
+    Tick,
+)
+from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
+from cumulus.transport.log_files import RecordLog
+
+
+class JsonCodec:
+    """Lists as JSON, with the padding of an item behind it."""
+
+    def encode(self, message: list[Any]) -> Sequence[Piece]:
+        if message[0] == "item":
+            return [b"i" + message[1].to_bytes(8, "little"), message[2]]
+        return [json.dumps(message).encode()]
+
+    def decode(self, payload: bytes) -> Any:
+        if payload[:1] == b"i":
+            return ["item", int.from_bytes(payload[1:9], "little"), payload[9:]]
+        try:
+            return json.loads(payload)
+        except ValueError:
+            raise RemoteProtocolError(f"no message: {payload[:20]!r}") from None
+
+
+class Relay:
+    """Sends, counts and hands on; keeps a record of each token if it may."""
+
+    def __init__(self, name: Name, *, keeps_records: bool = False) -> None:
+        self.name = name
+        self.items: Counter[Name] = Counter()
+        self.told: list[Input] = []  # all but items
+        self._keeps_records = keeps_records
+        self._number = 0
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        effects: list[Effect] = []
+        for each in inputs:
+            match each:
+                case Received(sender, ["item", number, _]):
+                    if number != self.items[sender] + 1:
+                        raise RemoteProtocolError(f"{self.name}: item {number} after {self.items[sender]}")
+                    self.items[sender] = number
+                    continue
+                case Received(_, message):
+                    effects += self._answer(message)
+                case Recovered(first, records):
+                    self._number = first - 1 + len(records)
+                case Completed(task, result):
+                    effects.append(Send(SUPERVISOR, ["done", task, result]))
+                case Tick() | Lost():
+                    pass
+            self.told.append(each)
+        return effects
+
+    def _answer(self, message: list[Any]) -> list[Effect]:
+        match message:
+            case ["flood", to, first, count, size]:
+                return [Send(to, ["item", first + n, bytes(size)]) for n in range(count)]
+            case ["token", ""]:
+                return [*self._record(b"end"), Send(SUPERVISOR, ["home", self.name])]
+            case ["token", route]:
+                to, _, rest = route.partition(" ")
+                return [*self._record(route.encode()), Send(to, ["token", rest])]
+            case ["count"]:
+                return [Send(SUPERVISOR, ["counts", dict(self.items), self._number])]
+            case ["task", task]:
+                return [Perform(task)]
+            case ["forget", number]:
+                return [Forget(number)]
+        raise RemoteProtocolError(f"{self.name}: {message}")
+
+    def _record(self, record: bytes) -> list[Effect]:
+        if not self._keeps_records:
+            return []
+        self._number += 1
+        return [Append(self._number, record)]
+
+    def check(self) -> None:
+        assert all(count > 0 for count in self.items.values())
+
+
+def perform(task: Any) -> Any:
+    """Sleep, fail, or give a number back."""
+    match task:
+        case ["sleep", seconds]:
+            time.sleep(seconds)
+        case ["fail", reason]:
+            raise ValueError(reason)
+    return task[1]
+
+
+def make(name: Name, argument: dict[str, Any] | None) -> Equipment:
+    """Make a relay for a process."""
+    argument = argument or {}
+    if "fail" in argument:
+        raise ValueError(argument["fail"])
+    folder = argument.get("log")
+    return Equipment(
+        Relay(name, keeps_records=folder is not None),
+        JsonCodec(),
+        perform,
+        program=argument.get("program", "p").encode(),
+        log=RecordLog(Path(folder) / name) if folder else None,
+        sources=frozenset(argument.get("sources", ())),
+    )
