@@ -1,7 +1,9 @@
 """A machine for tests of what carries messages: it relays tokens, counts what comes, and insists on its order.
 
-Its messages are lists: ``["flood", to, count, size]`` asks it to send so many numbered items; ``["item", n, padding]``
-is one; ``["token", hops, route]`` is to be sent on along the route; ``["task", x]`` asks for a task.
+Its messages are lists, of which bytes may be the last part. ``["flood", to, first, count, size]`` asks it to send so
+many numbered items, ``["item", n, padding]`` is one, and ``["carry", to, n, padding]`` is to become one. ``["pump",
+via, to, n, size]`` asks for `n` of these, a few after each task, as from a source. ``["token", route]`` is to be sent
+on along the route; ``["task", x]`` asks for a task.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +34,26 @@ from cumulus.machine import (
 from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
 from cumulus.transport.log_files import RecordLog
 
+AT_ONCE = 20
+"""How many items are pumped after each task."""
 
-class JsonCodec:
-    """Lists as JSON, with the padding of an item behind it."""
+
+class ListCodec:
+    """Lists as JSON, with the bytes behind it."""
 
     def encode(self, message: list[Any]) -> Sequence[Piece]:
-        if message[0] == "item":
-            return [b"i" + message[1].to_bytes(8, "little"), message[2]]
-        return [json.dumps(message).encode()]
+        has_bytes = isinstance(message[-1], bytes)
+        head = json.dumps(message[:-1] if has_bytes else message).encode()
+        length = len(head).to_bytes(2, "little")
+        return [length, head, message[-1]] if has_bytes else [length, head]
 
     def decode(self, payload: bytes) -> Any:
-        if payload[:1] == b"i":
-            return ["item", int.from_bytes(payload[1:9], "little"), payload[9:]]
+        end = 2 + int.from_bytes(payload[:2], "little")
         try:
-            return json.loads(payload)
+            found = json.loads(payload[2:end])
         except ValueError:
             raise RemoteProtocolError(f"no message: {payload[:20]!r}") from None
+        return [*found, payload[end:]] if end < len(payload) else found
 
 
 class Relay:
@@ -70,8 +77,14 @@ class Relay:
                     continue
                 case Received(_, message):
                     effects += self._answer(message)
+                    if message[0] == "carry":
+                        continue
                 case Recovered(first, records):
                     self._number = first - 1 + len(records)
+                case Completed(["pump", via, to, left, size], number):
+                    effects += [Send(via, ["carry", to, number + n, bytes(size)]) for n in range(AT_ONCE)]
+                    effects += self._answer(["pump", via, to, left - AT_ONCE, size])
+                    continue
                 case Completed(task, result):
                     effects.append(Send(SUPERVISOR, ["done", task, result]))
                 case Tick() | Lost():
@@ -81,8 +94,12 @@ class Relay:
 
     def _answer(self, message: list[Any]) -> list[Effect]:
         match message:
-            case ["flood", to, first, count, size]:
-                return [Send(to, ["item", first + n, bytes(size)]) for n in range(count)]
+            case ["flood", to, first, many, size]:
+                return [Send(to, ["item", first + n, bytes(size)]) for n in range(many)]
+            case ["carry", to, number, padding]:
+                return [Send(to, ["item", number, padding])]
+            case ["pump", _, _, left, _]:
+                return [Perform(message)] if left else [Send(SUPERVISOR, ["pumped"])]
             case ["token", ""]:
                 return [*self._record(b"end"), Send(SUPERVISOR, ["home", self.name])]
             case ["token", route]:
@@ -106,9 +123,20 @@ class Relay:
         assert all(count > 0 for count in self.items.values())
 
 
+def machine_of(equipment: Equipment) -> Relay:
+    """Return the relay in it."""
+    assert isinstance(equipment.machine, Relay)
+    return equipment.machine
+
+
+_PUMPED = count(1, AT_ONCE)
+
+
 def perform(task: Any) -> Any:
-    """Sleep, fail, or give a number back."""
+    """Sleep, fail, give the number of the next item, or something back."""
     match task:
+        case ["pump", *_]:
+            return next(_PUMPED)
         case ["sleep", seconds]:
             time.sleep(seconds)
         case ["fail", reason]:
@@ -124,9 +152,10 @@ def make(name: Name, argument: dict[str, Any] | None) -> Equipment:
     folder = argument.get("log")
     return Equipment(
         Relay(name, keeps_records=folder is not None),
-        JsonCodec(),
+        ListCodec(),
         perform,
         program=argument.get("program", "p").encode(),
         log=RecordLog(Path(folder) / name) if folder else None,
         sources=frozenset(argument.get("sources", ())),
+        tick_ms=argument.get("tick_ms", 0),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ import pytest
 
 from cumulus.errors import ProcessError
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
+from support.relay import ListCodec
 
 FACTORY = "support.relay:make"
 
@@ -27,7 +27,7 @@ def relays(*names: str, **argument: Any) -> list[Process]:
 
 
 def ask(supervisor: Supervisor, name: str, *message: Any) -> None:
-    supervisor.send(name, json.dumps(message).encode())
+    supervisor.send(name, b"".join(ListCodec().encode(list(message))))
 
 
 def wait_for(supervisor: Supervisor, kind: type, seconds: float = 10.0) -> Any:
@@ -39,7 +39,7 @@ def wait_for(supervisor: Supervisor, kind: type, seconds: float = 10.0) -> Any:
 
 
 def said(supervisor: Supervisor) -> Any:
-    return json.loads(wait_for(supervisor, Said).payload)
+    return ListCodec().decode(wait_for(supervisor, Said).payload)
 
 
 def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -172,3 +172,32 @@ def test_a_process_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatc
         os.kill(health["a"].pid, signal.SIGSTOP)
         assert supervisor.health(0.05) == {"a": None}
     assert children() == before
+
+
+def test_who_does_not_read_slows_the_source_and_nothing_is_lost() -> None:
+    """A source pumps 40 MB through a relay to a machine that stands still: both stop, with little in their memory."""
+    relay = Process("b", FACTORY, {"sources": ["a"]})
+    with Supervisor([*relays("a"), relay, *relays("c")]) as supervisor:
+        before = supervisor.health()
+        processes = {name: psutil.Process(each.pid) for name, each in before.items() if each is not None}
+        memory = {name: process.memory_info().rss for name, process in processes.items()}
+        processes["c"].suspend()
+        ask(supervisor, "a", "pump", "b", "c", 4000, 10_000)
+        until(lambda: all(each is None or each.is_holding for each in supervisor.health(0.1).values()))
+        time.sleep(0.1)  # what is wrong would grow
+        health = supervisor.health(0.1)
+        assert health["a"] is not None
+        assert health["b"] is not None
+        assert 1e6 <= health["a"].queued["b"] <= 2e6
+        assert 1e6 <= health["b"].queued["c"] <= 2e6
+        assert health["a"].steps < 150, "200 would be all of it"
+        for name in "ab":
+            assert processes[name].memory_info().rss - memory[name] < 8e6
+        processes["c"].resume()
+        assert said(supervisor) == ["pumped"]
+        counted = {}
+        end = time.monotonic() + 10
+        while counted != {"b": 4000} and time.monotonic() < end:
+            ask(supervisor, "c", "count")
+            counted = said(supervisor)[1]
+        assert counted == {"b": 4000}

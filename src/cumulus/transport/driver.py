@@ -57,7 +57,13 @@ class Supervision(Protocol):
 
 
 class Driver:
-    """One machine, its links, its log and its tasks: `run` until `stop`, in one event loop."""
+    """One machine, its links, its log and its tasks: `run` until `stop`, in one event loop.
+
+    Raises
+    ------
+    StoreError
+        If its log cannot be read.
+    """
 
     def __init__(self, me: Credentials, equipment: Equipment, supervision: Supervision) -> None:
         self.links = Links(me, self, equipment.sources)
@@ -82,6 +88,7 @@ class Driver:
         self._is_performing = False
         self._worker = ThreadPoolExecutor(1, "tasks")
         self._started = time.monotonic()
+        self._recover()
 
     async def run(self) -> None:
         """Drive the machine until `stop`; then bring to the disk and to the peers what is under way.
@@ -92,7 +99,6 @@ class Driver:
             With what the machine, a task, the log or a peer has against going on.
         """
         try:
-            self._recover()
             if self._equipment.tick_ms:
                 self._tick()
             while not self._is_stopped:

@@ -208,6 +208,12 @@ class Links:
     def _feeds(self, link: _Link) -> bool:
         return link.is_guest or link.peer in self._sources
 
+    def abort(self, peer: Name) -> None:
+        """Give a link up: what is under way in it is lost."""
+        connection = self._links[peer].connection
+        if connection is not None:
+            connection.abort()
+
     async def close(self, seconds: float = 0.0) -> None:
         """Let what was sent leave, for at most so long; then close everything."""
         for task in self._attempts:

@@ -4,7 +4,8 @@ A group is what was written, and synced, together: a header (magic, checksum, by
 number of the first), the records' lengths, the records. A group is written only after the one before it is on the disk.
 So a group that cannot be read was torn by the end of the process or of the machine if none comes behind it, and nobody
 was ever told that it is there: it is cut. If one comes behind it, or another file, it was on the disk once, and has
-been damaged since: that is an error, since what it held is gone.
+been damaged since: that is an error, since what it held is gone. Whoever ends in peace writes an empty group last, so
+that only after a crash damage of the very last group cannot be told from a torn end.
 
 A file is named by the number of its first record. Files whose records are all forgotten are removed, but for the
 newest.
@@ -119,29 +120,31 @@ class RecordLog:
         StoreError
             If the disk does not take them. The log cannot be used any more: what the disk holds is not known.
         """
-        lengths = struct.pack(f"<{len(records)}I", *map(len, records))
-        body = b"".join([lengths, *records])
-        known = _HEADER.pack(_MAGIC, 0, len(body), len(records), self.last + 1)[8:]
-        group = b"".join([_MAGIC, struct.pack("<I", zlib.crc32(body, zlib.crc32(known))), known, body])
         try:
             if self._file is None or self._bytes >= self._segment_bytes:
                 self._begin_file()
-            self._put(group)
-            self._sync()
+            self._put(records)
         except OSError as problem:
             if self._file is not None:
                 with suppress(OSError):
                     self._file.truncate(self._bytes)
+                self._file.close()
+                self._file = None
             raise self._error(problem) from None
-        self._bytes += len(group)
-        self.last += len(records)
         return self.last
 
-    def _put(self, group: bytes) -> None:
+    def _put(self, records: Sequence[bytes]) -> None:
         assert self._file is not None
+        lengths = struct.pack(f"<{len(records)}I", *map(len, records))
+        body = b"".join([lengths, *records])
+        known = _HEADER.pack(_MAGIC, 0, len(body), len(records), self.last + 1)[8:]
+        group = b"".join([_MAGIC, struct.pack("<I", zlib.crc32(body, zlib.crc32(known))), known, body])
         left = memoryview(group)
         while left:
             left = left[self._file.write(left) :]
+        self._sync()
+        self._bytes += len(group)
+        self.last += len(records)
 
     def _begin_file(self) -> None:
         if self._file is not None:
@@ -173,9 +176,12 @@ class RecordLog:
             raise self._error(problem) from None
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Let another process have the folder; an empty group says that the last one was on the disk."""
         if self._file is not None:
+            with suppress(OSError):
+                self._put([])
             self._file.close()
+            self._file = None
         self._lock.close()
 
     def _path(self, number: int) -> Path:
