@@ -175,6 +175,8 @@ class Driver:
     def _turn(self) -> None:
         if self._problem is not None:
             raise self._problem
+        if not self.links.incarnation:
+            return  # nobody has been met yet: what the machine has to say could not be sent
         self._release()
         batches = [*self._overtaken, (self.links.incarnation, self._inbox)]
         self._overtaken, self._inbox = [], []
