@@ -14,7 +14,6 @@ from cumulus.catalog.events import Event
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.layout import ClusterLayout, FinishedBy
-from cumulus.cluster.segments import column_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 from cumulus.views import finish
@@ -102,9 +101,8 @@ def _node_program(layout: ClusterLayout) -> tuple[Program, dict[str, list[str | 
     """
     program = layout.program
     groups: dict[tuple[int, str | None], list[Statement]] = {}
-    for (index, place), variable in layout.homes.items():
+    for (index, place), home in layout.homes.items():
         statement = program.triggers[index].statements[place]
-        home = column_of(program, program.triggers[index], variable)
         groups.setdefault((index, home), []).append(replace(statement, map=f"out {statement.map}"))
     homes: dict[str, list[str | None]] = {relation.name: [] for relation in program.relations}
     triggers = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cumulus.catalog.partition import buckets_of
 from cumulus.cluster.layout import divided
@@ -23,22 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cumulus.cluster.layout import Indices
-
-
-class Addressee(Protocol):
-    """What of a group of statements says where its events go: it is computed at `home`, from `columns`."""
-
-    @property
-    def base(self) -> str:
-        """The relation whose events fire the group."""
-
-    @property
-    def home(self) -> str | None:
-        """The column whose value says on which node; None for node 0."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the relation that the statements use."""
+    from cumulus.cluster.program import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +55,16 @@ class Dispatch:
     Parameters
     ----------
     groups
-        Of the node program, by their numbers.
+        Of the node program (`cumulus.cluster.program.NodeProgram.groups`), by their numbers.
     nodes
         At least one.
     """
 
-    def __init__(self, groups: Sequence[Addressee], nodes: int) -> None:
+    def __init__(self, groups: Sequence[Group], nodes: int) -> None:
         self.nodes = nodes
-        self._groups: dict[str, list[tuple[int, Addressee]]] = {}
+        self._groups: dict[str, list[tuple[int, Group]]] = {}
         for number, group in enumerate(groups):
-            self._groups.setdefault(group.base, []).append((number, group))
+            self._groups.setdefault(group.relation, []).append((number, group))
 
     def route(self, relation: str, rows: pa.Table, signs: np.ndarray[Any, np.dtype[np.int8]]) -> tuple[Dispatched, ...]:
         """Return what nodes must evaluate of a block, in the order of nodes, then of groups; nobody gets no rows.

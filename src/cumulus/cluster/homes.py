@@ -8,11 +8,11 @@ user's or from guesses by references. Homes do not depend on how many nodes ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cumulus.catalog.names import find_name
-from cumulus.catalog.schema import Relation
-from cumulus.cluster.segments import At, Flow, Homes, Reach, ReplicaSet, axis_of, flows, needed, variable_of
+from cumulus.cluster.program import Homes
+from cumulus.cluster.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of
 from cumulus.layout.shared_keys import partition_choices, references
@@ -25,6 +25,8 @@ BLOCK = 1_000
 """So many events go together: what they add to one entry on one node travels as one delta."""
 GUESSED_ROWS = 1_000
 """Of a table that refers to no other, if nothing is known; one that does is larger."""
+FEW = 3
+"""Values of a column that is no key and joined with no other table, if nothing is known."""
 PASSES = 4
 """How often the planner goes over all tables at most."""
 
@@ -41,6 +43,11 @@ def choose_homes(spread: Program, statistics: Statistics, hints: Mapping[str, st
     hints
         Relation → the home of all its statements, as `homes_asked_for` reads them.
 
+    Returns
+    -------
+    Homes
+        Columns of the relations and not variables, as ``ON +r`` and ``ON -r`` may call them differently.
+
     Examples
     --------
     >>> from cumulus.m3 import parse
@@ -51,10 +58,7 @@ def choose_homes(spread: Program, statistics: Statistics, hints: Mapping[str, st
     found = flows(spread)
     search = _Search(spread, list(found), statistics)
     search.run(hints or {})
-    chosen: dict[At, str | None] = {}
-    for flow, places in found.items():
-        for at in places:
-            chosen[at] = variable_of(spread, spread.triggers[at[0]], search.homes[flow])
+    chosen: dict[At, str | None] = {at: search.homes[flow] for flow, places in found.items() for at in places}
     return dict(sorted(chosen.items()))
 
 
@@ -99,7 +103,7 @@ def estimated_rows(program: Program, statistics: Statistics) -> dict[str, int]:
 
 
 class _Search:
-    """Looks for homes that cost little; `homes` are those of the flows that have one so far, as columns."""
+    """Looks for homes that cost little; `homes` are those of the flows that have one so far."""
 
     def __init__(self, program: Program, every: Sequence[Flow], statistics: Statistics) -> None:
         self.homes: dict[Flow, str | None] = {}
@@ -111,6 +115,7 @@ class _Search:
         self._row_bytes = {
             each.name: bytes_per_entry(MapDef(each.name, each.columns, ())) for each in program.relations
         }
+        self._various = set(_various(program))
         self._readers: dict[str, list[Flow]] = {each.name: [] for each in program.maps}
         self._writers: dict[str, list[Flow]] = {each.name: [] for each in program.maps}
         self._of_relation: dict[str, list[Flow]] = {}
@@ -152,18 +157,25 @@ class _Search:
         return best != before
 
     def _cost(self, maps: Iterable[str], relation: str) -> float:
-        return sum(map(self._map_cost, maps)) + self._event_cost(relation)
+        return sum(map(self._map_cost, maps)) + self._work_cost(relation)
 
-    def _event_cost(self, relation: str) -> float:
-        """Return the bytes of events that the busiest node gets, times all nodes: what is not shared costs more."""
+    def _work_cost(self, relation: str) -> float:
+        """Return the bytes of events that are sent, and what crowding adds to them and to the deltas made of them."""
+        rows = self._known.rows[relation] * self._row_bytes[relation]
+        placed = [flow for flow in self._of_relation[relation] if flow in self.homes]
+        events = sum(rows * self._crowding(relation, home) for home in {self.homes[flow] for flow in placed})
+        made = ((flow, self._deltas(flow) * self._bytes[flow.writes.map]) for flow in placed)
+        return events + sum(size * (self._crowding(relation, self.homes[flow]) - 1) for flow, size in made)
+
+    def _crowding(self, relation: str, home: str | None) -> float:
+        """Return how many times as much the busiest node has to do as it would if all had the same."""
+        if home is None:
+            return NODES
         table = self._tables[relation]
-        homes = {self.homes[flow] for flow in self._of_relation[relation] if flow in self.homes}
-        shared = [1 if home is None else min(NODES, self._distinct(table, home)) for home in homes]
-        return sum(self._known.rows[relation] * self._row_bytes[relation] * NODES / nodes for nodes in shared)
-
-    def _distinct(self, table: Relation, column: str) -> int:
-        found = distinct(table, table.columns[table.position(column)], self._tables, self._known)
-        return NODES if found is None else max(found, 1)
+        found = distinct(table, table.columns[table.position(home)], self._tables, self._known)
+        if (relation, home) not in self._various and (relation, home) not in self._known.distinct:
+            found = FEW if found is None else min(found, FEW)
+        return 1 if found is None else NODES / min(NODES, max(found, 1))
 
     def _map_cost(self, name: str) -> float:
         """Return the bytes of the copies of a map beyond the first, and of the deltas that are sent to all of them."""
@@ -211,10 +223,8 @@ class _Search:
 
     def _entries_of(self, definition: MapDef) -> int:
         """Return how many entries a map is taken to have: its bound, but no more than the largest table has rows."""
-        found, largest = (
-            size_of(definition, self._tables, self._known).entries,
-            max(self._known.rows.values(), default=1),
-        )
+        found = size_of(definition, self._tables, self._known).entries
+        largest = max(self._known.rows.values(), default=1)
         return largest if found is None else max(min(found, largest), 1)
 
 
@@ -230,9 +240,17 @@ def _no_home(together: Sequence[Flow]) -> list[str | None]:
 def _candidates(program: Program, relation: str, every: Sequence[Flow]) -> list[str | None]:
     """Return what may be a home: columns by which maps are read or tables joined, else those of the key, else all."""
     used = {column for flow in every for read in flow.reads for column in read.columns if column is not None}
-    for choice in partition_choices(program):
-        if relation in choice and len(choice) > 1:
-            used.add(choice[relation])
+    used |= {column for name, column in _various(program) if name == relation}
     table = program.relation(relation)
     found = used or set(table.key)
     return [column for column in table.column_names if column in found or not found] or [None]
+
+
+def _various(program: Program) -> Iterator[tuple[str, str]]:
+    """Yield relations and columns that ought to have many values: keys of one column, and what tables are joined by."""
+    for choice in partition_choices(program):
+        if len(choice) > 1:
+            yield from choice.items()
+    for table in program.relations:
+        keys = [table.key, *(key.columns for key in table.foreign_keys)]
+        yield from ((table.name, columns[0]) for columns in keys if len(columns) == 1)

@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cumulus.algebra.terms import MapEnd, MapRead, Range, Term, Var, children
 from cumulus.catalog.partition import bucket_of, buckets_of
 from cumulus.catalog.schema import Column
+from cumulus.cluster.program import Homes
 from cumulus.cluster.segments import (
     EVERYWHERE,
     ON_FIRST,
     Flow,
-    Homes,
     Reach,
     ReplicaSet,
     Slice,
     axis_of,
     by_key,
-    column_of,
     flow_of,
     hashed_alike,
     needed,
@@ -47,9 +46,9 @@ if TYPE_CHECKING:
 class FinishedBy(Enum):
     """Who makes the rows of a view from entries."""
 
-    NODES = "each node its rows"
+    NODES = "each node, of its rows"
     FIRST = "node 0"
-    MERGE = "whoever has put the nodes' entries together"
+    MERGE = "whoever puts the entries of all nodes together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,7 @@ class ClusterLayout:
     def _flows(self) -> Iterator[tuple[Flow, str | None]]:
         for (index, place), home in self.homes.items():
             trigger = self.program.triggers[index]
-            flow = flow_of(self.program, trigger, trigger.statements[place])
-            yield flow, column_of(self.program, trigger, home)
+            yield flow_of(self.program, trigger, trigger.statements[place]), home
 
     def _own_axes(self, wanted: dict[str, dict[ReplicaSet, None]]) -> dict[str, int]:
         """Return for each map the key by which its entries are owned, -1 where it has none.

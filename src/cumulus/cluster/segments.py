@@ -19,12 +19,6 @@ from cumulus.m3.program import On, Program, Statement, Trigger
 
 At: TypeAlias = tuple[int, int]
 """A statement, by the index of its trigger and its own."""
-Homes: TypeAlias = Mapping[At, str | None]
-"""Statement → the variable of its trigger whose value says on which node it is computed; None for node 0.
-
-``ON +r`` and ``ON -r`` may have other names for a column, so equal homes are equal columns: `column_of`. Statements of
-batch triggers have no homes.
-"""
 
 
 class Reach(Enum):
@@ -117,18 +111,6 @@ def _holding(program: Program, relation: str, read: Slice, home: str | None) -> 
         return ON_FIRST
     axis = axis_of(program, relation, read, home)
     return EVERYWHERE if axis is None else by_key(axis)
-
-
-def column_of(program: Program, trigger: Trigger, variable: str | None) -> str | None:
-    """Return the column of the relation that a variable of a trigger stands for."""
-    if variable is None:
-        return None
-    return program.relation(trigger.relation).columns[trigger.variables.index(variable)].name
-
-
-def variable_of(program: Program, trigger: Trigger, column: str | None) -> str | None:
-    """Return what a trigger calls a column of its relation."""
-    return None if column is None else trigger.variables[program.relation(trigger.relation).position(column)]
 
 
 def axis_of(program: Program, relation: str, slice_: Slice, column: str) -> int | None:
