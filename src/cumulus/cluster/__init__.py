@@ -1,1 +1,5 @@
-"""The cluster: switches and nodes as machines without input and output (docs/cluster.md)."""
+"""The cluster: switches that order events, and nodes that pass each other what they change.
+
+`versions` is the order, `spread` says what of a program nodes can compute alone, `program` makes the program that every
+node runs, and `eventual` runs it.
+"""
