@@ -30,7 +30,9 @@ class BlockMaker:
         Of one block, at most.
     """
 
-    def __init__(self, numbering: Numbering, dispatch: Dispatch, static: frozenset[str], rows: int = BLOCK_ROWS) -> None:
+    def __init__(
+        self, numbering: Numbering, dispatch: Dispatch, static: frozenset[str], rows: int = BLOCK_ROWS
+    ) -> None:
         self._numbering, self._dispatch, self._static = numbering, dispatch, static
         self._rows = min(rows, numbering.most)
 

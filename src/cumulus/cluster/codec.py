@@ -25,6 +25,7 @@ _CLASSES: dict[str, type] = {
         messages.Deltas,
         messages.Checkpoint,
         messages.EpochTurn,
+        messages.EpochPart,
         messages.EpochEnd,
         messages.EpochReady,
         messages.EpochCommit,
@@ -32,6 +33,9 @@ _CLASSES: dict[str, type] = {
         messages.SourcesDone,
         records.LoggedTurn,
         records.LoggedPayloads,
+        records.LoggedEpoch,
+        records.NodeState,
+        records.SwitchState,
         Written,
     )
 }

@@ -25,8 +25,6 @@ class Gate:
         The gated part of the cluster's program.
     index
         The number of the bucket in `plan`.
-    state
-        The epoch and the bytes of a snapshot that `save` made; None for an empty bucket.
     """
 
     def __init__(
@@ -38,14 +36,10 @@ class Gate:
         *,
         late_epochs: int = LATE_EPOCHS,
         functions: Functions | None = None,
-        state: tuple[int, bytes] | None = None,
     ) -> None:
         self.bucket = Bucket(program, plan, index, make_engine, late_epochs, functions)
         self.epoch = 0
         """The last one that was applied."""
-        if state is not None:
-            self.epoch, data = state
-            self.bucket.load(data)
 
     def apply(self, epoch: int, payloads: Sequence[bytes]) -> Outcome:
         """Apply what an epoch has brought."""
@@ -57,3 +51,8 @@ class Gate:
     def save(self) -> bytes:
         """Return the whole state."""
         return self.bucket.dump()
+
+    def load(self, epoch: int, data: bytes) -> None:
+        """Replace the state by what `save` returned after an epoch."""
+        self.epoch = epoch
+        self.bucket.load(data)

@@ -58,8 +58,6 @@ class Intake:
         The cluster's; rows are checked as it says.
     tables
         Those of the switch; who refers to one of them, and is checked, is among them.
-    state
-        What `save` returned; None for empty tables.
     """
 
     def __init__(
@@ -69,13 +67,10 @@ class Intake:
         make_engine: Callable[..., Engine],
         *,
         late_epochs: int = LATE_EPOCHS,
-        state: bytes | None = None,
     ) -> None:
         keeping, self._nets = intake_program(program, tables)
         self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
         self._ordered = [each for each in parents_first(program) if each.name in tables]
-        if state is not None:
-            self._bucket.load(state)
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
         """Take in payloads; return what became of their rows, and the net changes, parents before children."""
@@ -99,3 +94,7 @@ class Intake:
     def save(self) -> bytes:
         """Return the whole state."""
         return self._bucket.dump()
+
+    def load(self, data: bytes) -> None:
+        """Replace the state by what `save` returned."""
+        self._bucket.load(data)

@@ -47,6 +47,14 @@ class EpochTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochPart:
+    """From a switch to a node: the next part of what it has read in an epoch for the gate of this node."""
+
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEnd:
     """From a switch to a node: nothing more of this epoch comes from here.
 
@@ -55,7 +63,8 @@ class EpochEnd:
     final
         As in `EpochTurn`.
     payload
-        What the switch has read in the epoch for the gate of this node, packed (`cumulus.epochs.intake.packing`).
+        The last part of what the switch has read in the epoch for the gate of this node, packed
+        (`cumulus.epochs.intake.packing`).
     """
 
     epoch: int
@@ -168,7 +177,7 @@ class SourcesDone:
 
 
 Message: TypeAlias = (
-    Events | Deltas | Checkpoint | EpochTurn | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+    Events | Deltas | Checkpoint | EpochTurn | EpochPart | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
 )
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------
@@ -205,10 +214,26 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """Read the files of a switch's tables; the result is the packed payloads for each bucket of the gate's plan."""
+    """Read the files of a switch's tables; the result is `Payloads`."""
 
     epoch: int
     files: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """What the files of an epoch have brought, packed.
+
+    Parameters
+    ----------
+    gates
+        For each bucket of the gate's plan.
+    intake
+        For the intake of the switch; empty if it is what the only bucket of the gate gets.
+    """
+
+    gates: Sequence[bytes]
+    intake: bytes
 
 
 @dataclass(frozen=True, slots=True)
