@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from cumulus.catalog.types import arrow_type
 from cumulus.cluster.homes import choose_homes
 from cumulus.cluster.layout import ClusterLayout, FinishedBy
-from cumulus.cluster.segments import EVERYWHERE, Reach, flows
+from cumulus.cluster.segments import EVERYWHERE, Reach
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
+from support.random_homes import random_homes, random_statistics
 from support.random_programs import RandomProgram, random_events
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
@@ -28,21 +29,6 @@ from support.routed_nodes import RoutedNodes, rows_of
 from support.tiers import examples, sampled
 
 SEEDS = 60
-
-
-def random_statistics(rng: random.Random, program: Program) -> Statistics:
-    """Counts of some tables: other counts, other homes."""
-    tables = [relation for relation in program.relations if rng.random() < 0.5]
-    return Statistics({relation.name: rng.choice([3, 1000, 10**6]) for relation in tables})
-
-
-def random_homes(rng: random.Random, program: Program):
-    """Homes that nobody would choose: any column for any statement."""
-    found = {}
-    for flow, places in flows(program).items():
-        column = rng.choice([*program.relation(flow.relation).column_names, None])
-        found |= dict.fromkeys(places, column)
-    return found
 
 
 def assert_nodes_are_embedded(layout: ClusterLayout, events) -> RoutedNodes:

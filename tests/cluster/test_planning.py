@@ -48,12 +48,15 @@ def test_a_gate_is_spread_where_each_bucket_checks_its_rows():
 def test_no_gate_leaves_a_key_unchecked_or_votes(query, keys):
     gated = compiled(benchmark("tpch").sql(query, keys=keys))
     rows = {relation.name: 1000 for relation in gated.relations}
-    buckets = plan_gate(gated, 2, rows).buckets
+    found = plan_gate(gated, 2, rows)
+    buckets = found.buckets
+    assert {*found.reasons, *buckets.partitioned} == {trigger.relation for trigger in gated.triggers}
+    assert all(found.reasons.values())
     assert not unchecked_keys(gated, buckets.partitioned)
     assert not polled_tables(gated, buckets.partitioned)
     if not buckets.partitioned:
         assert buckets.buckets == 1
-        assert buckets.why.startswith("one bucket on node 1, since no table can be partitioned (")
+        assert buckets.why == "one bucket on node 1, since no table can be partitioned"
 
 
 def test_one_node_has_one_bucket_and_nothing_gated_none():

@@ -7,7 +7,7 @@ other's votes on a deletion: the epoch has an end of its own already.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cumulus.epochs.layouts import polled_tables, unchecked_keys
 from cumulus.epochs.plan import BucketPlan
@@ -17,10 +17,19 @@ from cumulus.m3.program import Program
 
 @dataclass(frozen=True, slots=True)
 class GatePlan:
-    """The buckets of the gate; that with number i is on the node `nodes[i]`."""
+    """The buckets of the gate.
+
+    Parameters
+    ----------
+    nodes
+        Of each bucket the node that it is on.
+    reasons
+        Table that every bucket has whole → why it is not partitioned.
+    """
 
     buckets: BucketPlan
     nodes: tuple[int, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan | None:
@@ -46,11 +55,9 @@ def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan |
 
     found = choose_layout(gated, sizes=rows, objection=objection)
     if found.one_bucket:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.reasons.items())
-        why = f"one bucket on node {last}, since no table can be partitioned ({reasons})"
-        return GatePlan(BucketPlan(why=why), (last,))
+        why = f"one bucket on node {last}, since no table can be partitioned"
+        return GatePlan(BucketPlan(why=why), (last,), found.reasons)
     split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
-    others = [relation.name for relation in gated.relations if relation.name not in found.partitioned]
-    everywhere = f"; on every node {', '.join(others)}" if others else ""
+    everywhere = f"; in all of them {', '.join(found.reasons)}" if found.reasons else ""
     why = f"{nodes} buckets, one on each node: {split}{everywhere}"
-    return GatePlan(BucketPlan(nodes, found.partitioned, why), tuple(range(nodes)))
+    return GatePlan(BucketPlan(nodes, found.partitioned, why), tuple(range(nodes)), found.reasons)

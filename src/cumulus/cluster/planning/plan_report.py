@@ -52,6 +52,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
                 "nodes": list(plan.gate.nodes),
                 "partitioned": dict(plan.gate.buckets.partitioned),
                 "why": plan.gate.buckets.why,
+                "not_partitioned": [{"name": name, "why": why} for name, why in plan.gate.reasons.items()],
             },
         },
         "homes": [{"table": table, "column": home, "maps": list(maps)} for (table, home), maps in plan.homes.items()],
@@ -98,7 +99,8 @@ def _gated(plan: ClusterPlan) -> list[str]:
     gated = division.gated
     sizes = [counted(len(gated.views), "view"), counted(len(gated.maps), "map")]
     whys = division.views if gated.views else division.maps
-    return [f"gated: {', '.join(sizes)}, in {plan.gate.buckets.why}", *_columns(list(whys.items()))]
+    lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
+    return lines + _columns(list(plan.gate.reasons.items()))
 
 
 def _statement_count(plan: ClusterPlan) -> int:
