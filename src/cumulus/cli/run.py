@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cluster.mode import Mode
 from cumulus.errors import UsageError
 from cumulus.terminal.progress_lines import Teller
 
@@ -33,6 +34,7 @@ def run(
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
     nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
+    mode: Mode = typer.Option("eventual", help="eventual, or gated: nothing is sent between nodes (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
@@ -60,8 +62,10 @@ def run(
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
-    program = _resumed(file, out, checkpoint) or program_in_buckets(
-        partial(program_in, file, functions=given), partial(partitioned_by, layout=layout)
+    program = _resumed(file, out, checkpoint) or (
+        program_in(file, rely=False, enforced=False, functions=given)
+        if host == "cluster"
+        else program_in_buckets(partial(program_in, file, functions=given), partial(partitioned_by, layout=layout))
     )
     settings: dict[str, Any] = {
         "checkpoint": checkpoint or "",
@@ -77,7 +81,8 @@ def run(
         "make_engine": partial(make_engine, engine),
     }
     if host == "cluster":
-        settings |= {"nodes": nodes, "switches": switches, "engine": engine, "places": tuple(functions or ())}
+        places = tuple(functions or ())
+        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "engine": engine, "places": places}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
@@ -190,29 +195,22 @@ def _on_cluster(
     teller: Teller,
     note: Callable[[BucketPlan], None],
 ) -> None:
-    from cumulus.epochs.layouts import choose_plan
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_trigger
     from cumulus.interrupts import Interrupt
-    from cumulus.local_cluster.home import Home
+    from cumulus.local_cluster.home import Home, buckets_of_plan
     from cumulus.local_cluster.run import ClusterRun
 
     trigger = parse_trigger(settings["trigger"])
-    nodes, switches = settings["nodes"], settings["switches"]
-
-    def choose(matched: Program) -> tuple[BucketPlan, tuple[int, ...], dict[str, int]]:
-        plan = choose_plan(matched, "one-bucket", 1)
-        return plan, (0,), {relation.name: place % switches for place, relation in enumerate(matched.relations)}
-
     home = Home(
         program,
         sources_from(source, program),
         out,
         Path(settings["checkpoint"]) if settings["checkpoint"] else None,
-        choose,
+        mode=settings["mode"],
+        nodes=settings["nodes"],
+        switches=settings["switches"],
         functions=settings["places"],
-        nodes=nodes,
-        switches=switches,
         files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
         late_epochs=settings["late_epochs"],
         keep=settings["keep"],
@@ -220,7 +218,7 @@ def _on_cluster(
         engine=settings["engine"],
     )
     with home, Interrupt() as stop:
-        note(home.identity.plan)
+        note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
         for epoch in ClusterRun(home, trigger.every_s, last).epochs(lambda: stop.wished):
             teller.epoch(epoch)

@@ -139,7 +139,11 @@ class Publisher:
     def _advance(self, effects: list[Effect]) -> None:
         """Commit the oldest epoch if all have written it, and look for the files of the next one."""
         oldest = self._begun.get(self._committed + 1)
-        if oldest is not None and not self._is_committing and len(oldest.written) == len(self._nodes) + len(self._switches):
+        if (
+            oldest is not None
+            and not self._is_committing
+            and len(oldest.written) == len(self._nodes) + len(self._switches)
+        ):
             self._is_committing = True
             written = [each for name in (*self._nodes, *self._switches) for each in oldest.written[name]]
             effects.append(Perform(CommitEpoch(self._committed + 1, written, oldest.progress)))

@@ -10,7 +10,7 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import first_version, last_version
+from cumulus.cluster.versions import LAST_VERSION, first_version, last_version
 from cumulus.engine.frames.frame import Frame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
@@ -70,15 +70,16 @@ class SpreadPart:
         RemoteProtocolError
             If it is not of maps of the program.
         """
-        self.state.receive({name: frame for name, frame in self._frames(deltas.frames)})
+        self.state.receive(dict(self._frames(deltas.frames, with_version=True)))
 
-    def _frames(self, frames: NumberedFrames) -> Iterator[tuple[str, Frame]]:
+    def _frames(self, frames: NumberedFrames, *, with_version: bool) -> Iterator[tuple[str, Frame]]:
+        """Yield the frames of maps, of deltas with a version behind the keys."""
         for at, data in frames:
             if not 0 <= at < len(self._names):
                 raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self._names)}")
             name = self._names[at]
-            layout = layout_of(self.state.engine.program.map(self.state.made.overlays[name].since))
-            yield name, Frame.of_bytes(layout, data)
+            held = self.state.made.overlays[name].since if with_version else name
+            yield name, Frame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -124,10 +125,23 @@ class SpreadPart:
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def numbered(self, frames: Mapping[str, Frame]) -> NumberedFrames:
-        """Return frames of deltas as a log or a snapshot has them."""
-        return [(self._numbers[name], frame.to_bytes()) for name, frame in frames.items()]
+        """Return frames as a log or a snapshot has them."""
+        return [(self._numbers[name], frame.to_bytes()) for name, frame in frames.items() if frame.rows]
 
     def restore(self, frames: NumberedFrames) -> None:
-        """Take in deltas of committed epochs from a log: nobody has read anything yet."""
-        for name, frame in self._frames(frames):
+        """Take in deltas of a committed epoch from a log: nobody has read anything yet."""
+        for name, frame in self._frames(frames, with_version=True):
             self.state.restore(name, frame)
+
+    def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
+        """Return the newest values, and the deltas in them that are beyond an epoch."""
+        newest = {name: self.state.newest(name) for name in self._names}
+        beyond = last_version(epoch) + 1
+        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self._names}
+        return self.numbered(newest), self.numbered(later)
+
+    def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:
+        """Replace the state by what `save` returned, without what is beyond its epoch."""
+        self.state.load(dict(self._frames(newest, with_version=False)))
+        for name, frame in self._frames(later, with_version=True):
+            self.state.restore(name, frame, -1)

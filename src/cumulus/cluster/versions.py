@@ -25,6 +25,10 @@ TICK_BITS, SWITCH_BITS, SEQUENCE_BITS = 20, 7, 14
 MOST_EPOCHS, MOST_TICKS, MOST_SWITCHES = 1 << EPOCH_BITS, 1 << TICK_BITS, 1 << SWITCH_BITS
 
 
+LAST_VERSION = (1 << EPOCH_BITS + REST_BITS) - 1
+"""The last one that there can be."""
+
+
 class VersionOrder(StrEnum):
     """How versions order what several switches do in one epoch."""
 

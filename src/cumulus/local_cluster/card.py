@@ -7,13 +7,11 @@ again is the same as before.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cumulus.durable.files import write_durably
-from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
@@ -32,14 +30,16 @@ class ClusterCard:
         The identity of the state and the hash of its program (`cumulus.epochs.output.identity`).
     nodes, switches
         How many.
-    plan
-        The buckets of the gates.
-    gates
-        For each bucket the number of its node.
-    tables
-        Table → the number of its switch.
+    mode
+        What is spread, or whether all is gated.
+    homes
+        Of the spread program's statements: trigger, statement, column; they decide where everything lies.
     sources
         Where the rows of tables come from.
+    order
+        Of versions (`cumulus.cluster.versions`).
+    block_rows
+        Of one block, at most.
     files_per_epoch
         Of one table, at most; 0 for all there are.
     engine
@@ -54,10 +54,11 @@ class ClusterCard:
     program: str
     nodes: int
     switches: int
-    plan: BucketPlan
-    gates: tuple[int, ...]
-    tables: Mapping[str, int]
+    mode: str
+    homes: tuple[tuple[int, int, str | None], ...]
     sources: tuple[FolderSource, ...]
+    order: str = "clock"
+    block_rows: int = 10_000
     files_per_epoch: int = 1
     late_epochs: int = 10
     keep: int = 100
@@ -65,24 +66,29 @@ class ClusterCard:
     engine: str = "auto"
     functions: tuple[str, ...] = ()
 
+    @property
+    def shape(self) -> tuple[int, int, str]:
+        """What cannot change as long as there is state."""
+        return self.nodes, self.switches, self.mode
+
     def folder(self, machine: str) -> Path:
         """Return the folder with the state of a machine."""
         return Path(self.home) / machine
 
-    def write(self) -> None:
-        """Put the card into its home.
+    def write(self, before: ClusterCard | None) -> None:
+        """Put the card into its home, in place of the one before, if there is one.
 
         Raises
         ------
         MismatchError
             If the state there is of another number of machines.
         """
-        before = read_card(self.home)
-        if before is not None and (before.nodes, before.switches) != (self.nodes, self.switches):
+        if before is not None and before.shape != self.shape:
+            began = f"--nodes {before.nodes} --switches {before.switches} --mode {before.mode}"
             raise MismatchError(
-                f"{self.home}: this cluster began with {before.nodes} nodes and {before.switches} switches, "
-                f"not {self.nodes} and {self.switches}",
-                hint=f"Give --nodes {before.nodes} --switches {before.switches}, or start with new folders.",
+                f"{self.home}: this cluster began with {began}, and now it is "
+                f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
+                hint=f"Give {began}, or start with new folders.",
             )
         write_durably(Path(self.home) / CARD, json.dumps(asdict(self), indent=1).encode())
 
@@ -98,10 +104,9 @@ def read_card(home: str | Path) -> ClusterCard | None:
     path = Path(home) / CARD
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        plan = BucketPlan(**found.pop("plan"))
+        homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
         sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-        gates, functions = tuple(found.pop("gates")), tuple(found.pop("functions"))
-        return ClusterCard(**found, plan=plan, gates=gates, sources=sources, functions=functions)
+        return ClusterCard(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:

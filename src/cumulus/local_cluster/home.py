@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.durable.folders import check_output
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint, Identity
+from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
-from cumulus.local_cluster.card import ClusterCard
+from cumulus.local_cluster.card import ClusterCard, read_card
 from cumulus.m3.program import Program
 from cumulus.scalars.function_modules import functions_in
-from cumulus.scalars.user import Functions, given_functions, runnable
+from cumulus.scalars.user import given_functions, runnable
 
 HOST = "cluster"
 
@@ -27,10 +29,13 @@ class Home:
     ----------
     program
         Compiled without RELY and without enforced keys.
-    choose
-        Gives the gates' buckets and the nodes that have them, and table → switch, of a new cluster.
     settings
         Others of `ClusterCard`.
+
+    Raises
+    ------
+    MismatchError
+        If what is there is of another program, host, or number of machines.
     """
 
     def __init__(
@@ -39,59 +44,52 @@ class Home:
         sources: Sequence[FolderSource],
         out: Path,
         checkpoint: Path | None,
-        choose: Callable[[Program], tuple[BucketPlan, tuple[int, ...], dict[str, int]]],
         *,
+        mode: Mode,
+        nodes: int,
+        switches: int,
         functions: tuple[str, ...] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
-        self.functions: Functions = given_functions(functions_in(functions))
-        runnable(program.functions, self.functions)  # a missing one is told before folders are made
+        given = given_functions(functions_in(functions))
+        runnable(program.functions, given)  # a missing one is told before folders are made
         program, sources = match_sources_to_tables(require_definitions(program), sources)
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
-        self.program, self.sources = program, sources
-        self.sink: Sink | None = None
         self._checkpoint = Checkpoint(place, HOST)
         try:
-            plan, gates, tables = choose(program)
-            self.identity: Identity = self._checkpoint.bind(program, lambda: plan)
+            before = read_card(place)
+            self.plan = plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
+            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(self.plan))
+            homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
             self.card = ClusterCard(
                 str(out.absolute()),
                 str(place),
-                self.identity.checkpoint,
-                self.identity.program,
-                plan=self.identity.plan,
-                gates=gates,
-                tables=tables,
-                sources=sources,
+                identity.checkpoint,
+                identity.program,
+                nodes,
+                switches,
+                mode.value,
+                homes,
+                sources,
                 functions=functions,
                 **settings,
             )
-            self.sink = Sink(
-                out.absolute(),
-                self.card.checkpoint,
-                self.card.program,
-                resuming=not self.identity.fresh and self._began(),
-            )
-            newest = self.sink.newest()
+            self.card.write(before)
+            resuming = any((place / "publisher").glob("log/*"))
+            with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
+            newest = with_lock.newest()
+            with_lock.close()  # the publisher's process takes it
             self.epoch = newest.epoch if newest else 0
             """The last committed one."""
-            self.card.write()
-            self.sink.close()  # the publisher's process takes it
         except BaseException:
             self.close()
             raise
 
-    def _began(self) -> bool:
-        """Whether the state of some machine is there."""
-        return any(any(path.iterdir()) for path in self._checkpoint.path.iterdir() if path.is_dir())
-
     def close(self) -> None:
         """Give the folders free."""
-        if self.sink is not None:
-            self.sink.close()
         self._checkpoint.close()
 
     def __enter__(self) -> Home:
@@ -99,3 +97,14 @@ class Home:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def plan_of(program: Program, card: ClusterCard) -> ClusterPlan:
+    """Return the plan with which a cluster has begun."""
+    homes = {(trigger, statement): column for trigger, statement, column in card.homes}
+    return plan_cluster(program, card.nodes, card.switches, Mode(card.mode), homes=homes)
+
+
+def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:
+    """Return the buckets that take rows in as one host would: those of the gate."""
+    return BucketPlan() if plan.gate is None else plan.gate.buckets

@@ -12,7 +12,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
 from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
 from cumulus.cluster.program import NodeProgram, node_program
-from cumulus.cluster.segments import Reach, ReplicaSet, axis_of, flow_of
+from cumulus.cluster.segments import Homes, Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
@@ -118,6 +118,7 @@ def plan_cluster(
     mode: Mode = Mode.EVENTUAL,
     statistics: Statistics | None = None,
     hints: Mapping[str, str] | None = None,
+    homes: Homes | None = None,
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -127,6 +128,8 @@ def plan_cluster(
         Compiled without RELY and without enforced keys.
     hints
         Relation → the home of its statements (`cumulus.cluster.homes.homes_asked_for`).
+    homes
+        Of all statements of the spread part, where a cluster has begun with them; nothing is chosen then.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def plan_cluster(
                 f"a home for {table}, but no statement of it is spread",
                 hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
             )
-    homes = choose_homes(spread, known, hints)
+    homes = choose_homes(spread, known, hints) if homes is None else homes
     rows = estimated_rows(program, known)
     return ClusterPlan(
         program,
