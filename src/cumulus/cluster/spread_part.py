@@ -11,7 +11,7 @@ from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import LAST_VERSION, first_version, last_version
-from cumulus.engine.frames.frame import Frame
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
@@ -72,14 +72,14 @@ class SpreadPart:
         """
         self.state.receive(dict(self._frames(deltas.frames, with_version=True)))
 
-    def _frames(self, frames: NumberedFrames, *, with_version: bool) -> Iterator[tuple[str, Frame]]:
+    def _frames(self, frames: NumberedFrames, *, with_version: bool) -> Iterator[tuple[str, MapFrame]]:
         """Yield the frames of maps, of deltas with a version behind the keys."""
         for at, data in frames:
             if not 0 <= at < len(self._names):
                 raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self._names)}")
             name = self._names[at]
             held = self.state.made.overlays[name].since if with_version else name
-            yield name, Frame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
+            yield name, MapFrame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -88,12 +88,12 @@ class SpreadPart:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def deltas_of(self, epoch: int) -> dict[str, Frame]:
+    def deltas_of(self, epoch: int) -> dict[str, MapFrame]:
         """Return the deltas of an epoch; those of epoch 0 belong to the first one."""
         first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
         return {name: found for name in self._names if (found := self.state.deltas(name, first, last)).rows}
 
-    def shares(self, epoch: int, changed: Mapping[str, Frame], *, whole: bool) -> Shares:
+    def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
         """Return the entries of views after an epoch: of those that it has changed, or of all of them."""
         views = [view for view in self._program.views if whole or not changed.keys().isdisjoint(view.reads)]
         wanted = {name for view in views if self._has_part(view) for name in view.reads}
@@ -124,7 +124,7 @@ class SpreadPart:
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
-    def numbered(self, frames: Mapping[str, Frame]) -> NumberedFrames:
+    def numbered(self, frames: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return frames as a log or a snapshot has them."""
         return [(self._numbers[name], frame.to_bytes()) for name, frame in frames.items() if frame.rows]
 

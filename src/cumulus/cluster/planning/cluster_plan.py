@@ -11,8 +11,8 @@ from cumulus.cluster.layout import ClusterLayout
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
 from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
-from cumulus.cluster.program import NodeProgram, node_program
-from cumulus.cluster.segments import Homes, Reach, ReplicaSet, axis_of, flow_of
+from cumulus.cluster.program import Homes, NodeProgram, node_program
+from cumulus.cluster.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
