@@ -26,11 +26,8 @@ class Coordinator:
         effects: list[Effect] = []
         for each in inputs:
             match each:
-                case Recovered(_, records):
-                    # What was not decided before the crash is given up; nobody has been told anything else.
-                    self.asked = True
-                    self.outcome = records[0].decode() if records else ""
-                    effects += [] if records else self.decide("abort")
+                case Recovered(_, [outcome]):
+                    self.asked, self.outcome = True, outcome.decode()
                 case Tick() if not self.asked:
                     self.asked = True
                     effects += [Send(member, "prepare") for member in self.members]
@@ -71,9 +68,10 @@ class Member:
                 case Recovered(_, records):
                     self.voted, self.outcome = [*(record.decode() for record in records), "", ""][:2]
                     effects += self.ask()
-                case Received(_, "prepare") if not self.voted and not self.outcome:
+                case Received(_, "prepare") if not self.outcome:
+                    effects += [] if self.voted else [Append(1, self.vote.encode())]
                     self.voted = self.vote
-                    effects += [Append(1, self.vote.encode()), *self.ask()]
+                    effects += self.ask()
                 case Received(_, "commit" | "abort" as outcome) if not self.outcome:
                     self.outcome = outcome
                     missing = [] if self.voted else [Append(1, b"no")]
@@ -114,6 +112,7 @@ def agreement(choices: Choices, members: list[Machine], heard: Counter[str]) -> 
     return Scenario(
         dict.fromkeys(names, made),
         WIRE,
+        logs=frozenset(names),
         may_crash=frozenset(names),
         after_step={"one outcome": one_outcome},
         at_rest={"decided": decided},
@@ -137,22 +136,25 @@ PLAIN = """
     0     0.000  chair starts, life 1
     0     0.000  member0 starts, life 1
     0     0.000  member1 starts, life 1
-    4     0.050  chair → member0: prepare
-    4     0.050  member0 writes record 1
-    5     0.050  chair → member1: prepare
-    5     0.050  member1 writes record 1
-    5     0.050  member0 has record 1 on disk
-    5     0.050  member1 has record 1 on disk
-    6     0.100  member0 → chair: yes
-    6     0.100  member1 → chair: yes
-    6     0.100  chair writes record 1
-    6     0.100  chair has record 1 on disk
-    7     0.150  chair → member0: commit
-    7     0.150  member0 writes record 2
-    8     0.150  chair → member1: commit
-    8     0.150  member1 writes record 2
-    8     0.150  member0 has record 2 on disk
-    8     0.150  member1 has record 2 on disk
+    1     0.000  chair recovers 0 records from 1 on
+    2     0.000  member0 recovers 0 records from 1 on
+    3     0.000  member1 recovers 0 records from 1 on
+    7     0.050  chair → member0: prepare
+    7     0.050  member0 writes record 1
+    8     0.050  chair → member1: prepare
+    8     0.050  member1 writes record 1
+    8     0.050  member0 has record 1 on disk
+    8     0.050  member1 has record 1 on disk
+    9     0.100  member0 → chair: yes
+    9     0.100  member1 → chair: yes
+    9     0.100  chair writes record 1
+    9     0.100  chair has record 1 on disk
+   10     0.150  chair → member0: commit
+   10     0.150  member0 writes record 2
+   11     0.150  chair → member1: commit
+   11     0.150  member1 writes record 2
+   11     0.150  member0 has record 2 on disk
+   11     0.150  member1 has record 2 on disk
 """
 
 
@@ -165,34 +167,37 @@ CRASHES = """
     0     0.000  chair starts, life 1
     0     0.000  member0 starts, life 1
     0     0.000  member1 starts, life 1
-    4     0.050  chair → member0: prepare
-    4     0.050  member0 writes record 1
-    5     0.050  chair → member1: prepare
-    5     0.050  member1 writes record 1
-    5     0.050  member0 has record 1 on disk
-    5     0.050  member1 has record 1 on disk
-    6     0.100  member0 → chair: yes
-    6     0.100  member1 → chair: yes
-    6     0.100  chair writes record 1
-    6     0.100  chair crashes: records lost 0, tasks lost 0
-    7     0.150  member0 has lost chair
-    8     0.150  member1 has lost chair
-    8     2.007  chair starts, life 2
-    9     2.007  chair recovers 1 record from 1 on
-   11     2.057  member0 → chair: yes
-   11     2.057  member1 → chair: yes
-   12     2.107  chair → member0: commit
-   12     2.107  member0 writes record 2
-   13     2.107  chair → member1: commit
-   13     2.107  member1 writes record 2
-   13     2.107  member0 has record 2 on disk
-   13     2.107  member1 has record 2 on disk
+    1     0.000  chair recovers 0 records from 1 on
+    2     0.000  member0 recovers 0 records from 1 on
+    3     0.000  member1 recovers 0 records from 1 on
+    7     0.050  chair → member0: prepare
+    7     0.050  member0 writes record 1
+    8     0.050  chair → member1: prepare
+    8     0.050  member1 writes record 1
+    8     0.050  member0 has record 1 on disk
+    8     0.050  member1 has record 1 on disk
+    9     0.100  member0 → chair: yes
+    9     0.100  member1 → chair: yes
+    9     0.100  chair writes record 1
+    9     0.100  chair crashes: records lost 0, tasks lost 0
+   10     0.150  member0 has lost chair
+   11     0.150  member1 has lost chair
+   11     2.007  chair starts, life 2
+   12     2.007  chair recovers 1 record from 1 on
+   14     2.057  member0 → chair: yes
+   14     2.057  member1 → chair: yes
+   15     2.107  chair → member0: commit
+   15     2.107  member0 writes record 2
+   16     2.107  chair → member1: commit
+   16     2.107  member1 writes record 2
+   16     2.107  member0 has record 2 on disk
+   16     2.107  member1 has record 2 on disk
 """
 
 
 def test_a_run_with_a_crash_message_by_message() -> None:
     """The chair stops when it has written its decision, which gets to the disk, but has told nobody."""
-    choices = {"fault crash": [1, 6, 1], "times": [0, 0, 0, 1, 0, 0, 40]}
+    choices = {"fault crash": [1, 9, 1], "times": [0, 0, 0, 1, 0, 0, 40]}
     conditions = Conditions(faults={"crash": 1 / 8}, most_faults=1)
     result = repeated(partial(agreement, members=[], heard=Counter()), choices, conditions, traced=True)
     assert "\n".join(result.trace) == CRASHES.strip("\n")

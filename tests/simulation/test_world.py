@@ -172,7 +172,8 @@ class Writer:
             match each:
                 case Recovered(first, records):
                     assert first == 1
-                    self.number = self.recovered = len(records)
+                    self.number = len(records)
+                    self.recovered = self.number if self.life > 1 else None
                     assert [int(record) for record in records] == list(range(1, self.number + 1))
                 case Tick() if self.number < 12:
                     self.number += 1
@@ -213,6 +214,7 @@ def writing(choices: Choices, lives: list[Writer], done: list[int]) -> Scenario:
         {"writer": made, "reader": lambda name, life: reader},
         WIRE,
         perform=perform,
+        logs=frozenset(["writer"]),
         may_crash=frozenset(["writer"]),
         after_step={"durable": durable},
     )
@@ -309,7 +311,8 @@ def test_what_no_driver_can_do_is_a_failure(effect: Effect, told: str) -> None:
         def step(self, inputs: Sequence[Input]) -> list[Effect]:
             return [effect]
 
-    result = simulated(lambda choices: Scenario({"m": lambda name, life: Wrong()}, WIRE), 1, Conditions())
+    machines = {"m": lambda name, life: Wrong()}
+    result = simulated(lambda choices: Scenario(machines, WIRE, logs=frozenset("m")), 1, Conditions())
     assert result.failure is not None
     assert result.failure.check in ("world", "task")
     assert told in result.failure.message

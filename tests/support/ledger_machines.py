@@ -219,6 +219,7 @@ def ledger(choices: Choices, broken: str = "", most: int = 12) -> Scenario:
         machines=dict.fromkeys([*amounts, KEEPER, *replicas], made),
         wire=WIRE,
         perform=perform,
+        logs=frozenset([KEEPER]),
         may_crash=frozenset([KEEPER, *replicas]),
         at_rest={"all agree": agree},
         at_report={"recovered": nothing_lost},

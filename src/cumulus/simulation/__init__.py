@@ -9,7 +9,17 @@ from cumulus.simulation.broken_rules import BrokenRule, as_it_should_be
 from cumulus.simulation.choices import SIMPLEST, Choices, ChoiceStream, Recording, recording_of, recording_text
 from cumulus.simulation.failure import Failure
 from cumulus.simulation.runs import SimulatedRun, repeated, simulated
-from cumulus.simulation.scenario import FAULTS, Conditions, Factory, Reports, Scenario, ScenarioOf, Wire, faults_named
+from cumulus.simulation.scenario import (
+    FAULTS,
+    Conditions,
+    Factory,
+    Renew,
+    Reports,
+    Scenario,
+    ScenarioOf,
+    Wire,
+    faults_named,
+)
 from cumulus.simulation.scripted_client import ScriptedClient
 from cumulus.simulation.shrink import Shrunk, shrunk
 from cumulus.simulation.world import World
@@ -24,6 +34,7 @@ __all__ = [
     "Factory",
     "Failure",
     "Recording",
+    "Renew",
     "Reports",
     "Scenario",
     "ScenarioOf",

@@ -113,7 +113,7 @@ class Faults:
         world.crash(name, effects[: stream.below(len(effects) + 1)])
         if stream.chance(1 / 4):
             for each in others:
-                if stream.chance(1 / 2):
+                if stream.chance(1 / 2) and each in world.alive:
                     world.crash(each)
 
 

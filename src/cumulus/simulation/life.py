@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from cumulus.machine import Effect, Input, Machine, Name
 from cumulus.simulation.agenda import LocalClock
 from cumulus.simulation.disk import VirtualLog
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a supervisor sends among its messages: meet the other members anew, in an incarnation."""
+
+    incarnation: int
 
 
 class Life:
@@ -25,11 +33,6 @@ class Life:
         What it takes for the time.
     """
 
-    __slots__ = (
-        *("clock", "disk_free", "inbox", "is_alive", "is_due", "links", "log", "machine", "name", "number"),
-        *("outbox", "tasks"),
-    )
-
     def __init__(self, name: Name, number: int, machine: Machine, log: VirtualLog, clock: LocalClock) -> None:
         self.name = name
         self.number = number
@@ -37,11 +40,14 @@ class Life:
         self.log = log
         self.clock = clock
         self.is_alive = True
-        # What has come and was not taken in yet, and whether a step is on its way.
+        # The last one in which it has met the others, if it is a member.
+        self.incarnation = 0
+        # What has come and was not taken in yet, how much of it must be at the next step, and whether that is to come.
         self.inbox: list[Input] = []
+        self.urgent = 0
         self.is_due = False
-        # Effects from the first record on that is not on the disk.
-        self.outbox: deque[Effect] = deque()
+        # Effects from the first record on that is not on the disk, each with the incarnation that it was asked for in.
+        self.outbox: deque[tuple[Effect, int]] = deque()
         self.disk_free = 0
         # The first one is being done.
         self.tasks: deque[Any] = deque()
@@ -58,23 +64,26 @@ class VirtualLink:
     to
         The machine that it sends to.
     peer
-        The life of it that the messages are for; None while that machine is known to be down.
+        The life of it that the messages are for; None while that machine is known to be down, and between members.
     cuts
         How many partitions hold messages up.
+    incarnation
+        Between members, the incarnation that it belongs to, 0 if they have not met yet; None for other links.
     """
 
-    __slots__ = ("cuts", "flight", "free", "is_known", "peer", "sender", "stalled", "to", "waiting")
-
-    def __init__(self, sender: Life, to: Name, peer: Life | None, cuts: int) -> None:
+    def __init__(self, sender: Life, to: Name, peer: Life | None, cuts: int, incarnation: int | None) -> None:
         self.sender = sender
         self.to = to
         self.peer = peer
         self.cuts = cuts
+        self.incarnation = incarnation
+        # Nothing goes over it any more; and whether a cut holds up the news of the other end's end.
+        self.is_lost = self.is_ending = False
         # Sent, and not yet there.
-        self.flight: deque[bytes] = deque()
+        self.flight: deque[bytes | Meeting] = deque()
         # When the last of them will be there.
         self.free = 0
-        # How many of them are held up by a cut.
+        # How many of them are held up.
         self.stalled = 0
         # What is for the peer's next life.
         self.waiting: list[bytes] = []

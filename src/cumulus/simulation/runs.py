@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cumulus.simulation.agenda import MILLISECOND
+from cumulus.simulation.checks import FailedRunError
 from cumulus.simulation.choices import Choices, Recording
 from cumulus.simulation.failure import Failure
 from cumulus.simulation.scenario import Conditions, ScenarioOf
 from cumulus.simulation.trace import Trace
-from cumulus.simulation.world import FailedRunError, World
+from cumulus.simulation.world import World
 
 
 @dataclass(frozen=True)

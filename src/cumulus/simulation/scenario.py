@@ -69,6 +69,13 @@ def _no_task(name: Name, task: Any) -> Any:
     raise AssertionError(f"{name} asks for {task!r}, and this scenario has nobody who performs tasks")
 
 
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation."""
+
+    incarnation: int
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is run.
@@ -81,8 +88,16 @@ class Scenario:
         How messages travel.
     perform
         Does the task that a machine of a name has asked for. At a crash the current one may have been done or not.
+    logs
+        The machines that have a log; it is the first that each life of them is told.
+    supervisor
+        The machine, if any, that starts the others but for itself and `guests`. It is told `Lost` of those that end,
+        and performs `Renew`; without it nobody runs. If it crashes, all that it has started end, too. Without a
+        supervisor machines start by themselves, and links between two of them come back by themselves.
+    guests
+        The machines that no supervisor has started.
     may_crash
-        The machines that the fault `crash` may stop; they are started again after a while.
+        The machines that the fault `crash` may stop; those without a supervisor are started again after a while.
     after_step, at_rest
         Checks by name: after each step of a machine, before its effects are done, and whenever nothing is on its way
         any more. They say by exceptions what is wrong.
@@ -98,12 +113,20 @@ class Scenario:
     machines: Mapping[Name, Factory]
     wire: Wire
     perform: Perform = _no_task
+    logs: frozenset[Name] = frozenset()
+    supervisor: Name = ""
+    guests: frozenset[Name] = frozenset()
     may_crash: frozenset[Name] = frozenset()
     after_step: Mapping[str, Callable[[World, Name], None]] = field(default_factory=dict)
     at_rest: Mapping[str, Callable[[World], None]] = field(default_factory=dict)
     at_report: Mapping[str, Callable[[World, Name, object], None]] = field(default_factory=dict)
     phases: Sequence[Callable[[World], None]] = ()
     reports: Reports = field(default_factory=Reports)
+
+    @property
+    def members(self) -> frozenset[Name]:
+        """The machines that the supervisor starts."""
+        return frozenset(self.machines) - self.guests - {self.supervisor} if self.supervisor else frozenset()
 
 
 ScenarioOf: TypeAlias = Callable[[Choices], Scenario]

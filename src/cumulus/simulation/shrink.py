@@ -7,9 +7,13 @@ few faults and few delays. Candidates come in a fixed order, so that a failure a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from cumulus.simulation.runs import SimulatedRun, repeated
 from cumulus.simulation.scenario import Conditions, ScenarioOf
+
+_Change: TypeAlias = tuple[str, int, int, tuple[int, ...]]
+"""A part of a stream, from a place to another, and what stands there instead."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +32,15 @@ class Shrunk:
     attempts: int
 
 
-def shrunk(scenario_of: ScenarioOf, failed: SimulatedRun, conditions: Conditions, attempts: int = 500) -> Shrunk:
+def shrunk(scenario_of: ScenarioOf, failed: SimulatedRun, conditions: Conditions, attempts: int = 1000) -> Shrunk:
     """Return a smaller run that fails alike, after at most so many attempts."""
     search = _Search(scenario_of, failed, conditions, attempts)
     before = None
     while before is not search.best and search.left > 0:
         before = search.best
-        for name in before.choices:
-            search.fails_with(name, 0, len(before.choices[name]), ())
+        for moves_faults in (False, True):
+            for name in before.choices:
+                _without_block(search, name, 0, len(search.values(name)), moves_faults)
         size = max((len(values) for values in search.best.choices.values()), default=0) // 2
         while size:
             for name in list(search.best.choices):
@@ -61,13 +66,15 @@ class _Search:
         """Return the choices of a stream in the smallest run."""
         return tuple(self.best.choices.get(name, ()))
 
-    def fails_with(self, name: str, start: int, end: int, instead: tuple[int, ...]) -> bool:
-        """Whether it still fails with other choices in a part of a stream, and is smaller; then it is the smallest."""
+    def fails_with(self, *changes: _Change) -> bool:
+        """Whether it still fails with these changes, and is smaller; then it is the smallest."""
         if self.left <= 0:
             return False
         self.left -= 1
-        values = self.values(name)
-        candidate = {**self.best.choices, name: (*values[:start], *instead, *values[end:])}
+        candidate = dict(self.best.choices)
+        for name, start, end, instead in changes:
+            values = candidate.get(name, ())
+            candidate[name] = (*values[:start], *instead, *values[end:])
         conditions = self._conditions
         if self._kind[0] != "rest":
             # A candidate may wander off; what takes more steps is not smaller.
@@ -82,22 +89,50 @@ class _Search:
 def _without_blocks(search: _Search, name: str, size: int) -> None:
     """Leave out blocks of so many choices of a stream, or let them be 0."""
     start = 0
-    while start < len(values := search.values(name)) and search.left > 0:
-        block = values[start : start + size]
-        if search.fails_with(name, start, start + size, ()):
-            continue
-        if any(block):
-            search.fails_with(name, start, start + size, (0,) * len(block))
-        start += size
+    while start < len(search.values(name)) and search.left > 0:
+        if not _without_block(search, name, start, start + size):
+            start += size
+
+
+def _without_block(search: _Search, name: str, start: int, end: int, moves_faults: bool = True) -> bool:
+    """Leave out a block, or let it be 0. With less going on faults must come earlier, so this is tried, too.
+
+    Return whether it was left out.
+    """
+    values = search.values(name)
+    block = values[start:end]
+    left_out, zeros = (name, start, end, ()), (name, start, end, (0,) * len(block))
+    if search.fails_with(left_out):
+        return True
+    if any(block) and search.fails_with(zeros):
+        return False
+    if moves_faults and 4 * len(block) >= len(values) and not name.startswith("fault"):
+        for earlier in _earlier_faults(search):
+            if search.fails_with(left_out, earlier) or search.fails_with(zeros, earlier):
+                break
+    return False
+
+
+def _earlier_faults(search: _Search) -> list[_Change]:
+    """Return changes that let one fault come earlier."""
+    faults = [(name, values) for name, values in search.best.choices.items() if name.startswith("fault")]
+    return [
+        (name, place, place + 1, (value * share // 8,))
+        for name, values in faults
+        for place, value in enumerate(values)
+        if value >= 8
+        for share in range(1, 8)
+    ]
 
 
 def _with_lower_numbers(search: _Search) -> None:
-    """Let choices be 1, or half of what they are."""
+    """Let choices be 1, or half of what they are, or a little less."""
     for name in list(search.best.choices):
         for place in range(len(search.values(name))):
             values = search.values(name)
-            for lower in (1, values[place] // 2) if place < len(values) else ():
-                if lower < values[place] and search.fails_with(name, place, place + 1, (lower,)):
+            value = values[place] if place < len(values) else 0
+            for lower in (1, value // 2, value - value // 4, value - 1):
+                if 0 < lower < value and search.fails_with((name, place, place + 1, (lower,))):
                     break
 
 

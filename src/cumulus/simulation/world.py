@@ -7,37 +7,26 @@ then done in order; those behind an `Append` when its record is on the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop
-from typing import ParamSpec, TypeVar, assert_never
 
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Send, Tick
+from cumulus.machine import Effect, Input, Lost, Name, Tick
 from cumulus.simulation.agenda import MILLISECOND, Agenda
+from cumulus.simulation.checks import Checks, FailedRunError
 from cumulus.simulation.choices import Choices
 from cumulus.simulation.disk import VirtualLog
-from cumulus.simulation.failure import Failure, failure_of
+from cumulus.simulation.effects import EffectQueue
 from cumulus.simulation.faults import Faults
 from cumulus.simulation.life import Life
 from cumulus.simulation.network import Cut, Network, usual_travel
-from cumulus.simulation.scenario import Conditions, Scenario
+from cumulus.simulation.scenario import Conditions, Renew, Scenario
 from cumulus.simulation.trace import Trace
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 PAUSE = 2 * MILLISECOND
 """How long a machine takes to react, at most."""
 SLOW_PAUSE = 200 * MILLISECOND
 DOWN_TIME = 500 * MILLISECOND
 """How long a machine is down, cut off or slow, at most."""
-
-
-class FailedRunError(Exception):
-    """A run has failed; never leaves the room."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(str(failure))
 
 
 class World:
@@ -65,28 +54,44 @@ class World:
         self.agenda = Agenda()
         self.lives: dict[Name, Life] = {}
         self._trace = trace
+        self._checks = Checks(self, scenario, conditions)
         self._faults = Faults(conditions, choices, scenario.may_crash)
         longest = choices.stream("longest delay").one(conditions.longest_ms) * MILLISECOND
         self._longest = longest
         self.logs = {name: VirtualLog() for name in scenario.machines}
         self._numbers = dict.fromkeys(scenario.machines, 0)
         self._slow_until = dict.fromkeys(scenario.machines, 0)
-        self._delays = {name: choices.stream(f"delays of {name}") for name in scenario.machines}
+        delays = {name: choices.stream(f"delays of {name}") for name in scenario.machines}
         self._paces = {name: choices.stream(f"pace of {name}") for name in scenario.machines}
         self._times = choices.stream("times")
         self._active = 0
+        self._members = scenario.members
+        self._incarnation = 0
         self.network = Network(
             self.agenda,
             self.lives,
+            self._members,
+            scenario.supervisor,
             scenario.wire,
             conditions.travel or usual_travel(longest),
-            self._delays,
+            delays,
             self._tell,
+            self._meet,
             self.counts,
         )
-        scenario.reports.checked = frozenset(scenario.at_report)
+        self._effects = EffectQueue(
+            self.agenda,
+            self.network,
+            scenario.logs,
+            delays,
+            longest,
+            self._performed,
+            self._tell,
+            self._write,
+        )
         for name in scenario.machines:
-            self.agenda.after(self._times.mostly_short(longest), self._start, name)
+            if name not in self._members:
+                self.agenda.after(self._times.mostly_short(longest), self._start, name)
 
     @property
     def names(self) -> Sequence[Name]:
@@ -116,24 +121,13 @@ class World:
                 deed(about)
                 if self.steps > most:
                     milliseconds = agenda.now // MILLISECOND
-                    raise self._failed("rest", AssertionError(f"no rest after {most} steps, {milliseconds} ms"))
+                    raise self._checks.failed("rest", AssertionError(f"no rest after {most} steps, {milliseconds} ms"))
         except FailedRunError:
             raise
         except Exception as error:
-            raise self._failed("world", error) from error
+            raise self._checks.failed("world", error) from error
         self._active = agenda.now
-        for check, holds in self.scenario.at_rest.items():
-            self._attempt(check, holds, self)
-
-    def _failed(self, check: str, error: Exception) -> FailedRunError:
-        return FailedRunError(failure_of(check, error, self.steps))
-
-    def _attempt(self, check: str, does: Callable[P, T], *about: P.args, **named: P.kwargs) -> T:
-        """Call what the caller has given."""
-        try:
-            return does(*about, **named)
-        except Exception as error:
-            raise self._failed(check, error) from error
+        self._checks.at_rest()
 
     def _write(self, what: str, *about: object) -> None:
         if self._trace is not None:
@@ -144,6 +138,8 @@ class World:
     def _tell(self, life: Life, told: Input) -> None:
         """Put an input into a machine's inbox, and let it step soon."""
         life.inbox.append(told)
+        if type(told) is Lost:
+            life.urgent = len(life.inbox)
         if not life.is_due:
             self._wake(life)
 
@@ -159,127 +155,78 @@ class World:
         """Let a machine take in one or several of its inputs."""
         if not life.is_alive:
             return
-        inbox, name = life.inbox, life.name
-        taken = self._paces[name].below(len(inbox)) if len(inbox) > 1 else 0
-        inputs, life.inbox = (inbox[:taken], inbox[taken:]) if taken else (inbox, [])
+        if life.inbox:
+            inbox = life.inbox
+            taken = self._paces[life.name].below(len(inbox)) if len(inbox) > 1 else 0
+            if taken:
+                # What is sent after a loss goes over another link, so the machine must have been told by then.
+                taken = max(taken, life.urgent)
+            life.urgent = 0
+            inputs, life.inbox = (inbox[:taken], inbox[taken:]) if taken else (inbox, [])
+            self._step_with(life, inputs)
+        life.is_due = False
+        if life.inbox and life.is_alive:
+            self._wake(life)
+
+    def _step_with(self, life: Life, inputs: Sequence[Input]) -> None:
         self.steps += 1
         if self._trace is not None:
-            self._trace.inputs(self.steps, self.agenda.now, name, inputs)
+            self._trace.inputs(self.steps, self.agenda.now, life.name, inputs)
         try:
             effects = life.machine.step(inputs)
         except Exception as error:
-            raise self._failed("step", error) from error
+            raise self._checks.failed("step", error) from error
         if effects or len(inputs) > 1 or type(inputs[0]) is not Tick:
             self._active = self.agenda.now
-        self._check(life)
+        self._checks.after_step(life)
         if self.steps >= self._faults.due:
-            self._faults.strike(self, self.steps, name, effects)
+            self._faults.strike(self, self.steps, life.name, effects)
         if life.is_alive:
-            self._take(life, effects)
-            life.is_due = False
-            if life.inbox:
-                self._wake(life)
+            self._effects.take(life, effects)
 
-    def _check(self, life: Life) -> None:
-        """Check a machine that has stepped, and what the caller wants to know of it; its effects are not done yet."""
-        if self.conditions.checks_machines:
-            try:
-                life.machine.check()
-            except Exception as error:
-                raise self._failed("check", error) from error
-        for check, holds in self.scenario.after_step.items():
-            self._attempt(check, holds, self, life.name)
-        if self.scenario.reports.due:
-            self._check_reports(life.name)
-
-    def _check_reports(self, name: Name) -> None:
-        """Check what is wanted of what a machine, or a task of it, has reported."""
-        reports = self.scenario.reports
-        due, reports.due = reports.due, []
-        for check, about in due:
-            self._attempt(check, self.scenario.at_report[check], self, name, about)
-
-    # --- effects ----------------------------------------------------------------------------------------------------
-
-    def _take(self, life: Life, effects: Sequence[Effect]) -> None:
-        """Do the effects of a step, or let them wait for the records before them. Records are written at once."""
-        for effect in effects:
-            if type(effect) is Append:
-                self._append(life, effect)
-            if life.outbox or type(effect) is Append:
-                life.outbox.append(effect)
-            else:
-                self._do(life, effect)
-
-    def _append(self, life: Life, effect: Append) -> None:
-        life.log.write(effect)
-        self._write("{} writes record {}", life.name, effect.number)
-        delay = self._delays[life.name].mostly_short(self._longest)
-        life.disk_free = max(life.disk_free, self.agenda.now + delay)
-        self.agenda.after(life.disk_free - self.agenda.now, self._durable, (life, effect.number))
-
-    def _durable(self, about: tuple[Life, int]) -> None:
-        """A record is on the disk: do what stands behind it, up to the next record that is not."""
-        life, number = about
-        if not life.is_alive:
-            return
-        life.log.durable = number
-        self._write("{} has record {} on disk", life.name, number)
-        outbox = life.outbox
-        while outbox:
-            effect = outbox[0]
-            if type(effect) is not Append:
-                self._do(life, effect)
-            elif effect.number > number:
-                break
-            outbox.popleft()
-
-    def _do(self, life: Life, effect: Effect) -> None:
-        match effect:
-            case Send():
-                self.network.send(life, effect)
-            case Perform(task):
-                self._write("{} asks for {!r}", life.name, task)
-                life.tasks.append(task)
-                if len(life.tasks) == 1:
-                    self._perform_next(life)
-            case Forget(number):
-                life.log.forget(number)
-            case Append():
-                raise AssertionError("records are written by `_take`")
-            case _:
-                assert_never(effect)
-
-    def _perform_next(self, life: Life) -> None:
-        self.agenda.after(self._delays[life.name].mostly_short(self._longest), self._complete, life)
-
-    def _complete(self, life: Life) -> None:
-        """The first task of a machine is done."""
+    def _meet(self, life: Life, incarnation: int) -> None:
+        """Let a member meet the others anew: what it answers to what came before is not sent any more."""
+        if life.incarnation and life.inbox:
+            inputs, life.inbox, life.urgent = life.inbox, [], 0
+            self._step_with(life, inputs)
         if life.is_alive:
-            task = life.tasks.popleft()
-            result = self._performed(life.name, task)
-            if life.tasks:
-                self._perform_next(life)
-            self._tell(life, Completed(task, result))
+            self._write("{} meets the others, incarnation {}", life.name, incarnation)
+            self.network.met(life, incarnation)
+
+    # --- tasks -----------------------------------------------------------------------------------------------------
 
     def _performed(self, name: Name, task: object) -> object:
-        result = self._attempt("task", self.scenario.perform, name, task)
-        self._check_reports(name)
+        if isinstance(task, Renew):
+            self._renew(self.lives[name], task)
+            return None
+        result = self._checks.attempt("task", self.scenario.perform, name, task)
+        self._checks.after_report(name)
         return result
+
+    def _renew(self, supervisor: Life, task: Renew) -> None:
+        """Start the members that do not run, and let all of them meet."""
+        assert supervisor.name == self.scenario.supervisor, f"{supervisor.name} is no supervisor in this scenario"
+        assert task.incarnation > self._incarnation, f"incarnation {task.incarnation} after {self._incarnation}"
+        self._incarnation = task.incarnation
+        for name in self.scenario.machines:
+            if name in self._members and name not in self.lives:
+                self._start(name)
+        self.network.invite(supervisor, task.incarnation)
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
     def _start(self, name: Name) -> None:
         """Begin the next life of a machine."""
+        self._active = self.agenda.now
         self._numbers[name] += 1
         number = self._numbers[name]
-        machine = self._attempt("start", self.scenario.machines[name], name, number)
+        machine = self._checks.attempt("start", self.scenario.machines[name], name, number)
         clock = self._faults.clock(self.agenda.now)
         self.counts["skew"] += clock.is_skewed
         life = Life(name, number, machine, self.logs[name], clock)
         self.lives[name] = life
         self._write("{} starts, life {}", name, number)
-        if number > 1:
+        if name in self.scenario.logs:
             self._tell(life, life.log.recovered(self._times))
         self.network.started(life)
         if self.conditions.tick_ms:
@@ -300,19 +247,27 @@ class World:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def crash(self, name: Name, done: Sequence[Effect] = ()) -> None:
-        """Stop a machine after these first effects of its last step are done; start it again later."""
+        """Stop a machine after these first effects of its last step are done; start it again later.
+
+        With a supervisor end all that it has started, and it starts those that end.
+        """
+        if name == self.scenario.supervisor:
+            for member in self.alive:
+                if member in self._members:
+                    self.crash(member)
         life, stream = self.lives.pop(name), self._times
-        self._take(life, done)
+        self._effects.take(life, done)
         life.is_alive = False
         lost = life.log.crash(stream)
         self._write("{} crashes: records lost {}, tasks lost {}", name, lost, len(life.tasks))
         self.counts["crash"] += 1
         self.counts["record lost"] += lost
         self.counts["task lost"] += len(life.tasks)
-        if life.tasks and stream.chance(1 / 2):
+        if life.tasks and not isinstance(life.tasks[0], Renew) and stream.chance(1 / 2):
             self._performed(name, life.tasks[0])
         self.network.crashed(life, stream, self._longest)
-        self.agenda.after(stream.mostly_short(DOWN_TIME), self._start, name)
+        if name not in self._members:
+            self.agenda.after(stream.mostly_short(DOWN_TIME), self._start, name)
 
     def partition(self, pairs: frozenset[tuple[Name, Name]]) -> None:
         """Hold up the messages of some pairs for a while."""
