@@ -77,6 +77,23 @@ def test_a_token_goes_round_three_processes_and_nobody_is_left(tmp_path: Path) -
     assert children() == before
 
 
+def test_each_pair_keeps_its_order_under_load() -> None:
+    """The machine itself insists on the order: it would end."""
+    with Supervisor(relays("a", "b", "c")) as supervisor:
+        for me in "abc":
+            for to in set("abc") - {me}:
+                for first in range(1, 4001, 1000):
+                    ask(supervisor, me, "flood", to, first, 1000, 200)
+                ask(supervisor, me, "flood", to, 4001, 3, 300_000)
+        for me in "abc":
+            counted: dict[str, int] = {}
+            end = time.monotonic() + 10
+            while counted != dict.fromkeys(set("abc") - {me}, 4003):
+                assert time.monotonic() < end, counted
+                ask(supervisor, me, "count")
+                counted = said(supervisor)[1]
+
+
 def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) -> None:
     lines: list[tuple[str, str]] = []
     processes = relays("a", "b", "c", log=str(tmp_path))

@@ -21,8 +21,8 @@ from cumulus.errors import CumulusError, UsageError
 from cumulus.machine import Name, Received
 from cumulus.transport.connections import Address
 from cumulus.transport.driver import Driver
-from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
-from cumulus.transport.framing import FrameKind, FrameReader, header
+from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials
 
 
@@ -76,13 +76,12 @@ class _Control(asyncio.BufferedProtocol):
         self.tell(FrameKind.READY, address)
 
     def tell(self, kind: FrameKind, what: Any) -> None:
-        payload = json.dumps(what).encode()
-        self._transport.write(header(kind, len(payload), 0) + payload)
+        self._transport.writelines(framed(kind, [json.dumps(what).encode()]))
 
     # --- what the driver tells ---
 
     def say(self, pieces: Sequence[Piece]) -> None:
-        self._transport.writelines([header(FrameKind.MESSAGE, sum(map(len, pieces)), 0), *pieces])
+        self._transport.writelines(framed(FrameKind.MESSAGE, pieces))
 
     def lost(self, peer: Name, reason: str) -> None:
         assert self._driver is not None

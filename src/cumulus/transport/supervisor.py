@@ -29,6 +29,8 @@ from cumulus.machine import Name
 from cumulus.transport.connections import Address
 from cumulus.transport.framing import FrameKind, FrameReader, header
 
+_LOOK_SECONDS = 0.05
+"""How often is looked whether another process has failed than the one that is waited for."""
 _TOLD_LINES = 20
 """How many of the last lines of a process are kept for whoever asks why it has ended."""
 _ASK_SECONDS, _TERMINATE_SECONDS = 5.0, 2.0
@@ -362,11 +364,18 @@ class Supervisor:
             with Deferring():  # an interrupt in between would leave a process that nobody stops
                 self._running[process.name] = _Running(process, self._secret, self._on_line, self._take)
         until = time.monotonic() + self._start_seconds
-        for process in processes:
-            running = self._running[process.name]
-            running.ready.wait(max(until - time.monotonic(), 0))
-            if running.address is None:
-                raise _not_started(running, self._start_seconds)
+        waiting = [self._running[process.name] for process in processes]
+        while waiting:
+            waiting[0].ready.wait(_LOOK_SECONDS)
+            for each in waiting:
+                if each.end is not None:
+                    raise ProcessError(f"{each.name} cannot start: {each.end.reason}")
+            waiting = [each for each in waiting if each.address is None]
+            if waiting and time.monotonic() > until:
+                raise ProcessError(
+                    f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
+                    hint="Look at what it has written, or give it more time.",
+                )
         addresses = {name: each.address for name, each in self._running.items()}
         for each in self._running.values():
             each.send_object(FrameKind.MEET, addresses, self.incarnation)
@@ -374,14 +383,6 @@ class Supervisor:
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:
             self._occurrences.put(occurrence)
-
-
-def _not_started(running: _Running, seconds: float) -> ProcessError:
-    if running.end is None:
-        return ProcessError(
-            f"{running.name}: not ready after {seconds:g} s", hint="Look at what it has written, or give it more time."
-        )
-    return ProcessError(f"{running.name} cannot start: {running.end.reason}")
 
 
 def _print_line(name: Name, line: str) -> None:
