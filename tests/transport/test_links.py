@@ -12,7 +12,7 @@ import pytest
 from cumulus.errors import UsageError
 from cumulus.machine import Lost, Received
 from cumulus.transport.framing import FrameKind, header
-from cumulus.transport.greeting import Credentials, Greeting
+from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
 from support.drivers import Listener, meet, refusal_by, until
 from support.relay import ListCodec, machine_of, make
 
@@ -147,7 +147,7 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]])
         machines = {name: machine_of(each.equipment) for name, each in nodes.items()}
-        nodes["a"].driver.links.abort("b")
+        nodes["a"].cut("b")
         await until(lambda: Lost("b") in machines["a"].told and Lost("a") in machines["b"].told)
         for name in nodes:
             nodes[name].ask(["token", "a b".replace(name, "").strip()])  # it goes nowhere
@@ -189,6 +189,28 @@ def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.Monkey
         writer.close()
         for each in nodes.values():
             await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        driver = nodes["b"].driver
+        address = await driver.links.listen()
+        nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
+        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        reader, writer = await connect_as("a", address[1])
+        for _ in range(2):
+            with pytest.raises(RefusalError, match="b refuses: b had a link to a already") as raised:
+                await connect_as("a", address[1])
+            assert raised.value.outlook is Outlook.LOST
+            assert await reader.read() == b"", "the first one is closed"
+        await until(lambda: Lost("a") in machine_of(nodes["b"].equipment).told, nodes.values())
+        assert machine_of(nodes["b"].equipment).told == [Lost("a")]
+        assert nodes["b"].notes == []
+        writer.close()
+        await nodes["b"].end()
 
     asyncio.run(go())
 

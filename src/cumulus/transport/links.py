@@ -203,12 +203,6 @@ class Links:
             feeds = link.is_guest or link.peer in self._sources
             link.connection.pause((self.is_holding and feeds) or (link.is_guest and link.connection.is_full))
 
-    def abort(self, peer: Name) -> None:
-        """Give a link up: what is under way in it is lost."""
-        connection = self._links[peer].connection
-        if connection is not None:
-            connection.abort("given up")
-
     async def close(self, seconds: float = 0.0) -> None:
         """Let what was sent leave, for at most so long; then close everything."""
         for task in self._attempts:

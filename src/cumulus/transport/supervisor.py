@@ -136,46 +136,46 @@ class _Running:
         self.address: Address | None = None
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
-        self.health: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
         self._reason = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
         self._on_line = on_line
         self._occurred = occurred
         self._lock = Lock()
-        self._pair, theirs = socket.socketpair()
-        with theirs:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "cumulus.transport.process", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
+        start = {
+            "name": process.name,
+            "factory": process.factory,
+            "argument": process.argument,
+            "port": process.port,
+            "secret": None if secret is None else secret.hex(),
+        }
+        payload = json.dumps(start).encode()
+        try:
+            self._pair, theirs = socket.socketpair()
+            with theirs:
+                self.popen = subprocess.Popen(
+                    [sys.executable, "-m", "cumulus.transport.process", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    start_new_session=True,
+                )
+        except OSError as problem:
+            raise ProcessError(
+                f"{self.name} cannot start: {problem.strerror}", hint="Make room for more processes and files."
+            ) from None
         self._writer = Thread(target=self._pass_lines_on, name=f"lines of {self.name}", daemon=True)
         self._listener = Thread(target=self._listen, name=f"frames of {self.name}", daemon=True)
         self._writer.start()
         self._listener.start()
-        self.send_object(
-            FrameKind.START,
-            {
-                "name": process.name,
-                "factory": process.factory,
-                "argument": process.argument,
-                "port": process.port,
-                "secret": None if secret is None else secret.hex(),
-            },
-        )
+        self.send(FrameKind.START, payload)
 
     def send(self, kind: FrameKind, payload: bytes, incarnation: int = 0) -> None:
         """Send a frame; nothing if the process has ended."""
         with self._lock, suppress(OSError):
             self._pair.sendall(header(kind, len(payload), incarnation) + payload)
-
-    def send_object(self, kind: FrameKind, what: Any, incarnation: int = 0) -> None:
-        """Send a frame of JSON."""
-        self.send(kind, json.dumps(what).encode(), incarnation)
 
     def wait(self, seconds: float) -> bool:
         """Wait for the process's end; return whether it has come."""
@@ -185,6 +185,8 @@ class _Running:
 
     def close(self) -> None:
         """Let the threads end; the process must have."""
+        with suppress(OSError):
+            self._pair.shutdown(socket.SHUT_RDWR)  # what it has forked may hold the other end
         self._listener.join()
         with self._lock:
             self._pair.close()
@@ -209,8 +211,10 @@ class _Running:
         code = self.popen.wait()
         self._writer.join(1.0)  # a process that it has started may hold the other end
         lines = tuple(self._lines)
-        ended_by = f"ended by {signal.Signals(-code).name}" if code < 0 else (lines or ("it has said nothing",))[-1]
-        self.end = ProcessEnded(self.name, code, self._reason or ended_by, lines)
+        if code < 0:
+            self._reason = f"ended by signal {-code}, {signal.strsignal(-code)}"
+        last = lines[-1] if lines else "it has said nothing"
+        self.end = ProcessEnded(self.name, code, self._reason or last, lines)
         self.ready.set()
         self._occurred(self.end)
 
@@ -223,7 +227,7 @@ class _Running:
                 self.address = (host, port)
                 self.ready.set()
             case FrameKind.HEALTH:
-                self.health.put(json.loads(payload))
+                self.health.put((time.monotonic(), json.loads(payload)))
             case FrameKind.LOST:
                 peer, incarnation, reason = json.loads(payload)
                 self._occurred(LinkLost(self.name, peer, incarnation, reason))
@@ -327,11 +331,13 @@ class Supervisor:
             each.send(FrameKind.ASK, b"")
         for name, each in self._running.items():
             try:
-                said = each.health.get(timeout=max(begun + seconds - time.monotonic(), 0) if self.is_alive(name) else 0)
+                came, said = each.health.get(
+                    timeout=max(begun + seconds - time.monotonic(), 0) if self.is_alive(name) else 0
+                )
             except Empty:
                 found[name] = None
             else:
-                found[name] = Health(each.popen.pid, (time.monotonic() - begun) * 1000, **said)
+                found[name] = Health(each.popen.pid, (came - begun) * 1000, **said)
         return found
 
     def stop(self) -> None:
@@ -376,9 +382,9 @@ class Supervisor:
                     f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
                     hint="Look at what it has written, or give it more time.",
                 )
-        addresses = {name: each.address for name, each in self._running.items()}
+        addresses = json.dumps({name: each.address for name, each in self._running.items()}).encode()
         for each in self._running.values():
-            each.send_object(FrameKind.MEET, addresses, self.incarnation)
+            each.send(FrameKind.MEET, addresses, self.incarnation)
 
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:
@@ -386,4 +392,5 @@ class Supervisor:
 
 
 def _print_line(name: Name, line: str) -> None:
-    print(f"{name}: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # closed; the process's own end of the pipe must not fill up for that
+        print(f"{name}: {line}", file=sys.stderr, flush=True)
