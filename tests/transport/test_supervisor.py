@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -119,6 +120,31 @@ def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) ->
         assert said(supervisor) == ["counts", {}, 2]  # one of either life
         assert supervisor.wait(0) is None
     assert lines == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_of_an_incarnation_comes_in_the_next_one(seed: int) -> None:
+    """Whoever is killed while all flood each other: each counts from 1 again, and insists on it."""
+    random = Random(seed)
+    again = b"".join(ListCodec().encode(["again", ["a", "b", "c"], 2000, 3000]))
+    with Supervisor(relays("a", "b", "c")) as supervisor:
+        for incarnation in range(2, 6):
+            supervisor.renew(incarnation, again)
+            time.sleep(random.random() * 0.04)
+            health = supervisor.health()
+            for name in random.sample("abc", random.randrange(3)):
+                found = health[name]
+                assert found is not None
+                os.kill(found.pid, signal.SIGKILL)
+                assert wait_for(supervisor, ProcessEnded).code == -9
+        supervisor.renew(9, again)
+        for me in "abc":
+            counted: dict[str, int] = {}
+            end = time.monotonic() + 10
+            while counted != dict.fromkeys(set("abc") - {me}, 2000):
+                assert time.monotonic() < end, counted
+                ask(supervisor, me, "count")
+                counted = said(supervisor)[1]
 
 
 def test_a_process_that_fails_says_why() -> None:

@@ -52,15 +52,23 @@ class _Control(asyncio.BufferedProtocol):
             if self._driver is None or self._equipment is None:
                 self._transport.close()  # nothing but STOP comes before READY is sent; `ready` sees it
             elif kind == FrameKind.MESSAGE:
-                self._driver.deliver(Received(SUPERVISOR, self._equipment.codec.decode(payload)))
+                self._hear(payload)
             elif kind == FrameKind.MEET:
-                addresses = {name: (host, port) for name, (host, port) in json.loads(payload).items()}
+                listening, message = json.loads(payload)
+                addresses = {name: (host, port) for name, (host, port) in listening.items()}
                 self._driver.meet(incarnation, addresses)
+                if message is not None:  # before anything of the new incarnation can come
+                    self._hear(bytes.fromhex(message))
             elif kind == FrameKind.ASK:
                 self.tell(FrameKind.HEALTH, self._driver.health())
             else:
                 assert kind == FrameKind.STOP, kind
                 self._driver.stop()
+
+    def _hear(self, payload: bytes) -> None:
+        assert self._driver is not None
+        assert self._equipment is not None
+        self._driver.deliver(Received(SUPERVISOR, self._equipment.codec.decode(payload)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.start.done():

@@ -302,11 +302,11 @@ class Supervisor:
         """Send a machine a message, as its codec writes it; it comes from `SUPERVISOR`."""
         self._running[name].send(FrameKind.MESSAGE, payload)
 
-    def renew(self, incarnation: int) -> None:
+    def renew(self, incarnation: int, message: bytes | None = None) -> None:
         """Start those that have ended again, and let all of them make their links anew.
 
-        Each machine is told that it has lost each other one, unless it was told in this incarnation, and then what is
-        sent to it next.
+        Each machine is told that it has lost each other one, unless it was told so in this incarnation; then it gets
+        the message, as its codec writes it; and only then anything that another one has sent in the new incarnation.
 
         Raises
         ------
@@ -315,7 +315,7 @@ class Supervisor:
         """
         assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
         self.incarnation = incarnation
-        self._start([each for each in self._processes if not self.is_alive(each.name)])
+        self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
     def is_alive(self, name: Name) -> bool:
         """Return whether a process runs."""
@@ -331,9 +331,8 @@ class Supervisor:
             each.send(FrameKind.ASK, b"")
         for name, each in self._running.items():
             try:
-                came, said = each.health.get(
-                    timeout=max(begun + seconds - time.monotonic(), 0) if self.is_alive(name) else 0
-                )
+                left = begun + seconds - time.monotonic() if self.is_alive(name) else 0
+                came, said = each.health.get(timeout=max(left, 0))
             except Empty:
                 found[name] = None
             else:
@@ -362,7 +361,7 @@ class Supervisor:
         for each in running:
             each.wait(until - time.monotonic())
 
-    def _start(self, processes: Sequence[Process]) -> None:
+    def _start(self, processes: Sequence[Process], message: bytes | None = None) -> None:
         """Start processes, and tell all that run of one another."""
         for process in processes:
             if process.name in self._running:
@@ -382,9 +381,10 @@ class Supervisor:
                     f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
                     hint="Look at what it has written, or give it more time.",
                 )
-        addresses = json.dumps({name: each.address for name, each in self._running.items()}).encode()
+        addresses = {name: each.address for name, each in self._running.items()}
+        meeting = json.dumps([addresses, None if message is None else message.hex()]).encode()
         for each in self._running.values():
-            each.send(FrameKind.MEET, addresses, self.incarnation)
+            each.send(FrameKind.MEET, meeting, self.incarnation)
 
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:
