@@ -37,6 +37,12 @@ class Listener:
     def ask(self, message: Any) -> None:
         self.driver.deliver(Received(SUPERVISOR, message))
 
+    def cut(self, peer: Name) -> None:
+        """Break the link to a peer, as a network that fails would."""
+        connection = self.driver.links._links[peer].connection
+        assert connection is not None
+        connection.abort("cut")
+
     async def end(self) -> None:
         self.driver.stop()
         assert self.task is not None

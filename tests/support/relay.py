@@ -3,7 +3,7 @@
 Its messages are lists, of which bytes may be the last part. ``["flood", to, first, count, size]`` asks it to send so
 many numbered items, ``["item", n, padding]`` is one, and ``["carry", to, n, padding]`` is to become one. ``["pump",
 via, to, n, size]`` asks for `n` of these, a few after each task, as from a source. ``["token", route]`` is to be sent
-on along the route; ``["task", x]`` asks for a task.
+on along the route; ``["task", x]`` asks for a task; ``["again", peers, count, size]`` begins anew, with items for all.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ class Relay:
                 return [Send(to, ["item", first + n, bytes(size)]) for n in range(many)]
             case ["carry", to, number, padding]:
                 return [Send(to, ["item", number, padding])]
+            case ["again", peers, many, size]:
+                self.items.clear()
+                others = [peer for peer in peers if peer != self.name]
+                return [Send(to, ["item", n, bytes(size)]) for n in range(1, many + 1) for to in others]
             case ["pump", _, _, left, _]:
                 return [Perform(message)] if left else [Send(SUPERVISOR, ["pumped"])]
             case ["token", ""]:

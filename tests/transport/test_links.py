@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from cumulus.errors import UsageError
-from cumulus.machine import Lost
+from cumulus.machine import Lost, Received
 from cumulus.transport.framing import FrameKind, header
-from cumulus.transport.greeting import Credentials, Greeting
+from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
 from support.drivers import Listener, meet, refusal_by, until
 from support.relay import ListCodec, machine_of, make
 
@@ -117,9 +117,9 @@ def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str
         expected = message("token", "")
         assert await reader.readexactly(len(expected)) == expected
         writer.write(data())
-        await until(lambda: nodes["b"].links_lost == ["guest"])
-        assert reason in nodes["b"].notes[0]
         await until(lambda: Lost("guest") in machine_of(nodes["b"].equipment).told)
+        assert reason in nodes["b"].notes[0]
+        assert nodes["b"].links_lost == [], "guests come and go"
         writer.close()
         _, writer = await connect_as("guest", port)  # a guest may come again
         writer.close()
@@ -147,7 +147,7 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]])
         machines = {name: machine_of(each.equipment) for name, each in nodes.items()}
-        nodes["a"].driver.links.abort("b")
+        nodes["a"].cut("b")
         await until(lambda: Lost("b") in machines["a"].told and Lost("a") in machines["b"].told)
         for name in nodes:
             nodes[name].ask(["token", "a b".replace(name, "").strip()])  # it goes nowhere
@@ -162,6 +162,55 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
         assert machines["a"].told.count(Lost("b")) == machines["b"].told.count(Lost("a")) == 1
         for each in nodes.values():
             await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read from no more; what it has asked for waits, up to a bound."""
+    monkeypatch.setattr("cumulus.transport.links._GUEST_BYTES", 20_000_000)
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None)) for name in "abc"}
+        port = (await meet(nodes))["b"][1]
+        links = nodes["b"].driver.links
+        _, writer = await connect_as("guest", port)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(message("flood", "guest", 1, 150, 100_000))
+        await until(lambda: links.queued().get("guest", 0) > 1_000_000, nodes.values())
+        writer.write(message("token", "guest"))
+        nodes["a"].ask(["token", "b c"])
+        await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
+        told = machine_of(nodes["b"].equipment).told
+        assert Received("guest", ["token", "guest"]) not in told
+        assert not links.is_holding
+        nodes["b"].ask(["flood", "guest", 151, 150, 100_000])
+        await until(lambda: Lost("guest") in told, nodes.values())
+        writer.close()
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        driver = nodes["b"].driver
+        address = await driver.links.listen()
+        nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
+        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        reader, writer = await connect_as("a", address[1])
+        for _ in range(2):
+            with pytest.raises(RefusalError, match="b refuses: b had a link to a already") as raised:
+                await connect_as("a", address[1])
+            assert raised.value.outlook is Outlook.LOST
+            assert await reader.read() == b"", "the first one is closed"
+        await until(lambda: Lost("a") in machine_of(nodes["b"].equipment).told, nodes.values())
+        assert machine_of(nodes["b"].equipment).told == [Lost("a")]
+        assert nodes["b"].notes == []
+        writer.close()
+        await nodes["b"].end()
 
     asyncio.run(go())
 

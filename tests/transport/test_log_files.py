@@ -149,6 +149,16 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         log.recover()
 
 
+def test_a_group_that_stands_twice_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, [[b"a"], [b"b"]], 1000)
+    path = files(tmp_path)[0]
+    data = path.read_bytes()
+    size = (len(data) - SEAL_BYTES) // 2
+    path.write_bytes(data[:size] + data)
+    with opened(tmp_path) as log, pytest.raises(StoreError, match=f"damaged at byte {size}"):
+        log.recover()
+
+
 def test_a_log_has_one_writer(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(LockedError, match="another process writes this log"):
         RecordLog(tmp_path)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -74,7 +75,27 @@ def test_a_token_goes_round_three_processes_and_nobody_is_left(tmp_path: Path) -
             {"a": 0, "c": 0},
             {"a": 0, "b": 0},
         ]
+        ask(supervisor, "c", "task", ["sleep", 60])  # nobody waits for it
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 2
     assert children() == before
+
+
+def test_each_pair_keeps_its_order_under_load() -> None:
+    """The machine itself insists on the order: it would end."""
+    with Supervisor(relays("a", "b", "c")) as supervisor:
+        for me in "abc":
+            for to in set("abc") - {me}:
+                for first in range(1, 4001, 1000):
+                    ask(supervisor, me, "flood", to, first, 1000, 200)
+                ask(supervisor, me, "flood", to, 4001, 3, 300_000)
+        for me in "abc":
+            counted: dict[str, int] = {}
+            end = time.monotonic() + 10
+            while counted != dict.fromkeys(set("abc") - {me}, 4003):
+                assert time.monotonic() < end, counted
+                ask(supervisor, me, "count")
+                counted = said(supervisor)[1]
 
 
 def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) -> None:
@@ -87,16 +108,43 @@ def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) ->
         assert health["b"] is not None
         os.kill(health["b"].pid, signal.SIGKILL)
         found = [supervisor.wait(10) for _ in range(3)]
-        assert ProcessEnded("b", -9, "ended by SIGKILL", ()) in found
+        assert ProcessEnded("b", -9, "ended by signal 9, Killed", ()) in found
         assert {(each.name, each.peer) for each in found if isinstance(each, LinkLost)} == {("a", "b"), ("c", "b")}
         assert supervisor.health()["b"] is None
         supervisor.renew(2)
         ask(supervisor, "a", "token", "b c")
-        assert said(supervisor) == ["home", "c"]
+        found = supervisor.wait(10)
+        assert isinstance(found, Said), "links that the new incarnation has cut are no news"
+        assert ListCodec().decode(found.payload) == ["home", "c"]
         ask(supervisor, "b", "count")
         assert said(supervisor) == ["counts", {}, 2]  # one of either life
         assert supervisor.wait(0) is None
     assert lines == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_of_an_incarnation_comes_in_the_next_one(seed: int) -> None:
+    """Whoever is killed while all flood each other: each counts from 1 again, and insists on it."""
+    random = Random(seed)
+    again = b"".join(ListCodec().encode(["again", ["a", "b", "c"], 2000, 3000]))
+    with Supervisor(relays("a", "b", "c")) as supervisor:
+        for incarnation in range(2, 6):
+            supervisor.renew(incarnation, again)
+            time.sleep(random.random() * 0.04)
+            health = supervisor.health()
+            for name in random.sample("abc", random.randrange(3)):
+                found = health[name]
+                assert found is not None
+                os.kill(found.pid, signal.SIGKILL)
+                assert wait_for(supervisor, ProcessEnded).code == -9
+        supervisor.renew(9, again)
+        for me in "abc":
+            counted: dict[str, int] = {}
+            end = time.monotonic() + 10
+            while counted != dict.fromkeys(set("abc") - {me}, 2000):
+                assert time.monotonic() < end, counted
+                ask(supervisor, me, "count")
+                counted = said(supervisor)[1]
 
 
 def test_a_process_that_fails_says_why() -> None:

@@ -9,8 +9,7 @@ from typing import Protocol, TypeAlias
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
-from cumulus.transport.equipment import Piece
-from cumulus.transport.framing import FrameKind, FrameReader, header
+from cumulus.transport.framing import FrameKind, FrameReader, Piece, header
 from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, refusal
 
 Address: TypeAlias = tuple[str, int]
@@ -18,8 +17,8 @@ Address: TypeAlias = tuple[str, int]
 CONGESTED_BYTES = 1 << 20
 """From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
 GREETING_SECONDS = 5.0
-"""How long a stranger may take to say who it is."""
-_LARGE_BYTES = 1 << 18
+"""How long somebody who connects may take to say who it is. Who has connected waits longer: the other may be busy."""
+_LARGE_BYTES = 1 << 16
 """From this size on a piece is written by a call of its own, and not copied to its neighbours."""
 _MESSAGE = int(FrameKind.MESSAGE)
 
@@ -42,8 +41,8 @@ class ConnectionOwner(Protocol):
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
 
-    def eased(self) -> None:
-        """Take notice that the other side reads again."""
+    def paced(self, connection: Connection) -> None:
+        """Take notice that the other side does not read, or does again."""
 
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
         """Take notice of the end; `problem` is what the other side, or this one, has against it."""
@@ -70,7 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self._incarnation = owner.incarnation
         self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit)
         self._reader = FrameReader()
+        self._timer: asyncio.TimerHandle | None = None
         self._problem: RemoteProtocolError | None = None
+        self._reason = "closed by the other side"
 
     # --- what asyncio tells ---
 
@@ -80,7 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(CONGESTED_BYTES, CONGESTED_BYTES // 4)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._timer = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._give_up)
+        if not self.connects:
+            self._timer = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._give_up)
         self._owner.opened(self)
         self._say(self._greeting.begin())
 
@@ -106,16 +108,17 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Take notice that the other side does not read."""
         self.is_full = True
+        self._owner.paced(self)
 
     def resume_writing(self) -> None:
         """Take notice that it does again."""
         self.is_full = False
-        self._owner.eased()
+        self._owner.paced(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner."""
-        self._timer.cancel()
-        reason = str(self._problem.message if self._problem else exc or "closed by the other side")
+        self._stop_timer()
+        reason = str(self._problem.message if self._problem else exc or self._reason)
         self._owner.closed(self, self._problem, reason)
         if not self.settled.done():
             self.settled.set_result(self._problem.outlook if isinstance(self._problem, RefusalError) else Outlook.AGAIN)
@@ -150,8 +153,9 @@ class Connection(asyncio.BufferedProtocol):
         """Close when everything is sent."""
         self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str) -> None:
         """Close at once."""
+        self._reason = reason
         self._transport.abort()
 
     @property
@@ -177,11 +181,15 @@ class Connection(asyncio.BufferedProtocol):
         if not self.connects:
             self._owner.admit(self.peer)  # another connection may have been quicker
         self._say(answer)
-        self._timer.cancel()
+        self._stop_timer()
         self._reader.trust()
         self.is_up = True
         self._owner.up(self)
         self.settled.set_result(None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _give_up(self) -> None:
         self._end(RemoteProtocolError(f"it has not said within {GREETING_SECONDS:g} s who it is"))

@@ -33,7 +33,8 @@ from cumulus.machine import (
     Tick,
 )
 from cumulus.transport.connections import Address
-from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
+from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.framing import Piece
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.links import Links
 
@@ -50,7 +51,7 @@ class Supervision(Protocol):
         """Take a message from the machine to its supervisor."""
 
     def lost(self, peer: Name, reason: str) -> None:
-        """Take notice that a link is gone."""
+        """Take notice that the link to a peer is gone."""
 
     def note(self, text: str) -> None:
         """Take notice of something odd that the machine lives on with."""
@@ -99,8 +100,6 @@ class Driver:
             With what the machine, a task, the log or a peer has against going on.
         """
         try:
-            if self._equipment.tick_ms:
-                self._tick()
             while not self._is_stopped:
                 await self._wake.wait()
                 self._wake.clear()
@@ -133,6 +132,8 @@ class Driver:
         if self.links.incarnation:
             self._overtaken.append((self.links.incarnation, self._inbox))
             self._inbox = []
+        elif self._equipment.tick_ms:
+            self._tick()
         self.links.meet(incarnation, addresses)
         self._wake.set()
 
@@ -152,10 +153,11 @@ class Driver:
         """Take a message; RemoteProtocolError if it is none."""
         self.deliver(Received(peer, self._equipment.codec.decode(payload)))
 
-    def lost(self, peer: Name, reason: str) -> None:
-        """Tell the machine, and the supervisor, that a link is gone."""
+    def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
+        """Tell the machine that a link is gone, and the supervisor, unless it was a guest's: they come and go."""
         self.deliver(Lost(peer))
-        self._supervision.lost(peer, reason)
+        if not is_guest:
+            self._supervision.lost(peer, reason)
 
     def eased(self) -> None:
         """Look again whether the machine may be fed."""
@@ -176,7 +178,7 @@ class Driver:
         if self._problem is not None:
             raise self._problem
         if not self.links.incarnation:
-            return  # nobody has been met yet: what the machine has to say could not be sent
+            return  # whom to send to is not known yet
         self._release()
         batches = [*self._overtaken, (self.links.incarnation, self._inbox)]
         self._overtaken, self._inbox = [], []

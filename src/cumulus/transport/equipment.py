@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from cumulus.machine import Machine, Name
+from cumulus.transport.framing import Piece
 from cumulus.transport.log_files import RecordLog
-
-Piece: TypeAlias = bytes | bytearray | memoryview
-"""Bytes; a memoryview is one of single bytes."""
 
 SUPERVISOR: Name = "supervisor"
 """What the machines call who has started their processes: it may be written to, and writes, as any machine."""
@@ -50,8 +48,8 @@ class Equipment:
     log
         Where records go, if the machine appends any.
     sources
-        The peers that feed the machine. Nothing is read from them, nor from guests, and no task is begun, while another
-        peer does not read what the machine sends. Feeding must go round in no circle: who waits for whom would, too.
+        The peers that feed the machine. Nothing is read from them, nor from guests, and no task is begun, while a peer
+        does not read what the machine sends. Feeding must go round in no circle: who waits for whom would, too.
     tick_ms
         How often the machine is told the time; 0 for never.
     """

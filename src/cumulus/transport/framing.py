@@ -8,11 +8,11 @@ payloads from slots of its own sends `header` and the slot with one `sendmsg`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from cumulus.errors import RemoteProtocolError
+from cumulus.errors import RemoteProtocolError, UsageError
 
 _HEADER = struct.Struct("<2sBBIQ")
 _MAGIC = b"cu"
@@ -27,7 +27,10 @@ _BUFFER_BYTES = 1 << 18
 """What is read at once from a peer: less costs more calls, more is not faster."""
 
 Frame: TypeAlias = tuple[int, int, bytes]
-"""FrameKind, incarnation, payload."""
+"""Kind, incarnation, payload."""
+
+Piece: TypeAlias = bytes | bytearray | memoryview
+"""Bytes; a memoryview is one of single bytes."""
 
 
 class FrameKind(IntEnum):
@@ -62,6 +65,23 @@ class FrameKind(IntEnum):
 def header(kind: int, length: int, incarnation: int) -> bytes:
     """Return the first bytes of a frame with so many bytes of payload."""
     return _HEADER.pack(_MAGIC, _VERSION, kind, length, incarnation)
+
+
+def framed(kind: int, pieces: Sequence[Piece], incarnation: int = 0) -> list[Piece]:
+    """Return a frame, with a payload in pieces that are not copied.
+
+    Raises
+    ------
+    UsageError
+        If the payload is too long.
+    """
+    length = sum(map(len, pieces))
+    if length > PAYLOAD_BYTES:
+        raise UsageError(
+            f"a message of {length:,} bytes is to be sent; {PAYLOAD_BYTES:,} are allowed",
+            hint="Make what is sent at once smaller.",
+        )
+    return [header(kind, length, incarnation), *pieces]
 
 
 class FrameReader:

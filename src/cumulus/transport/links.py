@@ -5,7 +5,8 @@ link that is lost comes back in a new incarnation only, since what was under way
 made anew, so that nothing of the old incarnation can come in the new one.
 
 What is sent before a link is up waits. What a peer does not read waits, too, and from `CONGESTED_BYTES` on these links
-are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it.
+are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it. A guest that does
+not read stops nobody but itself.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Protocol
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
-from cumulus.transport.equipment import Piece
-from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, header
+from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two attempts to connect."""
+_GUEST_BYTES = 2 * PAYLOAD_BYTES
+"""With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
 _MESSAGE = int(FrameKind.MESSAGE)
 
 
@@ -36,7 +38,7 @@ class LinkReceiver(Protocol):
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
 
-    def lost(self, peer: Name, reason: str) -> None:
+    def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
         """Take notice that a link is gone."""
 
     def eased(self) -> None:
@@ -112,21 +114,18 @@ class Links:
     def meet(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
         """Talk to these machines from now on, in a new incarnation; links of the old one are lost."""
         assert incarnation > self.incarnation, f"{self.me.name}: incarnation {incarnation} after {self.incarnation}"
-        waiting = {} if self.incarnation else self._links
-        for link in [] if waiting else list(self._links.values()):
+        for link in list(self._links.values()):
             self._lose(link, f"incarnation {incarnation} begins")
         for task in self._attempts:
             task.cancel()
         for connection in list(self._connections):
-            connection.abort()
+            connection.abort(f"incarnation {incarnation} begins")
         self.incarnation = incarnation
-        others = {name: addresses[name] for name in sorted(addresses) if name != self.me.name}
-        assert waiting.keys() <= others.keys(), f"no machine is called {min(waiting.keys() - others.keys())}"
-        self._links = {name: waiting.get(name) or _Link(name) for name in others}
+        self._links = {name: _Link(name) for name in sorted(addresses) if name != self.me.name}
         self._guests.clear()
-        for name, address in others.items():
+        for name, link in self._links.items():
             if self.me.name < name:
-                task = asyncio.get_running_loop().create_task(self._connect(self._links[name], address))
+                task = asyncio.get_running_loop().create_task(self._connect(link, addresses[name]))
                 self._attempts.add(task)
                 task.add_done_callback(self._attempts.discard)
 
@@ -158,22 +157,12 @@ class Links:
             return
         link = self._links.get(to)
         if link is None:
-            assert not incarnation or to in self._guests, f"{self.me.name}: no machine is called {to}"
-            if incarnation:
-                return
-            link = self._links[to] = _Link(to)
-        if link.is_lost:
-            return
-        length = sum(map(len, pieces))
-        if length > PAYLOAD_BYTES:
-            raise UsageError(
-                f"{self.me.name}: a message of {length:,} bytes to {to}; {PAYLOAD_BYTES:,} are allowed",
-                hint="Make what is sent at once smaller.",
-            )
-        link.pieces.append(header(_MESSAGE, length, incarnation))
-        link.pieces += pieces
-        link.bytes_waiting += length
-        self._to_write[to] = link
+            assert to in self._guests, f"{self.me.name}: no machine is called {to}"
+        elif not link.is_lost:
+            frame = framed(_MESSAGE, pieces, incarnation)
+            link.pieces += frame
+            link.bytes_waiting += sum(map(len, frame))
+            self._to_write[to] = link
 
     def flush(self) -> None:
         """Hand what was sent to the system, by one call for each peer if it is little."""
@@ -181,13 +170,17 @@ class Links:
             if link.connection is not None:
                 link.connection.write(link.pieces)
                 link.pieces, link.bytes_waiting = [], 0
+                if link.is_guest and link.connection.bytes_unsent > _GUEST_BYTES:
+                    link.connection.abort("it reads too little of what it asks for")
         self._to_write.clear()
 
     @property
     def is_congested(self) -> bool:
         """Whether a peer leaves more unread than it should."""
         for link in self._links.values():
-            if link.bytes_waiting >= CONGESTED_BYTES or (link.connection is not None and link.connection.is_full):
+            if not link.is_guest and (
+                link.connection.is_full if link.connection else link.bytes_waiting >= CONGESTED_BYTES
+            ):
                 return True
         return False
 
@@ -202,17 +195,13 @@ class Links:
         """Read nothing from those that feed the machine, or read again."""
         self.is_holding = is_holding
         for link in self._links.values():
-            if link.connection is not None and self._feeds(link):
-                link.connection.pause(is_holding)
+            self._pace(link)
 
-    def _feeds(self, link: _Link) -> bool:
-        return link.is_guest or link.peer in self._sources
-
-    def abort(self, peer: Name) -> None:
-        """Give a link up: what is under way in it is lost."""
-        connection = self._links[peer].connection
-        if connection is not None:
-            connection.abort()
+    def _pace(self, link: _Link) -> None:
+        """Read from a peer, or do not."""
+        if link.connection is not None:
+            feeds = link.is_guest or link.peer in self._sources
+            link.connection.pause((self.is_holding and feeds) or (link.is_guest and link.connection.is_full))
 
     async def close(self, seconds: float = 0.0) -> None:
         """Let what was sent leave, for at most so long; then close everything."""
@@ -226,7 +215,7 @@ class Links:
         if ends and seconds:
             await asyncio.wait(ends, timeout=seconds)
         for connection in list(self._connections):
-            connection.abort()
+            connection.abort("the machine ends")
         if ends:
             await asyncio.wait(ends)
 
@@ -239,7 +228,7 @@ class Links:
             raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
         if link is not None and (link.is_lost or link.connection is not None):
             if link.connection is not None and not link.is_guest:
-                link.connection.abort()  # a peer asks anew only if its end is gone
+                link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
 
     def opened(self, connection: Connection) -> None:
@@ -256,17 +245,20 @@ class Links:
         link.connection = connection
         self._to_write[peer] = link
         self.flush()
-        if self.is_holding and self._feeds(link):
-            connection.pause(True)
+        self._pace(link)
         self._receiver.eased()
 
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
         self._receiver.received(peer, payload)
 
-    def eased(self) -> None:
-        """Take notice that the other side reads again."""
-        self._receiver.eased()
+    def paced(self, connection: Connection) -> None:
+        """Take notice that the other side does not read, or does again."""
+        link = self._links.get(connection.peer)
+        if link is not None and link.connection is connection:
+            self._pace(link)
+        if not connection.is_full:
+            self._receiver.eased()
 
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
         """Take notice of the end of a connection, and of what was wrong."""
@@ -289,7 +281,7 @@ class Links:
             link.is_lost = True
             if link.is_guest:
                 del self._links[link.peer]
-            self._receiver.lost(link.peer, reason)
+            self._receiver.lost(link.peer, link.is_guest, reason)
             self._receiver.eased()
 
 

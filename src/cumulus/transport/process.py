@@ -21,8 +21,8 @@ from cumulus.errors import CumulusError, UsageError
 from cumulus.machine import Name, Received
 from cumulus.transport.connections import Address
 from cumulus.transport.driver import Driver
-from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
-from cumulus.transport.framing import FrameKind, FrameReader, header
+from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials
 
 
@@ -52,15 +52,23 @@ class _Control(asyncio.BufferedProtocol):
             if self._driver is None or self._equipment is None:
                 self._transport.close()  # nothing but STOP comes before READY is sent; `ready` sees it
             elif kind == FrameKind.MESSAGE:
-                self._driver.deliver(Received(SUPERVISOR, self._equipment.codec.decode(payload)))
+                self._hear(payload)
             elif kind == FrameKind.MEET:
-                addresses = {name: (host, port) for name, (host, port) in json.loads(payload).items()}
+                listening, message = json.loads(payload)
+                addresses = {name: (host, port) for name, (host, port) in listening.items()}
                 self._driver.meet(incarnation, addresses)
+                if message is not None:  # before anything of the new incarnation can come
+                    self._hear(bytes.fromhex(message))
             elif kind == FrameKind.ASK:
                 self.tell(FrameKind.HEALTH, self._driver.health())
             else:
                 assert kind == FrameKind.STOP, kind
                 self._driver.stop()
+
+    def _hear(self, payload: bytes) -> None:
+        assert self._driver is not None
+        assert self._equipment is not None
+        self._driver.deliver(Received(SUPERVISOR, self._equipment.codec.decode(payload)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.start.done():
@@ -76,13 +84,12 @@ class _Control(asyncio.BufferedProtocol):
         self.tell(FrameKind.READY, address)
 
     def tell(self, kind: FrameKind, what: Any) -> None:
-        payload = json.dumps(what).encode()
-        self._transport.write(header(kind, len(payload), 0) + payload)
+        self._transport.writelines(framed(kind, [json.dumps(what).encode()]))
 
     # --- what the driver tells ---
 
     def say(self, pieces: Sequence[Piece]) -> None:
-        self._transport.writelines([header(FrameKind.MESSAGE, sum(map(len, pieces)), 0), *pieces])
+        self._transport.writelines(framed(FrameKind.MESSAGE, pieces))
 
     def lost(self, peer: Name, reason: str) -> None:
         assert self._driver is not None

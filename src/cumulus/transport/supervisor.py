@@ -29,6 +29,8 @@ from cumulus.machine import Name
 from cumulus.transport.connections import Address
 from cumulus.transport.framing import FrameKind, FrameReader, header
 
+_LOOK_SECONDS = 0.05
+"""How often is looked whether another process has failed than the one that is waited for."""
 _TOLD_LINES = 20
 """How many of the last lines of a process are kept for whoever asks why it has ended."""
 _ASK_SECONDS, _TERMINATE_SECONDS = 5.0, 2.0
@@ -134,46 +136,46 @@ class _Running:
         self.address: Address | None = None
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
-        self.health: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
         self._reason = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
         self._on_line = on_line
         self._occurred = occurred
         self._lock = Lock()
-        self._pair, theirs = socket.socketpair()
-        with theirs:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "cumulus.transport.process", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
+        start = {
+            "name": process.name,
+            "factory": process.factory,
+            "argument": process.argument,
+            "port": process.port,
+            "secret": None if secret is None else secret.hex(),
+        }
+        payload = json.dumps(start).encode()
+        try:
+            self._pair, theirs = socket.socketpair()
+            with theirs:
+                self.popen = subprocess.Popen(
+                    [sys.executable, "-m", "cumulus.transport.process", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    start_new_session=True,
+                )
+        except OSError as problem:
+            raise ProcessError(
+                f"{self.name} cannot start: {problem.strerror}", hint="Make room for more processes and files."
+            ) from None
         self._writer = Thread(target=self._pass_lines_on, name=f"lines of {self.name}", daemon=True)
         self._listener = Thread(target=self._listen, name=f"frames of {self.name}", daemon=True)
         self._writer.start()
         self._listener.start()
-        self.send_object(
-            FrameKind.START,
-            {
-                "name": process.name,
-                "factory": process.factory,
-                "argument": process.argument,
-                "port": process.port,
-                "secret": None if secret is None else secret.hex(),
-            },
-        )
+        self.send(FrameKind.START, payload)
 
     def send(self, kind: FrameKind, payload: bytes, incarnation: int = 0) -> None:
         """Send a frame; nothing if the process has ended."""
         with self._lock, suppress(OSError):
             self._pair.sendall(header(kind, len(payload), incarnation) + payload)
-
-    def send_object(self, kind: FrameKind, what: Any, incarnation: int = 0) -> None:
-        """Send a frame of JSON."""
-        self.send(kind, json.dumps(what).encode(), incarnation)
 
     def wait(self, seconds: float) -> bool:
         """Wait for the process's end; return whether it has come."""
@@ -183,6 +185,8 @@ class _Running:
 
     def close(self) -> None:
         """Let the threads end; the process must have."""
+        with suppress(OSError):
+            self._pair.shutdown(socket.SHUT_RDWR)  # what it has forked may hold the other end
         self._listener.join()
         with self._lock:
             self._pair.close()
@@ -207,8 +211,10 @@ class _Running:
         code = self.popen.wait()
         self._writer.join(1.0)  # a process that it has started may hold the other end
         lines = tuple(self._lines)
-        ended_by = f"ended by {signal.Signals(-code).name}" if code < 0 else (lines or ("it has said nothing",))[-1]
-        self.end = ProcessEnded(self.name, code, self._reason or ended_by, lines)
+        if code < 0:
+            self._reason = f"ended by signal {-code}, {signal.strsignal(-code)}"
+        last = lines[-1] if lines else "it has said nothing"
+        self.end = ProcessEnded(self.name, code, self._reason or last, lines)
         self.ready.set()
         self._occurred(self.end)
 
@@ -221,7 +227,7 @@ class _Running:
                 self.address = (host, port)
                 self.ready.set()
             case FrameKind.HEALTH:
-                self.health.put(json.loads(payload))
+                self.health.put((time.monotonic(), json.loads(payload)))
             case FrameKind.LOST:
                 peer, incarnation, reason = json.loads(payload)
                 self._occurred(LinkLost(self.name, peer, incarnation, reason))
@@ -296,11 +302,11 @@ class Supervisor:
         """Send a machine a message, as its codec writes it; it comes from `SUPERVISOR`."""
         self._running[name].send(FrameKind.MESSAGE, payload)
 
-    def renew(self, incarnation: int) -> None:
+    def renew(self, incarnation: int, message: bytes | None = None) -> None:
         """Start those that have ended again, and let all of them make their links anew.
 
-        Each machine is told that it has lost each other one, unless it was told in this incarnation, and then what is
-        sent to it next.
+        Each machine is told that it has lost each other one, unless it was told so in this incarnation; then it gets
+        the message, as its codec writes it; and only then anything that another one has sent in the new incarnation.
 
         Raises
         ------
@@ -309,7 +315,7 @@ class Supervisor:
         """
         assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
         self.incarnation = incarnation
-        self._start([each for each in self._processes if not self.is_alive(each.name)])
+        self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
     def is_alive(self, name: Name) -> bool:
         """Return whether a process runs."""
@@ -325,11 +331,12 @@ class Supervisor:
             each.send(FrameKind.ASK, b"")
         for name, each in self._running.items():
             try:
-                said = each.health.get(timeout=max(begun + seconds - time.monotonic(), 0) if self.is_alive(name) else 0)
+                left = begun + seconds - time.monotonic() if self.is_alive(name) else 0
+                came, said = each.health.get(timeout=max(left, 0))
             except Empty:
                 found[name] = None
             else:
-                found[name] = Health(each.popen.pid, (time.monotonic() - begun) * 1000, **said)
+                found[name] = Health(each.popen.pid, (came - begun) * 1000, **said)
         return found
 
     def stop(self) -> None:
@@ -354,7 +361,7 @@ class Supervisor:
         for each in running:
             each.wait(until - time.monotonic())
 
-    def _start(self, processes: Sequence[Process]) -> None:
+    def _start(self, processes: Sequence[Process], message: bytes | None = None) -> None:
         """Start processes, and tell all that run of one another."""
         for process in processes:
             if process.name in self._running:
@@ -362,27 +369,28 @@ class Supervisor:
             with Deferring():  # an interrupt in between would leave a process that nobody stops
                 self._running[process.name] = _Running(process, self._secret, self._on_line, self._take)
         until = time.monotonic() + self._start_seconds
-        for process in processes:
-            running = self._running[process.name]
-            running.ready.wait(max(until - time.monotonic(), 0))
-            if running.address is None:
-                raise _not_started(running, self._start_seconds)
+        waiting = [self._running[process.name] for process in processes]
+        while waiting:
+            waiting[0].ready.wait(_LOOK_SECONDS)
+            for each in waiting:
+                if each.end is not None:
+                    raise ProcessError(f"{each.name} cannot start: {each.end.reason}")
+            waiting = [each for each in waiting if each.address is None]
+            if waiting and time.monotonic() > until:
+                raise ProcessError(
+                    f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
+                    hint="Look at what it has written, or give it more time.",
+                )
         addresses = {name: each.address for name, each in self._running.items()}
+        meeting = json.dumps([addresses, None if message is None else message.hex()]).encode()
         for each in self._running.values():
-            each.send_object(FrameKind.MEET, addresses, self.incarnation)
+            each.send(FrameKind.MEET, meeting, self.incarnation)
 
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:
             self._occurrences.put(occurrence)
 
 
-def _not_started(running: _Running, seconds: float) -> ProcessError:
-    if running.end is None:
-        return ProcessError(
-            f"{running.name}: not ready after {seconds:g} s", hint="Look at what it has written, or give it more time."
-        )
-    return ProcessError(f"{running.name} cannot start: {running.end.reason}")
-
-
 def _print_line(name: Name, line: str) -> None:
-    print(f"{name}: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # closed; the process's own end of the pipe must not fill up for that
+        print(f"{name}: {line}", file=sys.stderr, flush=True)
