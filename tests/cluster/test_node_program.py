@@ -38,7 +38,7 @@ class OneNode:
 
     def fire(self, block: Block) -> None:
         for group in self.made.groups:
-            if group.relation != block.relation:
+            if group.base != block.relation:
                 continue
             is_late = any(self.newest.get(name, -1) >= block.first for name in group.reads)
             self.late_blocks += is_late
@@ -148,7 +148,7 @@ def test_statements_of_one_home_make_a_group():
         for place, statement in enumerate(trigger.statements)
     }
     groups = node_program(program, homes).groups
-    told = [(each.relation, each.home, each.in_order, each.columns, each.reads, each.writes) for each in groups]
+    told = [(each.base, each.home, each.in_order, each.columns, each.reads, each.writes) for each in groups]
     assert told == [
         ("customers", None, "customers", ("cid", "nation"), ("m1", "m5"), ("revenue", "m2", "m3")),
         ("orders", "oid", "orders by oid", ("cid", "oid", "discount"), ("m3", "m4"), ("revenue", "m2", "m5")),

@@ -34,7 +34,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, count
-from typing import TypeAlias
 
 from cumulus.algebra.scope import maps_of, outputs, rename, variables_of
 from cumulus.algebra.terms import (
@@ -53,10 +52,8 @@ from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
 from cumulus.cluster.monomials import Monomial, is_negation, monomials
+from cumulus.cluster.segments import Homes, column_of
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
-
-Homes: TypeAlias = Mapping[tuple[int, int], str | None]
-"""(trigger, statement), by index → the column of its relation whose value says where it is computed, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +62,8 @@ class Group:
 
     Parameters
     ----------
-    relation, home
-        The base relation, and its column whose value says where its rows are computed; None if one node computes all.
+    base, home
+        The relation, and its column whose value says where its rows are computed; None if one node computes all.
     columns
         The columns of the base relation that the statements use, in order.
     in_order, late
@@ -80,7 +77,7 @@ class Group:
         Whether each row of a block has a version of its own, because the relation's rows read what they write.
     """
 
-    relation: str
+    base: str
     home: str | None
     columns: tuple[str, ...]
     in_order: str
@@ -260,7 +257,7 @@ class _Writer:
         for index, trigger in enumerate(self._spread.triggers):
             base = self._spread.relation(trigger.relation)
             for place, statement in enumerate(trigger.statements):
-                home = homes.get((index, place))
+                home = column_of(self._spread, trigger, homes.get((index, place)))
                 part = found.setdefault((base.name, home), _Part(base, home, dict(empty[base.name])))
                 own = part.triggers[trigger.on]
                 part.triggers[trigger.on] = replace(own, statements=(*own.statements, statement))
@@ -294,7 +291,7 @@ class _Writer:
                 triggers.append(Trigger(on, relation.name, variables, tuple(statements)))
         everything = [each for other in siblings for each in other.statements]
         return Group(
-            relation=base,
+            base=base,
             home=part.home,
             columns=tuple(column.name for column in columns),
             in_order=own.name,
