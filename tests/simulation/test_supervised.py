@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Perform, Received, Tick
+from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Perform, Received, Send, Tick
 from cumulus.simulation import (
     FAULTS,
     SIMPLEST,
@@ -132,6 +132,18 @@ def test_what_is_sent_to_a_lost_member_is_dropped_until_they_meet_anew() -> None
     assert [each for each in group.told("two") if isinstance(each, Received)] == [Received("one", "heard")]
 
 
+def test_what_a_supervisor_says_to_a_member_that_has_ended_does_not_wait_for_the_next_one() -> None:
+    group = met()
+    group.world.crash("two")
+    group.world.run()
+    group.supervisor.say("two", "too late")
+    group.world.run()
+    group.renew(2)
+    group.supervisor.say("two", "in time")
+    group.world.run()
+    assert [each for each in group.told("two") if isinstance(each, Received)] == [Received("supervisor", "in time")]
+
+
 def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
     group = met()
     group.say("guest", "one", "hello")
@@ -154,6 +166,39 @@ def test_a_message_of_a_later_incarnation_waits_until_the_receiver_meets() -> No
     group.world.network.heal(cut)
     group.world.run()
     assert group.told("two") == [Lost("one"), Received("one", "early")]
+
+
+def test_a_message_of_an_incarnation_that_is_over_is_dropped() -> None:
+    group = met()
+    cut = group.world.network.cut([("supervisor", "one")])
+    group.renew(2)
+    assert group.told("two") == [Lost("one")]
+    group.say("one", "two", "old")
+    assert group.told("two") == []
+    group.world.network.heal(cut)
+    group.world.run()
+    assert group.told("one") == [Lost("two")]
+
+
+class Answering(Member):
+    """Tells the other member what a guest says."""
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        heard = [each.message for each in inputs if isinstance(each, Received) and each.sender == "guest"]
+        return [*super().step(inputs), *(Send("one", message) for message in heard)]
+
+
+def test_an_answer_to_what_came_before_they_met_is_not_sent() -> None:
+    """It takes its time to react, and has the guest's message, but has not answered it, when it meets the others."""
+    for incarnations, heard in [([1], ["hello"]), ([1, 2], [])]:
+        group = Group({"pace of two": [255] * 1000}, Answering)
+        group.world.run()
+        group.renew(1)
+        group.lives["guest"][-1].say("two", "hello")
+        group.supervisor.tasks += [Renew(incarnation) for incarnation in incarnations[1:]]
+        group.world.run()
+        assert Received("guest", "hello") in group.told("two")
+        assert [each.message for each in group.told("one") if isinstance(each, Received)] == heard
 
 
 def test_a_supervisor_that_ends_takes_all_with_it() -> None:

@@ -159,12 +159,12 @@ class Network:
                 self._tell(receiver, Received(sender.name, self._decode(data)))
 
     def _introduce(self, link: VirtualLink, receiver: Life) -> None:
-        """Let the receiver know of the link; if it still has one to an earlier life of the sender, that is lost."""
+        """Let the receiver know of the link; if it still has another one, that is lost."""
         link.is_known = True
         back = receiver.links.get(link.sender.name)
         if back is None:
             self._linked(receiver, link.sender.name)
-        elif back.peer is not link.sender:
+        elif back.peer is not link.sender or back.is_lost:
             self._lose(back)
 
     # --- ends of links ----------------------------------------------------------------------------------------------
