@@ -8,6 +8,8 @@ The states of a transaction. There is at most one; whatever else is asked of an 
 | `on_event`, `on_batch`           | open  | open                              | open: who has opened it rolls back |
 | a run of `runner(each=False)`    | open  | open                              | open: who has opened it rolls back |
 | `touched`, `is_settled`          | open  | open                              |                                    |
+| `take`, `take_all`, `add`, `cut` | open  | open                              | open: who has opened it rolls back |
+| the same                         | none  | none                              | none, and all is as before         |
 | `commit`                         | open  | committed, that is: none          | open: who has opened it rolls back |
 | `rollback`                       | open  | rolled back, that is: none        |                                    |
 | `fire`, a builtin                | none  | none: committed, or left          | none: rolled back                  |
@@ -45,6 +47,7 @@ from cumulus.algebra.terms import Number
 from cumulus.catalog.events import Row
 from cumulus.engine.batches import Bulk
 from cumulus.engine.failures import ErrorLog
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
 from cumulus.views.batches import MapColumns
@@ -210,6 +213,51 @@ class MapSnapshots(Protocol):
         """
 
 
+class FrameExchange(Protocol):
+    """The rows of maps as frames, taken out and added; in a transaction or outside.
+
+    In a transaction these are changes like those of events: a rollback takes them back, `commit` reports them of
+    watched maps. Outside nobody hears of them, and they are not taken back. Nothing is evaluated: frames go to no
+    trigger, and no view can fail for them.
+    """
+
+    def take(self, map: str) -> MapFrame:
+        """Return all that is stored in a map, entries that do not exist for readers too; the map is empty then.
+
+        Raises
+        ------
+        EvaluationError
+            In the interpreter, if a number does not fit the words of a frame.
+        """
+
+    def take_all(self, maps: Iterable[str]) -> dict[str, MapFrame]:
+        """Return what `take` does of those maps that have something: map → its rows."""
+
+    def add(self, map: str, frame: MapFrame, sign: int = 1) -> None:
+        """Add each row of a frame to the entry with its key, or take it away if `sign` is -1.
+
+        An entry that is not there is made, one of which nothing is left goes: as when events add. Of a DOUBLE the sum
+        and its compensation are added, and the size in any case. A key may come several times.
+
+        Raises
+        ------
+        UsageError
+            If the frame has other columns than the map.
+        EvaluationError
+            In the native engine, if a sum grows beyond its words.
+        MemoryLimitError
+        """
+
+    def cut(self, map: str, position: int, most: int) -> int:
+        """Remove the entries whose BIGINT key at a position is at most a number; return how many. NULL is no number.
+
+        Raises
+        ------
+        UsageError
+            If that column is no BIGINT.
+        """
+
+
 class FastPath(Protocol):
     """Events that machine code takes without Python; see the table above."""
 
@@ -276,7 +324,7 @@ class FastPath(Protocol):
         """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
 
 
-class Engine(Maps, Firing, MapSnapshots, Protocol):
+class Engine(Maps, Firing, MapSnapshots, FrameExchange, Protocol):
     """Holds the maps of one program and runs its triggers.
 
     The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are

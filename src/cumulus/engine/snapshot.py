@@ -7,16 +7,16 @@ beyond 76 digits, are text with a letter for the type in front. Any engine can r
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from cumulus.catalog.arrow import array_of, values_of
-from cumulus.catalog.types import Interval, SqlType
+from cumulus.catalog.types import SqlType
 from cumulus.engine.failures import ErrorLog, ViewError
+from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.protocol import Engine
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
@@ -148,42 +148,6 @@ def _read_numbers(table: pa.Table, name: str) -> list[Any]:
     if pa.types.is_decimal(kind) and kind.scale == 0:
         return [int(value) for value in values]
     return values
-
-
-_FORMS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "b": (bool, lambda value: str(int(value)), lambda text: text == "1"),
-    "i": (int, str, int),
-    "f": (float, float.hex, float.fromhex),
-    "n": (Decimal, str, Decimal),
-    "s": (str, str, str),
-    "t": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
-    "d": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
-    "v": (
-        Interval,
-        lambda value: f"{value.months},{value.days},{value.micros}",
-        lambda text: Interval(*map(int, text.split(","))),
-    ),
-}
-"""Letter → a type, what writes its values, what reads them; a type comes before what it is a kind of."""
-
-
-def to_text(value: Any) -> str | None:
-    """Return a value as text with a letter for its type."""
-    if value is None:
-        return None
-    for letter, (kind, write, _) in _FORMS.items():
-        if isinstance(value, kind):
-            return letter + write(value)
-    raise StoreError(f"{value!r} cannot be stored", hint="Keys are values of SQL types.")
-
-
-def from_text(text: str | None) -> Any:
-    """Return the value that `to_text` has written."""
-    if text is None:
-        return None
-    if text[0] not in _FORMS:
-        raise ValueError(f"a value of unknown type {text[0]!r}")
-    return _FORMS[text[0]][2](text[1:])
 
 
 def dump_errors(log: ErrorLog) -> dict[str, Any]:

@@ -78,6 +78,12 @@ def add_to_cell(cell: Cell, delta: float) -> Cell:
     return moved, compensation, size + abs(delta)
 
 
+def add_cells(cell: Cell, other: Cell, sign: int) -> Cell:
+    """Return `cell` with another one added, or taken away: what has gone into both counts as size."""
+    total, compensation, _ = add_to_cell(cell, sign * other[0])
+    return total, compensation + sign * other[1], cell[2] + other[2]
+
+
 def float_total(numbers: Sequence[float]) -> float:
     """Return the sum of floats, rounded once, so that their order does not matter; infinite beyond DOUBLE.
 

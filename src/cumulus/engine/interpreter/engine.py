@@ -18,6 +18,7 @@ from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
+from cumulus.engine.interpreter.frame_exchange import DictMapFrames
 from cumulus.engine.interpreter.memory_meter import MemoryMeter
 from cumulus.engine.interpreter.statements import all_exact
 from cumulus.engine.interpreter.store import DictMap, Positions
@@ -63,6 +64,8 @@ class Interpreter:
         self._handlers, self._batches = self._module.handlers, self._module.batches
         self._meter = MemoryMeter(self._stores)
         self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
+        frames = DictMapFrames(self.store, self._meter, self._settle)
+        self.take, self.take_all, self.add, self.cut = frames.take, frames.take_all, frames.add, frames.cut
         self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
         self._reads = sources(program)
         self._stale = set(self._module.assigned)
@@ -264,7 +267,13 @@ class Interpreter:
         assert not self._is_open, "a map is filled outside transactions"
         self.store(map).load(entries)
         self._meter.look(grows=True)
-        self._stale |= {target for target, reads in self._reads.items() if map in reads}
+        self._settle(map)
+
+    def _settle(self, map: str) -> None:
+        """Have what depends on a map that was changed outside a transaction computed again; there is no way back."""
+        if not self._is_open:
+            self._stores[map].undo.clear()
+            self._stale |= {target for target, reads in self._reads.items() if map in reads}
 
     def stored_columns(self, map: str) -> None:
         """Return None: entries are Python objects anyway."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cumulus.algebra.order import all_but, end_of
-from cumulus.engine.analysis.float_sums import ZERO_CELL, add_to_cell, exact, finite, is_rest, read_cell
+from cumulus.engine.analysis.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.engine.interpreter.new_state import Ahead
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import MapDef
@@ -182,6 +182,36 @@ class DictMap:
                 self.undo.setdefault(packed, before)
                 self.put(packed, entry)
 
+    def add(self, packed: Any, delta: Any, sign: int) -> None:
+        """Add a packed entry to what stands there, or take it away, through the journal."""
+        before = self.entries.get(packed)
+        if before is None and sign > 0:
+            after = delta
+        elif self.flat:
+            after = (before or 0) + sign * delta
+        else:
+            after = tuple(
+                add_cells(old, more, sign) if index in self.floats else old + sign * more
+                for index, (old, more) in enumerate(zip(before or self.zero, delta, strict=True))
+            )
+        self.undo.setdefault(packed, before)
+        self.put(packed, None if (not after if self.flat else self.is_gone(after)) else after)
+
+    def remove_all(self) -> None:
+        """Remove all entries, through the journal."""
+        for packed, entry in self.entries.items():
+            self.undo.setdefault(packed, entry)
+        self.load(())
+
+    def cut(self, place: int, most: int) -> int:
+        """Remove the entries whose key at `place` is at most a number, through the journal; return how many."""
+        width = self.width
+        gone = [packed for packed in self.entries if _is_at_most(packed if width == 1 else packed[place], most)]
+        for packed in gone:
+            self.undo.setdefault(packed, self.entries[packed])
+            self.put(packed, None)
+        return len(gone)
+
     def rollback(self) -> None:
         """Put back what stood there when the transaction began."""
         for packed, entry in self.undo.items():
@@ -248,6 +278,10 @@ class DictMap:
 
 def _deep_size(value: Any) -> int:
     return sys.getsizeof(value) + (sum(map(_deep_size, value)) if isinstance(value, tuple) else 0)
+
+
+def _is_at_most(key: int | None, most: int) -> bool:
+    return key is not None and key <= most
 
 
 def _nothing(packed: Any) -> None:

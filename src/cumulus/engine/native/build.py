@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,8 @@ _MOST_RECENT = 64
 _DEEPEST = 1 << 17
 _recent: dict[str, tuple[CodePlan, MachineCode]] = {}
 """What this process has loaded, the oldest first."""
+_shared: dict[str, MachineCode] = {}
+"""Code that is no program's."""
 
 
 def program_code(
@@ -62,6 +64,7 @@ def program_code(
 def forget() -> None:
     """Forget what this process has loaded; who uses it keeps it."""
     _recent.clear()
+    _shared.clear()
 
 
 def cached(name: str, level: int) -> tuple[CodePlan, MachineCode] | None:
@@ -99,6 +102,23 @@ def _remembered(file: str, found: tuple[CodePlan, MachineCode]) -> tuple[CodePla
     _recent[file] = found
     while len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]
+    return found
+
+
+def shared_code(names: Sequence[str], write: Callable[[], Sequence[Module]], level: int) -> MachineCode:
+    """Return code that names say all about, written where neither this process nor the user's cache has it."""
+    file = f"{identity(_source(), *names)}-{level}.code"
+    found = _shared.get(file)
+    if found is None:
+        store = Cache(default_folder())
+        listed = store.get(file)
+        objects: list[bytes | None] = [None] if listed is None else [store.get(each) for each in pickle.loads(listed)]
+        if None in objects:
+            with uncollected(), _deep():
+                made = [_object_of(store, module, level) for module in write()]
+            store.put(file, pickle.dumps([name for name, _ in made]))
+            objects = [each for _, each in made]
+        found = _shared[file] = MachineCode(each for each in objects if each is not None)
     return found
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cumulus.catalog.types import DOUBLE, Kind
+from cumulus.engine.frames.value_words import NULL_FLOAT, NULL_WORD
 from cumulus.engine.native.column_gathering import WORTH, gather
-from cumulus.engine.native.kernel.lanes import NULL_FLOAT, NULL_WORD
 from cumulus.engine.native.store.memory_layout import ColumnStorage
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.views.batches import Places

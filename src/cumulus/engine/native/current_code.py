@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cumulus.engine.failures import Failures
-from cumulus.engine.native.build import program_code
+from cumulus.engine.native.build import program_code, shared_code
 from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.key_checks import SETTLED
-from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.kernel.language import Module
+from cumulus.engine.native.kernel.machine import LEVELS, Load, Loaded
 from cumulus.engine.native.scalars.python_functions import called_names
 from cumulus.engine.native.store.memory_layout import event_words
 from cumulus.engine.native.tiering import Tier
@@ -136,6 +137,10 @@ class CurrentCode:
                 if not store.store.is_scratch and not store.adopt(self.image.maps[number]):
                     raise MemoryLimitError(f"an index of map {map} does not fit into memory", hint="Delete rows.")
             self._install(image, wanted)
+
+    def beside(self, names: Sequence[str], write: Callable[[], Sequence[Module]]) -> Loaded:
+        """Return modules as code that works on the same memory, optimised; names say all about them."""
+        return shared_code(names, write, LEVELS[-1]) if self._load is None else self._load(write())
 
     def close(self) -> None:
         """Give back the memory of all maps."""

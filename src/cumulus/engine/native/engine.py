@@ -6,6 +6,7 @@ from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.failures import Failures
 from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.fast_path import NativeFastPath
+from cumulus.engine.native.frame_exchange import NativeFrames
 from cumulus.engine.native.kernel.lanes import NotNativeError
 from cumulus.engine.native.kernel.machine import Load
 from cumulus.engine.native.maps import NativeMaps
@@ -77,6 +78,8 @@ class NativeEngine:
         self.load, self.stored, self.restore = maps.load, maps.stored, maps.restore
         self.stored_columns, self.restore_columns = maps.stored_columns, maps.restore_columns
         self.save_raw, self.take_raw = maps.save_raw, maps.take_raw
+        frames = NativeFrames(self.code, transactions)
+        self.take, self.take_all, self.add, self.cut = frames.take, frames.take_all, frames.add, frames.cut
         for definition in program.maps:
             for key, values in initial_entries(definition):
                 maps.put(definition.name, key, values)

@@ -118,6 +118,29 @@ class Transactions:
         """Report the changes of a map no more."""
         self.watched.pop(map, None)
 
+    def change(self, map: str, function: Callable[[], object]) -> None:
+        """Run code that changes a map and notes what it changes; outside a transaction as one that nobody hears of.
+
+        Raises
+        ------
+        MemoryLimitError, EvaluationError
+            If the open transaction must end; outside one nothing has changed.
+        """
+        if self.is_open:
+            self._fire(function)
+            return
+        self.mark_replaced(map)
+        self._grants.begin_anew()
+        try:
+            self._fire(function)
+        except BaseException:
+            self.take_back(0)
+            self.close()
+            raise
+        if self.is_checked:
+            self._check_links()
+        self.close()
+
     # --- := ---------------------------------------------------------------------------------------------------------
 
     def mark_replaced(self, map: str) -> None:

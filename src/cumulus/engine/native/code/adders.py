@@ -43,7 +43,7 @@ def _adder(writer: ProgramWriter, store: MapLayout, columns: Sequence[int], name
     tell_before(body, shape, record, row & ROW)
     for column, number in zip(columns, numbers, strict=True):
         _add(writer, body, store, column, place, number)
-    with body.when(~_stays(body, store, place)):
+    with body.when(~stays(body, store.shape, store.values, place)):
         body.run(shape.remove, record, row & ROW)
     with body.otherwise():
         tell_changed(body, shape, record, row & ROW)
@@ -65,7 +65,7 @@ def _ahead_adder(writer: ProgramWriter, store: MapLayout, columns: Sequence[int]
     for column, number in zip(columns, numbers, strict=True):
         _add(writer, body, store, column, place, number)
     if any(value.held is ColumnStorage.CELL for value in store.values):
-        with body.when(~_stays(body, store, place)):
+        with body.when(~stays(body, store.shape, store.values, place)):
             for word in range(store.value_words):
                 body.store(I64, place, shape.value(word), 0)
     return body.function
@@ -170,23 +170,23 @@ def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: in
         writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
 
 
-def _stays(body: Body, store: MapLayout, place: Expr) -> Expr:
+def stays(body: Body, shape: Shape, values: Sequence[ValueLane], place: Expr) -> Expr:
     """Write whether anything is left of an entry: as `cumulus.engine.interpreter.store.DictMap.is_gone` says."""
-    exact = [lane for lane in store.values if lane.held is not ColumnStorage.CELL]
-    cells = [lane for lane in store.values if lane.held is ColumnStorage.CELL]
+    exact = [lane for lane in values if lane.held is not ColumnStorage.CELL]
+    cells = [lane for lane in values if lane.held is ColumnStorage.CELL]
     words = [
-        body.load(I64, place, store.shape.value(word))
+        body.load(I64, place, shape.value(word))
         for lane in exact
         for word in range(lane.word, lane.word + lane.held.words)
     ]
-    stays = _any_word(body, words)
+    found = _any_word(body, words)
     for lane in cells:
-        stays = stays | _is_sum(body, store, lane, place)
-    return body.let(stays, "stays")
+        found = found | _is_sum(body, shape, lane, place)
+    return body.let(found, "stays")
 
 
-def _is_sum(body: Body, store: MapLayout, lane: ValueLane, place: Expr) -> Expr:
-    offset = store.shape.value(lane.word)
+def _is_sum(body: Body, shape: Shape, lane: ValueLane, place: Expr) -> Expr:
+    offset = shape.value(lane.word)
     value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
     return absolute(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE
 

@@ -14,9 +14,10 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, Interval, Kind, SqlType, coerce
+from cumulus.engine.frames.value_words import NAN_BITS, NULL_WORD, Words, plain_word, split
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane, Words, split
+from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.kernel.language import (
     F64,
     FALSE,
@@ -33,7 +34,7 @@ from cumulus.engine.native.kernel.language import (
 )
 from cumulus.engine.native.store.memory_layout import TEXTS, EventLane
 from cumulus.engine.native.store.text_table import number_of_text
-from cumulus.engine.native.values.codec import encoder, plain_word
+from cumulus.engine.native.values.codec import encoder
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.python_times import day_of, has_zone, is_readable, micros_of, zone_of
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
+from cumulus.engine.frames.value_words import NAN_BITS
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.intake.key_checks import KeyChecks
 from cumulus.engine.native.intake.python_rows import DONE, LEFT
 from cumulus.engine.native.intake.streams import FAR, values_at
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.lanes import NAN_BITS
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, Operand, Signature
 from cumulus.engine.native.store.memory_layout import JOURNAL_USED, EventLane, event_parameters, event_words, words_of
 from cumulus.engine.native.store.row_layout import address

@@ -1,10 +1,7 @@
 """How SQL values look in the kernel: as words in rows and events, and as scalars and numbers in code.
 
-Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
-and timestamps, of both kinds, as microseconds from 1970; booleans as 0 and 1; texts and intervals as the number that
-stands for them in a `cumulus.engine.native.values.dictionary.Dictionary`; floats as their bits, with one NaN and no
-negative zero. NULL is the least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT:
-these two are refused where NULL is possible. So equal values are equal words, NULL included.
+What the words of a value are is said in `cumulus.engine.frames.value_words`; texts and intervals are the number that
+stands for them in a `cumulus.engine.native.values.dictionary.Dictionary`.
 
 A text that code only looks at needs no number: a column of an event may come as two words, where it lies and how many
 bytes it has (`Scalar.length`). Nor does an interval that code looks at, which then is its parts (`Scalar.span`).
@@ -18,20 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
+from cumulus.engine.frames.value_words import NAN_BITS, NULL_FLOAT, NULL_WIDE, NULL_WORD, Words, is_wide, null_of, split
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, TRUE, Expr, Immediate, Type, i64, select
-
-Words: TypeAlias = tuple[int, ...]
-_SIGN, _ALL = 1 << 63, 1 << 64
-
-NULL_WORD = -(1 << 63)
-NULL_WIDE = -(1 << 127)
-NULL_FLOAT = 0x7FF8_0000_DEAD_BEEF
-"""The bits of a NaN that nobody computes."""
-NAN_BITS = 0x7FF8_0000_0000_0000
 
 
 class NotNativeError(Exception):
@@ -73,12 +62,12 @@ class Lane:
     @property
     def is_wide(self) -> bool:
         """Whether a value takes two words."""
-        return kernel_type(self.type) is I128
+        return is_wide(self.type)
 
     @property
     def null(self) -> int:
         """What stands for NULL, as one integer."""
-        return NULL_FLOAT if self.type.is_float else NULL_WIDE if self.is_wide else NULL_WORD
+        return null_of(self.type)
 
     @property
     def null_words(self) -> Words:
@@ -108,10 +97,8 @@ def lane_of(sql_type: SqlType | None, nullable: bool) -> Lane:
 def kernel_type(sql_type: SqlType) -> Type:
     """Return the type of the kernel variable for a value."""
     match sql_type.kind:
-        case Kind.HUGEINT:
-            return I128
-        case Kind.DECIMAL:
-            return I128 if sql_type.precision > 18 else I64
+        case Kind.HUGEINT | Kind.DECIMAL:
+            return I128 if is_wide(sql_type) else I64
         case Kind.REAL | Kind.DOUBLE:
             return F64
         case Kind.BOOLEAN:
@@ -247,14 +234,3 @@ def to_words(body: Body, scalar: Scalar) -> list[Expr]:
     elif value.type is BOOL:
         value = value.to(I64)
     return [body.let(value if scalar.null is None else select(scalar.null, i64(null), value), "word")]
-
-
-def split(value: int) -> Words:
-    """Return the low and the high word of a wide integer, both with their sign."""
-    low = value % _ALL
-    return (low - _ALL if low >= _SIGN else low), value >> 64
-
-
-def joined(low: int, high: int) -> int:
-    """Return the wide integer of two words."""
-    return (high << 64) + low % _ALL

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any, Protocol, TypeAlias
 
 from cumulus.catalog.types import BOOLEAN, DOUBLE, HUGEINT, Kind, SqlType
+from cumulus.engine.frames.value_words import plain_word
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local, select
@@ -22,7 +23,6 @@ from cumulus.engine.native.scalars.float_parts import Parts
 from cumulus.engine.native.scalars.patterns import Piece
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.time_functions import TimeFunctions
-from cumulus.engine.native.values.codec import plain_word
 from cumulus.scalars.arithmetic import MINUS_UNIT, NAN_UNIT, PLUS_UNIT
 from cumulus.scalars.float_parts import PLACES
 from cumulus.scalars.user import UserFunction

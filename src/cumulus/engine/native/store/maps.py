@@ -131,8 +131,10 @@ def _put_single(_: Shape, body: Body, map_: Local) -> None:
     body.leave(select(live.eq(0), i64(layout.CREATED + 1), i64(1)))
 
 
-def _remove_single(_: Shape, body: Body, map_: Local, row: Local) -> None:
-    del row
+def _remove_single(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+    place = body.let(address(body, shape, map_, row), "place")
+    for word in range(shape.values):  # rests of floats
+        body.store(I64, place, shape.value(word), 0)
     body.store(I64, map_, layout.LIVE, 0)
 
 

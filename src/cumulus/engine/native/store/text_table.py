@@ -9,8 +9,8 @@ A text that needs no number is told by its address and its length, wherever it l
 
 from __future__ import annotations
 
+from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.native.kernel.body import Body, kernel_function
-from cumulus.engine.native.kernel.lanes import NULL_WORD
 from cumulus.engine.native.kernel.language import I64, NOWHERE, PTR, U8, U32, Expr, Local, Signature, i64, select
 from cumulus.engine.native.kernel.memory import BUDGET, MEMCPY, USED, grow_block, release_block
 from cumulus.engine.native.store import hash_tables

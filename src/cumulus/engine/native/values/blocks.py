@@ -28,7 +28,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.types import Kind, SqlType
-from cumulus.engine.native.kernel.lanes import NULL_WORD, Lane
+from cumulus.engine.frames.tagged_texts import from_text, to_text
+from cumulus.engine.frames.value_words import NULL_WORD
+from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import LAST, MEMORY, ROWS
@@ -37,7 +39,7 @@ from cumulus.engine.native.values.long_numbers import Boxes
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.engine.native.values.rows import RowReader
 from cumulus.engine.protocol import Engine
-from cumulus.engine.snapshot import column_names, from_text, restore, to_text
+from cumulus.engine.snapshot import column_names, restore
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
 from cumulus.version import VERSION

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
-from cumulus.engine.native.kernel.lanes import NAN_BITS, NULL_WORD, Lane
-from cumulus.engine.native.values.codec import encoder, stands_for_null
+from cumulus.engine.frames.value_words import NAN_BITS, NULL_WORD, stands_for_null
+from cumulus.engine.native.kernel.lanes import Lane
+from cumulus.engine.native.values.codec import encoder
 
 if TYPE_CHECKING:
     from cumulus.engine.native.values.dictionary import Dictionary
@@ -108,7 +109,7 @@ def _check(words: list[Column], lane: Lane, missing: npt.NDArray[np.bool_] | Non
         return
     bad = words[0] == NULL_WORD
     if (bad if missing is None else bad & ~missing).any():
-        raise stands_for_null(NULL_WORD, lane)
+        raise stands_for_null(NULL_WORD, lane.type)
 
 
 def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from cumulus.catalog.arrow import typed
 from cumulus.catalog.types import VARCHAR, Kind, SqlType, arrow_type
-from cumulus.engine.native.kernel.lanes import NULL_WORD, Lane
+from cumulus.engine.frames.word_arrays import decimal_array, key_array
+from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.values.codec import NumberedValues, decoder
 from cumulus.engine.native.values.columns import Column, column_words
@@ -46,27 +47,11 @@ def frame(store: MapLayout, rows: Matrix, dictionary: NumberedValues) -> list[pa
 
 
 def _key_array(words: list[Column], lane: Lane, dictionary: NumberedValues) -> pa.Array | None:
-    kind = lane.type.kind
-    is_null = words[-1] == (NULL_WORD if lane.is_wide else lane.null) if lane.nullable else None
-    if lane.is_wide and is_null is not None:
-        is_null &= words[0] == 0
-    if kind is Kind.VARCHAR:
+    if lane.type.kind is Kind.VARCHAR:
         return _texts(words[0], dictionary)
-    if kind is Kind.INTERVAL:
+    if lane.type.kind is Kind.INTERVAL:
         return _spans(words[0], lane, dictionary)
-    target = arrow_type(lane.type)
-    try:
-        if pa.types.is_decimal(target):
-            high = words[1] if lane.is_wide else words[0] >> 63
-            return _decimal_array(words[0], high, target, is_null)
-        if lane.type.is_float:
-            return pa.array(_words(words[0]).view(np.float64), pa.float64(), mask=is_null)
-        numbers = pa.array(_words(words[0]), pa.int64(), mask=is_null)
-        if kind is Kind.DATE:
-            return numbers.cast(pa.int32()).cast(target)
-        return numbers.cast(target)
-    except pa.ArrowInvalid:  # a computed key beyond its type
-        return None
+    return key_array(words, lane.type, nullable=lane.nullable)
 
 
 def _texts(words: Column, dictionary: NumberedValues) -> pa.Array | None:
@@ -95,26 +80,10 @@ def _value_arrays(words: list[Column], value: ValueLane) -> list[pa.Array] | Non
         case ColumnStorage.CELL:
             return [pa.array(_words(each).view(np.float64)) for each in words]
         case ColumnStorage.WIDE:
-            made = _decimal_array(words[0], words[1], pa.decimal128(38, value.scale), None)
+            made = decimal_array(words[0], words[1], pa.decimal128(38, value.scale), None)
             return None if made is None else [made]
         case _:
             return None
-
-
-def _decimal_array(
-    low: Column, high: Column, target: pa.DataType, is_null: npt.NDArray[np.bool_] | None
-) -> pa.Array | None:
-    pairs = np.empty((len(low), 2), dtype=np.int64)
-    pairs[:, 0], pairs[:, 1] = low, high
-    valid = None
-    if is_null is not None and is_null.any():
-        valid = pa.py_buffer(np.packbits(~is_null, bitorder="little").tobytes())
-    made = pa.Array.from_buffers(target, len(low), [valid, pa.py_buffer(pairs)])
-    try:
-        made.validate(full=True)
-    except pa.ArrowInvalid:  # more digits than the type has
-        return None
-    return made
 
 
 def _words(column: Column) -> Column:

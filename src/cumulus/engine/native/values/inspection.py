@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cumulus.engine.native.kernel.lanes import joined
+from cumulus.engine.frames.value_words import joined
 from cumulus.engine.native.store import hash_tables, row_layout
 from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.row_layout import Shape

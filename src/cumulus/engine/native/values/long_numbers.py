@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import IntEnum
 
 from cumulus.catalog.types import EXACT
-from cumulus.engine.native.kernel.lanes import joined
+from cumulus.engine.frames.value_words import joined
 
 _FEW = 10_000
 _BYTES = 120

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cumulus.catalog.types import EXACT, Kind
 from cumulus.engine.analysis.float_sums import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
-from cumulus.engine.native.kernel.lanes import Words, split
+from cumulus.engine.frames.value_words import Words, split
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.values.codec import NumberedValues, column_decoder, decoder, encoder, numbers_of
 from cumulus.engine.protocol import Key, Stored, Values
