@@ -140,7 +140,7 @@ class World:
         life.inbox.append(told)
         if type(told) is Lost:
             life.urgent = len(life.inbox)
-        if not life.is_due:
+        if not life.is_due and (life.incarnation or life.name not in self._members):
             self._wake(life)
 
     def _wake(self, life: Life) -> None:
@@ -192,6 +192,8 @@ class World:
         if life.is_alive:
             self._write("{} meets the others, incarnation {}", life.name, incarnation)
             self.network.met(life, incarnation)
+            if life.inbox and not life.is_due:
+                self._wake(life)
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class World:
         for name in self.scenario.machines:
             if name in self._members and name not in self.lives:
                 self._start(name)
-        self.network.invite(supervisor, task.incarnation)
+        self.network.invite(supervisor, task.incarnation, task.message)
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
