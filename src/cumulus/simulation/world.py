@@ -12,7 +12,7 @@ from heapq import heappop
 
 from cumulus.machine import Effect, Input, Lost, Name, Tick
 from cumulus.simulation.agenda import MILLISECOND, Agenda
-from cumulus.simulation.checks import Checks, FailedRunError
+from cumulus.simulation.checks import FailedRunError, WorldChecks
 from cumulus.simulation.choices import Choices
 from cumulus.simulation.disk import VirtualLog
 from cumulus.simulation.effects import EffectQueue
@@ -54,7 +54,7 @@ class World:
         self.agenda = Agenda()
         self.lives: dict[Name, Life] = {}
         self._trace = trace
-        self._checks = Checks(self, scenario, conditions)
+        self._checks = WorldChecks(self, scenario, conditions)
         self._faults = Faults(conditions, choices, scenario.may_crash)
         longest = choices.stream("longest delay").one(conditions.longest_ms) * MILLISECOND
         self._longest = longest
