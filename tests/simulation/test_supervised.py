@@ -87,8 +87,8 @@ class Group:
         self.lives.setdefault(name, []).append(self.member())
         return self.lives[name][-1]
 
-    def renew(self, incarnation: int, message: str | None = None) -> None:
-        self.supervisor.tasks.append(Renew(incarnation, message))
+    def renew(self, incarnation: int, message: str | None = None, ends: bool = False) -> None:
+        self.supervisor.tasks.append(Renew(incarnation, message, ends))
         self.world.run()
 
     def say(self, sender: Name, to: Name, message: str) -> None:
@@ -230,6 +230,15 @@ class Writing(Member):
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         effects = super().step(inputs)
         return [Append(1, b"record"), *effects] if effects else []
+
+
+def test_a_supervisor_may_end_those_that_run() -> None:
+    group = met()
+    group.renew(2, ends=True)
+    assert len(group.lives["one"]) == len(group.lives["two"]) == 2
+    assert group.told("one") == []
+    assert group.told("two") == [Recovered(1, ())]
+    assert "crash" not in group.world.counts
 
 
 def test_what_waits_for_a_record_belongs_to_the_incarnation_in_which_it_was_asked_for() -> None:

@@ -74,11 +74,12 @@ class Renew:
     """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation.
 
     Each is then told of those that it has lost thereby, and gets the message, if there is one, before anything that
-    another one has sent in that incarnation.
+    another one has sent in that incarnation. With `ends` those that run are ended, and started again, too.
     """
 
     incarnation: int
     message: Any = None
+    ends: bool = False
 
 
 @dataclass(frozen=True)
