@@ -23,7 +23,7 @@ from cumulus.catalog.types import Interval, Kind, SqlType, arrow_type, decimal
 from cumulus.engine.frames.layout import ColumnForm, FrameColumn, FrameLayout
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.frames.value_words import NULL_WORD
-from cumulus.engine.frames.word_arrays import key_array
+from cumulus.engine.frames.word_arrays import decimal_array, key_array
 from cumulus.errors import EvaluationError, RemoteProtocolError
 
 Matrix: TypeAlias = npt.NDArray[np.int64]
@@ -83,6 +83,23 @@ class MapFrame:
                 f"a {column.type} key was computed beyond its type", hint="Cast it to a type that holds it."
             )
         return found
+
+    def value(self, place: int) -> pa.Array | None:
+        """Return a value column as numbers of Arrow; None where it has none for them all."""
+        column = self.layout.values[place]
+        words = [self.words[:, column.word + part] for part in range(column.form.words)]
+        match column.form:
+            case ColumnForm.WORD:
+                return pa.array(np.ascontiguousarray(words[0]))
+            case ColumnForm.WIDE:
+                scale = 0 if column.type is None else column.type.scale
+                return decimal_array(words[0], words[1], pa.decimal128(38, scale), None)
+            case ColumnForm.CELL:
+                sums, compensations = (np.ascontiguousarray(each).view(np.float64) for each in words[:2])
+                found = sums + compensations
+                return pa.array(found) if np.isfinite(found).all() else None  # others are counted, not added
+            case _:
+                return None
 
     def numbers(self, place: int) -> npt.NDArray[np.int64]:
         """Return a BIGINT key column, such as versions, as it is; NULL is the least number."""
