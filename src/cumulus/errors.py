@@ -257,6 +257,10 @@ class RemoteProtocolError(CumulusError):
     """Another machine has sent what the protocol does not allow."""
 
 
+class ProcessError(CumulusError):
+    """A process of a cluster or a ring cannot start, or has ended."""
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 

@@ -13,13 +13,13 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
+from cumulus.cli.table_counts import statistics_given
 from cumulus.errors import LowerOrderWarning, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cumulus.explain.explanation import Explanation
-    from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
     from cumulus.scalars.user import UserFunction
 
@@ -55,7 +55,7 @@ def explain_command(
     from cumulus.layout.one_round import choose_layout
 
     program = program_in(file, rely=rely, functions=given)
-    statistics = _statistics(program, rows, distinct, source)
+    statistics = statistics_given(program, rows, distinct, source)
     name = second or view
     often = _without_enforced(file, program, rely, given)
     found = explain_views(program, [name] if name else None, statistics, python_functions(program, given), often)
@@ -94,43 +94,6 @@ def _compare(old: Program, new: Program, as_json: bool) -> None:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
     else:
         print(found)
-
-
-def _statistics(program: Program, rows: list[str], distinct: list[str], source: list[str]) -> Statistics:
-    """Return the counts that the command line gives; what is said there wins over what is counted."""
-    from cumulus.catalog.names import find_name
-    from cumulus.explain.sizes import Statistics
-
-    counted = Statistics()
-    if source:
-        from cumulus.cli.source_counts import count_sources
-
-        counted = count_sources(program, source)
-    tables = {relation.name: relation for relation in program.relations}
-    given_rows, given_distinct = dict(counted.rows), dict(counted.distinct)
-    for text in rows:
-        name, number = _count("--rows", text)
-        found = find_name(name, tables)
-        if found is None:
-            raise UsageError(f"--rows {text}: no table {name!r}", hint=f"Tables: {', '.join(tables)}.")
-        given_rows[found] = number
-    for text in distinct:
-        name, number = _count("--distinct", text)
-        before, _, behind = name.partition(".")
-        table = find_name(before, tables)
-        column = find_name(behind, tables[table].column_names) if table is not None else None
-        if table is None or column is None:
-            raise UsageError(f"--distinct {text}: no column {name!r}", hint="Write TABLE.COLUMN=N.")
-        given_distinct[table, column] = number
-    return Statistics(given_rows, given_distinct)
-
-
-def _count(option: str, text: str) -> tuple[str, int]:
-    name, _, number = text.partition("=")
-    plain = number.replace("_", "")
-    if not name or not plain.isdigit():
-        raise UsageError(f"{option} {text}: not a name with a count", hint="Write NAME=N, such as orders=1000000.")
-    return name, int(plain)
 
 
 def _show(console: Console, found: Explanation) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from cumulus.bench.command import bench
+from cumulus.cli.cluster.command import cluster
 from cumulus.cli.compile import compile_command
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
@@ -39,6 +40,7 @@ app.command("recheck")(recheck)
 app.command("stats")(stats)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(cluster)
 app.add_typer(bench)
 
 

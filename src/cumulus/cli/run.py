@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cluster.mode import Mode
 from cumulus.errors import UsageError
 from cumulus.terminal.progress_lines import Teller
 
@@ -30,7 +31,10 @@ def run(
     ),
     out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
     checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
-    host: str = typer.Option("spark", help="spark, or embedded (this process, no Java)."),
+    host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
+    nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
+    switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
+    mode: Mode = typer.Option("eventual", help="eventual, or gated: nothing is sent between nodes (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
@@ -52,13 +56,16 @@ def run(
     from cumulus.engine.engines import check_engine, make_engine
     from cumulus.epochs.layouts import partitioned_by
 
-    if host not in ("spark", "embedded"):
-        raise UsageError(f"unknown host {host!r}", hint="Hosts of `cumulus run`: spark, embedded.")
+    hosts = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}
+    if host not in hosts:
+        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(hosts)}.")
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
-    program = _resumed(file, out, checkpoint) or program_in_buckets(
-        partial(program_in, file, functions=given), partial(partitioned_by, layout=layout)
+    program = _resumed(file, out, checkpoint) or (
+        program_in(file, rely=False, enforced=False, functions=given)
+        if host == "cluster"
+        else program_in_buckets(partial(program_in, file, functions=given), partial(partitioned_by, layout=layout))
     )
     settings: dict[str, Any] = {
         "checkpoint": checkpoint or "",
@@ -73,10 +80,13 @@ def run(
         "functions": given,
         "make_engine": partial(make_engine, engine),
     }
+    if host == "cluster":
+        places = tuple(functions or ())
+        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "engine": engine, "places": places}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
-        (_on_spark if host == "spark" else _embedded)(program, source, out, settings, teller, note)
+        hosts[host](program, source, out, settings, teller, note)
         teller.finish(str(out), time.perf_counter() - started)
 
 
@@ -175,3 +185,40 @@ def _embedded(
                 break
             else:
                 time.sleep(trigger.every_s)
+
+
+def _on_cluster(
+    program: Program,
+    source: list[str],
+    out: Path,
+    settings: dict[str, Any],
+    teller: Teller,
+    note: Callable[[BucketPlan], None],
+) -> None:
+    from cumulus.epochs.sources import sources_from
+    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.interrupts import Interrupt
+    from cumulus.local_cluster.home import Home, buckets_of_plan
+    from cumulus.local_cluster.run import ClusterRun
+
+    trigger = parse_trigger(settings["trigger"])
+    home = Home(
+        program,
+        sources_from(source, program),
+        out,
+        Path(settings["checkpoint"]) if settings["checkpoint"] else None,
+        mode=settings["mode"],
+        nodes=settings["nodes"],
+        switches=settings["switches"],
+        functions=settings["places"],
+        files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
+        late_epochs=settings["late_epochs"],
+        keep=settings["keep"],
+        snapshot_every=settings["snapshot_every"],
+        engine=settings["engine"],
+    )
+    with home, Interrupt() as stop:
+        note(buckets_of_plan(home.plan))
+        last = home.epoch + settings["epochs"] if settings["epochs"] else 0
+        for epoch in ClusterRun(home, trigger.every_s, last).epochs(lambda: stop.wished):
+            teller.epoch(epoch)

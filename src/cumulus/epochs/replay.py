@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cumulus.algebra.terms import Atom, number
 from cumulus.catalog.events import Row
-from cumulus.catalog.schema import Column
+from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import Bucket
@@ -171,20 +171,27 @@ def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:
     Tables whose rows `program` does not keep are not checked here either: their counts may pass below 0.
     """
     names = {relation.name: f"{relation.name}_rows" for relation in program.relations}
-    maps, triggers = [], []
-    for relation in program.relations:
-        columns = relation.column_names
-        definition = Atom(relation.name, columns)
-        count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
-        keys = tuple(Column(column.name, column.type) for column in relation.columns)
-        value = (Column(count, BIGINT),)
-        maps.append(MapDef(names[relation.name], keys, value, count=count, definitions=(definition,)))
-        for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
-            variables = () if on is On.BATCH else columns
-            statement = Statement(names[relation.name], count, columns, "+=", term)
-            triggers.append(Trigger(on, relation.name, variables, (statement,)))
+    counted = [count_rows(relation, [names[relation.name]]) for relation in program.relations]
+    maps = [each for found, _ in counted for each in found]
+    triggers = [each for _, found in counted for each in found]
     kept = tuple((name, names[name]) for name, _ in program.kept)
     return Program(program.relations, tuple(maps), (), tuple(triggers), kept), names
+
+
+def count_rows(relation: Relation, names: Sequence[str]) -> tuple[list[MapDef], list[Trigger]]:
+    """Return maps with some names that all count the rows of a table, and the triggers that keep them."""
+    columns = relation.column_names
+    definition = Atom(relation.name, columns)
+    count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
+    keys = tuple(Column(column.name, column.type) for column in relation.columns)
+    value = (Column(count, BIGINT),)
+    maps = [MapDef(name, keys, value, count=count, definitions=(definition,)) for name in names]
+    triggers = []
+    for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
+        variables = () if on is On.BATCH else columns
+        statements = tuple(Statement(name, count, columns, "+=", term) for name in names)
+        triggers.append(Trigger(on, relation.name, variables, statements))
+    return maps, triggers
 
 
 def _rows(

@@ -154,17 +154,25 @@ def write_outputs(
                     files[view.name] = _write_view(bucket, view, epoch, attempt, out)
                 except EvaluationError as problem:
                     errors[view.name] = problem.message
-        if outcome.quarantine:
-            path = Path("data") / QUARANTINE / f"{epoch}-{bucket.index}-{attempt}.parquet"
-            write_parquet(out / path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
-            files[QUARANTINE] = str(path)
+        files |= write_quarantine(outcome, bucket.index, epoch, attempt, out)
         view_errors = _write_errors(bucket, outcome, epoch, out)
     except OSError as problem:
-        raise StoreError(
-            f"{out}: the output folder cannot be written: {problem.strerror or problem}",
-            hint="Make room or fix its permissions, then run again: it resumes.",
-        ) from None
-    counts = {
+        raise output_error(out, problem) from None
+    counts, poll = counts_of(outcome), outcome.poll.plain()
+    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll)
+
+
+def output_error(out: Path, problem: OSError) -> StoreError:
+    """Return what to say when an output folder cannot be written."""
+    return StoreError(
+        f"{out}: the output folder cannot be written: {problem.strerror or problem}",
+        hint="Make room or fix its permissions, then run again: it resumes.",
+    )
+
+
+def counts_of(outcome: Outcome) -> dict[str, int]:
+    """Return the numbers of an epoch in a bucket, as manifests have them."""
+    return {
         "events": outcome.events,
         "applied": outcome.applied,
         "repeated": outcome.repeated,
@@ -172,8 +180,15 @@ def write_outputs(
         "quarantined": len(outcome.quarantine),
         **{name: outcome.ignored.get(name, 0) for name in IGNORED},
     }
-    poll = outcome.poll.plain()
-    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll)
+
+
+def write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> dict[str, str]:
+    """Write the rows that an epoch has refused; return the path of the file by its name, nothing if there are none."""
+    if not outcome.quarantine:
+        return {}
+    path = Path("data") / QUARANTINE / f"{epoch}-{bucket}-{attempt}.parquet"
+    write_parquet(out / path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
+    return {QUARANTINE: str(path)}
 
 
 def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> dict[str, str]:

@@ -25,20 +25,14 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.catalog.types import Kind, SqlType
-from cumulus.scalars.function import common_type
+from cumulus.catalog.types import Kind
+from cumulus.scalars.partial_functions import can_fail, is_users, widens
 from cumulus.scalars.python_code import COMPARISONS
-from cumulus.scalars.registry import FUNCTIONS
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
 from cumulus.sql.syntax.membership import join_conditions, links_of
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""
-
-_FAILING = frozenset(
-    ("div", "intdiv", "mod", "make_date", "make_timestamp", "time_bucket", "chr", "factorial", "hamming")
-)
-"""Functions that have no value for some arguments; overflows are not looked at."""
 
 NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 """Each comparison's opposite."""
@@ -85,36 +79,12 @@ def is_not_null(scalar: Scalar, variables: Mapping[str, Typed], *, expand: bool 
     match scalar:
         case Apply(function, args) if function in ("add", "sub", "mul", "neg"):
             return product_of(dict.fromkeys(is_not_null(arg, variables, expand=expand) for arg in args))
-        case Cast(arg, target) if not _is_users(arg) and _widens(scalar_type(arg, variables), target):
+        case Cast(arg, target) if not is_users(arg) and widens(scalar_type(arg, variables), target):
             return is_not_null(arg, variables, expand=expand)
         case Apply("case", args) if expand and len(args) < MAX_BRANCHES * 2:
             return _cases(scalar, variables, _is_there)
         case _:
             return Compare("<>", scalar, NULL_VALUE)
-
-
-def _is_users(scalar: Scalar) -> bool:
-    """Whether a scalar is the call of a user's function, whose type only the cast around it tells."""
-    return isinstance(scalar, Apply) and scalar.function not in FUNCTIONS
-
-
-def can_fail(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
-    """Whether a scalar cannot be computed for ordinary values: it divides, or it casts to a type that is not wider."""
-    match scalar:
-        case Apply("try", _):
-            return False
-        case Apply() if _is_users(scalar):
-            return True
-        case Cast(arg, target):
-            return _is_users(arg) or not _widens(scalar_type(arg, variables), target) or can_fail(arg, variables)
-        case Apply(function, args):
-            return function in _FAILING or any(can_fail(arg, variables) for arg in args)
-        case _:
-            return False
-
-
-def _widens(source: SqlType, target: SqlType) -> bool:
-    return target.kind is Kind.VARCHAR or common_type((source, target)) == target
 
 
 def _is_there(scalar: Scalar, variables: Mapping[str, Typed]) -> Term:

@@ -1,0 +1,1 @@
+"""`cumulus cluster`: one file per subcommand, `command` puts them together."""

@@ -1,0 +1,17 @@
+"""`cumulus cluster`: the group of its subcommands."""
+
+from __future__ import annotations
+
+import typer
+
+from cumulus.cli.cluster.plan import plan
+
+cluster = typer.Typer(
+    name="cluster", help="Switches and nodes: what they would do with a program.", no_args_is_help=True
+)
+cluster.command("plan")(plan)
+
+
+@cluster.callback()
+def _group() -> None:
+    """Switches and nodes: what they would do with a program."""

@@ -1,0 +1,52 @@
+"""`cumulus cluster plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.programs import program_in
+from cumulus.cli.table_counts import statistics_given
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.versions import MOST_SWITCHES
+from cumulus.errors import UsageError
+
+
+def plan(
+    file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3).", show_default=False),
+    nodes: int = typer.Option(..., "--nodes", min=1, help="How many nodes keep maps.", show_default=False),
+    switches: int = typer.Option(1, "--switches", min=1, max=MOST_SWITCHES, help="How many switches take rows."),
+    mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help="gated: nothing is spread, all waits for its epoch."),
+    program: bool = typer.Option(False, "--program", help="Print the program of a node, as M3; with --json, add it."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
+    rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to weigh by; repeatable."),
+    distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
+    functions: FunctionPlaces = None,
+) -> None:
+    """Say what a cluster does with a program: what is spread or gated, where it lies, and what nodes send each other.
+
+    Example: cumulus cluster plan examples/shop.sql --nodes 2
+    """
+    from cumulus.cluster.homes import homes_asked_for
+    from cumulus.cluster.planning.cluster_plan import plan_cluster
+    from cumulus.cluster.planning.plan_report import plan_data, plan_text
+
+    # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
+    whole = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
+    found = plan_cluster(
+        whole, nodes, switches, mode, statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
+    )
+    text = str(found.nodes_program.program)
+    if as_json:
+        data = plan_data(found)
+        print(json.dumps({**data, "program": text} if program else data, indent=2, ensure_ascii=False))
+    elif program:
+        if not found.division.spread.maps:
+            raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
+        print(text, end="")
+    else:
+        print(plan_text(found))

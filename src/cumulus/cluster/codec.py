@@ -1,0 +1,116 @@
+"""Messages and records as bytes, and back.
+
+A message is a header of JSON, behind its length, and the bytes that it carries, each behind its length. Nothing in it
+is run or looked up by name but the classes listed here, so a message of a stranger can be wrong but do no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from cumulus.cluster import messages, records
+from cumulus.epochs.output.sink import Written
+from cumulus.errors import RemoteProtocolError
+
+_LENGTH = struct.Struct("<I")
+_CLASSES: dict[str, type] = {
+    each.__name__: each
+    for each in (
+        messages.Block,
+        messages.Events,
+        messages.Deltas,
+        messages.Checkpoint,
+        messages.EpochTurn,
+        messages.EpochPart,
+        messages.EpochEnd,
+        messages.EpochReady,
+        messages.EpochCommit,
+        messages.EpochTold,
+        messages.SourcesDone,
+        records.LoggedTurn,
+        records.LoggedPayloads,
+        records.LoggedEpoch,
+        records.NodeState,
+        records.SwitchState,
+        Written,
+    )
+}
+
+
+def encode(message: object) -> list[bytes]:
+    """Return a message as pieces of bytes, to be sent one after the other."""
+    pieces: list[bytes] = []
+    header = json.dumps(_plain(message, pieces), separators=(",", ":")).encode()
+    parts = [_LENGTH.pack(len(header)), header]
+    for piece in pieces:
+        parts += (_LENGTH.pack(len(piece)), piece)
+    return parts
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Return the message that `encode` has made bytes of.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the bytes are none.
+    """
+    try:
+        parts = _split(memoryview(data))
+        return _read(json.loads(bytes(parts[0])), parts[1:])
+    except (struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
+        raise RemoteProtocolError(
+            f"a message of {len(data)} bytes cannot be read: {type(problem).__name__}: {problem}",
+            hint="Is the peer of the same release?",
+        ) from None
+
+
+def _split(view: memoryview) -> list[memoryview]:
+    parts, at = [], 0
+    while at < len(view):
+        (length,) = _LENGTH.unpack_from(view, at)
+        at += _LENGTH.size
+        if at + length > len(view):
+            raise ValueError(f"a part of {length} bytes ends behind the message")
+        parts.append(view[at : at + length])
+        at += length
+    return parts
+
+
+def _plain(value: object, pieces: list[bytes]) -> object:
+    """Return a value as JSON has it: a class as {"c": […]}, a dict as {"d": {…}}, bytes as {"b": their number}."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            pieces.append(value)
+            return {"b": len(pieces) - 1}
+        case Mapping():
+            return {"d": {key: _plain(each, pieces) for key, each in value.items()}}
+        case Sequence():
+            return [_plain(each, pieces) for each in value]
+        case _:
+            name = type(value).__name__
+            assert name in _CLASSES, name
+            return {"c": [name, *(_plain(getattr(value, field.name), pieces) for field in fields(value))]}  # type: ignore[arg-type]
+
+
+def _read(plain: Any, pieces: Sequence[memoryview]) -> Any:
+    match plain:
+        case {"b": number}:
+            return bytes(pieces[number])
+        case {"d": found}:
+            return {key: _read(each, pieces) for key, each in found.items()}
+        case {"c": [name, *values]}:
+            make: Callable[..., Any] = _CLASSES[name]
+            return make(*(_read(each, pieces) for each in values))
+        case list():
+            return [_read(each, pieces) for each in plain]
+        case dict():
+            raise ValueError("an object of no known form")
+        case _:
+            return plain

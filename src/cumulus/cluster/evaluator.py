@@ -1,0 +1,184 @@
+"""What a node asks of its engine: to evaluate blocks and late deltas, to give what they add, to add deltas, to cut.
+
+Everything else that a node does is to decide what to ask, and to pass frames on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import localcontext
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.algebra.terms import add, multiply
+from cumulus.catalog.types import EXACT
+from cumulus.cluster.program import Group, NodeProgram
+from cumulus.engine.analysis import float_sums
+from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
+from cumulus.engine.failures import ErrorLog
+from cumulus.engine.frames.entries import entries_of
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.protocol import Engine, Key, Values
+from cumulus.engine.rows_in import arrow_rows
+from cumulus.engine.session import Session
+from cumulus.m3.program import MapDef
+
+Signs: TypeAlias = npt.NDArray[np.int8]
+Versions: TypeAlias = npt.NDArray[np.int64]
+
+
+class NodeMaps:
+    """The maps of a node's program in an engine.
+
+    Parameters
+    ----------
+    engine
+        The name of one, as `cumulus.engine.engines.make_engine` takes it, or one that is there already.
+    """
+
+    def __init__(self, made: NodeProgram, engine: str | Engine = "auto") -> None:
+        self.made = made
+        self._session = Session(made.program, None, engine, is_trusting=True)
+        self.engine = self._session.engine
+        self._relations = {relation.name: relation for relation in made.program.relations}
+        self._definitions = {definition.name: definition for definition in made.program.maps}
+        self._outs = {overlay.out: name for name, overlay in made.overlays.items()}
+
+    def definition(self, name: str) -> MapDef:
+        """Return the definition of a map of the node program."""
+        return self._definitions[name]
+
+    # --- triggers ---------------------------------------------------------------------------------------------------
+
+    def fire(self, group: Group, rows: pa.Table, signs: Signs, versions: Versions, *, is_late: bool) -> None:
+        """Evaluate rows of a group's columns, each under a version; `is_late` looks back behind later deltas."""
+        relation = self._relations[group.late if is_late else group.in_order]
+        column = pa.array(versions, pa.int64())
+        table = pa.table([*rows.select(list(group.columns)).columns, column], names=[*group.columns, self.made.version])
+        columns = columns_of(relation, table)
+        bulk: Bulk
+        if columns is not None:
+            bulk = Columns([relation], [columns], (signs > 0).astype(np.uint8))
+        else:  # types that nobody has declared, or values that no column of these types has
+            listed = zip(signs.tolist(), arrow_rows(relation, table), strict=True)
+            bulk = Changes([(sign, relation.name, relation.checked(row)) for sign, row in listed], lambda event: event)
+        self._session.commit_bulk(bulk)
+
+    def correct(self, name: str, deltas: MapFrame) -> None:
+        """Add deltas of a map and correct what later rows have added; they are rows of its overlay."""
+        late = self._relations[self.made.overlays[name].late]
+        rows = [(*key[:-1], *self._numbers(name, stored), key[-1]) for key, stored in entries_of(deltas)]
+        self._session.commit_bulk(Rows(1, late, rows, tuple))
+
+    def take_errors(self) -> ErrorLog:
+        """Return what could not be evaluated since the last call."""
+        found, self._session.errors = self._session.errors, ErrorLog()
+        return found
+
+    # --- deltas -----------------------------------------------------------------------------------------------------
+
+    def take_out(self) -> dict[str, MapFrame]:
+        """Return what has been computed and not taken: spread map → rows of its overlay."""
+        return {self._outs[name]: frame for name, frame in self.engine.take_all(self._outs).items()}
+
+    def add(self, name: str, deltas: MapFrame) -> None:
+        """Add deltas of a map that nothing later has read."""
+        with localcontext(EXACT):
+            self.engine.add(self.made.overlays[name].since, deltas)
+            self.engine.add(name, deltas.without_key(self._version_place(name)))
+
+    def versions(self, name: str, deltas: MapFrame) -> Versions:
+        """Return the versions of deltas of a map."""
+        return deltas.numbers(self._version_place(name))
+
+    def overlay(self, name: str) -> MapFrame:
+        """Return the deltas of a map that are not cut."""
+        since = self.made.overlays[name].since
+        with localcontext(EXACT):
+            found = self.engine.take(since)
+            self.engine.add(since, found)
+        return found
+
+    def _version_place(self, name: str) -> int:
+        return len(self._definitions[name].keys)
+
+    # --- going back, and forgetting ---------------------------------------------------------------------------------
+
+    def cut_histories(self, most: int) -> None:
+        """Forget the rows up to a version."""
+        for name in self.made.histories:
+            self.engine.cut(name, len(self._definitions[name].keys) - 1, most)
+
+    def cut_overlays(self, most: int) -> None:
+        """Forget which versions the deltas up to a version had; the newest values stay."""
+        for name, overlay in self.made.overlays.items():
+            self.engine.cut(overlay.since, self._version_place(name), most)
+
+    def revert(self, end: int) -> None:
+        """Take all deltas beyond a version back, and forget all rows and what has been computed."""
+        with localcontext(EXACT):
+            for name, overlay in self.made.overlays.items():
+                found = self.engine.take(overlay.since)
+                is_beyond = self.versions(name, found) > end
+                self.engine.add(overlay.since, found.filter(~is_beyond))
+                self.engine.add(name, found.filter(is_beyond).without_key(self._version_place(name)), -1)
+                self.engine.take(overlay.out)
+        for name in self.made.histories:
+            self.engine.take(name)
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def newest(self, name: str) -> MapFrame:
+        """Return the newest values of a map."""
+        with localcontext(EXACT):
+            found = self.engine.take(name)
+            self.engine.add(name, found)
+        return found
+
+    def load(self, newest: Mapping[str, MapFrame]) -> None:
+        """Replace the newest values of all maps."""
+        with localcontext(EXACT):
+            for name in self.made.overlays:
+                self.engine.take(name)
+                if name in newest:
+                    self.engine.add(name, newest[name])
+
+    def restore(self, name: str, deltas: MapFrame, sign: int) -> None:
+        """Add deltas to the newest values alone, or take them away."""
+        with localcontext(EXACT):
+            self.engine.add(name, deltas.without_key(self._version_place(name)), sign)
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    def entries_at(self, name: str, end: int) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the entries of a map that exist without its deltas beyond a version.
+
+        What the engine is asked for in the meantime does not change them.
+        """
+        deltas = self.overlay(name)
+        later = deltas.filter(self.versions(name, deltas) > end)
+        if not later.rows:
+            return self.engine.items(name)
+        return iter(self._without(name, later).items())
+
+    def _without(self, name: str, later: MapFrame) -> dict[Key, Values]:
+        """Return the entries that exist without some deltas."""
+        definition = self._definitions[name]
+        found = {key: self._numbers(name, stored) for key, stored in self.engine.stored(name)}
+        nothing = (0,) * len(definition.values)
+        for key, stored in entries_of(later.without_key(self._version_place(name))):
+            pairs = zip(found.get(key, nothing), self._numbers(name, stored), strict=True)
+            found[key] = tuple(add(now, multiply(-1, then)) for now, then in pairs)
+        count = definition.column_index(definition.count) if definition.count else None
+        return {key: each for key, each in found.items() if (any(each) if count is None else each[count])}
+
+    def _numbers(self, name: str, stored: tuple[Any, ...]) -> Values:
+        """Return stored values as numbers."""
+        columns = self._definitions[name].values
+        return tuple(
+            float_sums.read_cell(each) if column.type is not None and column.type.is_float else each
+            for each, column in zip(stored, columns, strict=True)
+        )

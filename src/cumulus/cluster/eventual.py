@@ -1,0 +1,224 @@
+"""The eventual mode: everything is computed at once from what has come, and corrected when something earlier comes.
+
+Every block has a version, or one for each row. A block that comes after deltas of its own version or later ones to what
+it reads is *late*: it looks back behind them. So is a delta whose map a later row has read: what that row has added is
+corrected. Most come in order, and cost what they cost in one process. The node program has statements for both
+(`cumulus.cluster.program`); what is decided here is which of them run, and where deltas go.
+
+References
+----------
+Cumulus consistency paper, section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.cluster.evaluator import NodeMaps, Signs
+from cumulus.cluster.program import NodeProgram
+from cumulus.engine.failures import ErrorLog
+from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.engine.protocol import Engine, Key, Values
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Deltas: TypeAlias = Mapping[str, MapFrame]
+"""Spread map → deltas: keys, version, numbers."""
+
+
+class Router(Protocol):
+    """Where entries of maps lie."""
+
+    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> Sequence[Indices]:
+        """Return for every node the rows, by index, of deltas of a map that it must get; `keys` are their columns."""
+
+
+@dataclass(slots=True)
+class Shares:
+    """How many rows of blocks, and how many deltas, have come in order and late; a replica's delta counts, too."""
+
+    rows_in_order: int = 0
+    rows_late: int = 0
+    deltas_in_order: int = 0
+    deltas_late: int = 0
+
+
+class EventualState:
+    """The spread maps of one node.
+
+    Nothing is sent but what `drain` returns, and nothing is waited for: messages may come in any order that keeps that
+    of `cut` and `revert`.
+
+    Parameters
+    ----------
+    router
+        Must say of initial entries, too, where they lie.
+    node
+        The number of this one.
+    """
+
+    def __init__(self, made: NodeProgram, router: Router, node: int, engine: str | Engine = "auto") -> None:
+        self.made, self.node, self.shares = made, node, Shares()
+        self._router = router
+        self._maps = NodeMaps(made, engine)
+        self._newest: dict[str, int] = {}
+        """Map → the last version of a delta."""
+        self._seen: dict[str, int] = {}
+        """Map → the last version of a row that has read it here."""
+        self._keep_own_entries()
+
+    def _keep_own_entries(self) -> None:
+        """Leave the initial entries to the nodes where they lie."""
+        engine = self._maps.engine
+        for name in self.made.overlays:
+            definition = self._maps.definition(name)
+            if definition.initial:
+                frame = engine.take(name)
+                engine.add(name, frame.take(self._targets(name, frame)[self.node]))
+
+    @property
+    def engine(self) -> Engine:
+        """Where the newest values are; nobody changes them but this."""
+        return self._maps.engine
+
+    @property
+    def newest(self) -> int:
+        """The last version of any delta that has come; -1 if none has."""
+        return max(self._newest.values(), default=-1)
+
+    # --- what comes -------------------------------------------------------------------------------------------------
+
+    def fire(self, group: int, first: int, rows: pa.Table, signs: Signs, places: Indices | None = None) -> None:
+        """Evaluate rows of a block.
+
+        Parameters
+        ----------
+        group
+            The place of their group in `NodeProgram.groups`.
+        first
+            The first version of the block.
+        rows, signs
+            The columns of the group; +1 or -1 for each row.
+        places
+            The numbers of these rows in the block, ascending; None if all of it is here. Only where rows have versions.
+        """
+        count = len(signs)  # a group may have no columns
+        if not count:
+            return
+        own = self.made.groups[group]
+        versions = np.full(count, first, dtype=np.int64)
+        if own.has_row_versions:
+            versions += np.arange(count) if places is None else places
+        is_late = any(self._newest.get(name, -1) >= int(versions[0]) for name in own.reads)
+        self._maps.fire(own, rows, signs, versions, is_late=is_late)
+        for name in own.reads:
+            self._seen[name] = max(self._seen.get(name, -1), int(versions[-1]))
+        if is_late:
+            self.shares.rows_late += count
+        else:
+            self.shares.rows_in_order += count
+
+    def receive(self, deltas: Deltas) -> None:
+        """Add deltas, and correct what later rows have added."""
+        for name, frame in deltas.items():
+            if not frame.rows:
+                continue
+            versions = self._maps.versions(name, frame)
+            self._newest[name] = max(self._newest.get(name, -1), int(versions.max()))
+            is_late = versions < self._seen.get(name, -1)
+            late_count = int(is_late.sum())
+            if late_count < frame.rows:
+                self._maps.add(name, frame.filter(~is_late) if late_count else frame)
+            if late_count:
+                self._maps.correct(name, frame.filter(is_late))
+            self.shares.deltas_late += late_count
+            self.shares.deltas_in_order += frame.rows - late_count
+
+    # --- what goes --------------------------------------------------------------------------------------------------
+
+    def drain(self) -> dict[int, dict[str, MapFrame]]:
+        """Do everything that can be done here; return what other nodes must receive: node → map → deltas."""
+        found: dict[int, dict[str, list[MapFrame]]] = defaultdict(dict)
+        while computed := self._maps.take_out():
+            mine: dict[str, MapFrame] = {}
+            for name, frame in computed.items():
+                for node, places in enumerate(self._targets(name, frame)):
+                    if not len(places):
+                        continue
+                    part = frame if len(places) == frame.rows else frame.take(places)
+                    if node == self.node:
+                        mine[name] = part
+                    else:
+                        found[node].setdefault(name, []).append(part)
+            self.receive(mine)
+        return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
+
+    def _targets(self, name: str, frame: MapFrame) -> Sequence[Indices]:
+        keys = [frame.key(place) for place in range(len(self._maps.definition(name).keys))]
+        return self._router.targets(name, keys, frame.rows)
+
+    def take_errors(self) -> ErrorLog:
+        """Return what could not be evaluated since the last call: it counts as 0."""
+        return self._maps.take_errors()
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def committed(self, name: str, end: int) -> Iterator[tuple[Key, Values]]:
+        """Iterate over the entries of a map as they are after a version.
+
+        They are right once all deltas up to there have come. Nothing may be cut beyond it.
+        """
+        return self._maps.entries_at(name, end)
+
+    def cut(self, end: int, before: int) -> None:
+        """Forget what an epoch needs no more once it is committed.
+
+        Parameters
+        ----------
+        end
+            The last version of the epoch: no delta up to there will come.
+        before
+            That of the one before, or an earlier one: no reader will ask for what was then.
+        """
+        self._maps.cut_histories(end)
+        self._maps.cut_overlays(before)
+
+    def revert(self, end: int) -> None:
+        """Go back to a committed epoch, given its last version: everything beyond it comes again."""
+        self._maps.revert(end)
+        self._newest = {name: min(version, end) for name, version in self._newest.items()}
+        self._seen.clear()
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def deltas(self, name: str, first: int, last: int) -> MapFrame:
+        """Return the deltas of a map that are not cut, from one version to another."""
+        found = self._maps.overlay(name)
+        versions = self._maps.versions(name, found)
+        return found.filter((versions >= first) & (versions <= last))
+
+    def newest_values(self, name: str) -> MapFrame:
+        """Return the newest values of a map."""
+        return self._maps.newest(name)
+
+    def load(self, newest: Mapping[str, MapFrame]) -> None:
+        """Replace all newest values; no version is known of them."""
+        self._maps.load(newest)
+
+    def restore(self, name: str, deltas: MapFrame, sign: int = 1) -> None:
+        """Add deltas that belong to a committed epoch, or take them away; nobody asks for their versions any more."""
+        self._maps.restore(name, deltas, sign)
+
+    def check(self) -> None:
+        """Check what must hold whenever everything is drained; AssertionError if it does not."""
+        assert not self._maps.take_out(), f"node {self.node}: something computed was not sent"
+        for name in self.made.overlays:
+            deltas = self._maps.overlay(name)
+            newest = self._newest.get(name, -1)
+            assert not (self._maps.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"

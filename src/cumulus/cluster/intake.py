@@ -1,0 +1,100 @@
+"""A switch's intake: from the packed payloads of files or clients to the net changes of its tables.
+
+What decides which rows count, and which row an update replaces, is a bucket (`cumulus.epochs.bucket`) as in the other
+hosts, over a program that keeps rows and no views. Beside the rows of each table it has a map with their net change,
+which is emptied each time it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.engine import snapshot
+from cumulus.engine.protocol import Engine
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.replay import count_rows
+from cumulus.m3.dataflow import parents_first
+from cumulus.m3.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """The net change of a table: different rows, and how often each came (positive) or went."""
+
+    relation: str
+    rows: pa.Table
+    counts: npt.NDArray[np.int64]
+
+
+def intake_program(program: Program, tables: frozenset[str]) -> tuple[Program, dict[str, str]]:
+    """Return a program that keeps the rows of those tables which `program` keeps, and the net change of all; and table
+    → map of its net change.
+    """
+    mine = tuple(each for each in program.relations if each.name in tables)
+    kept = {name: f"{name} rows" for name, _ in program.kept if name in tables}
+    nets = {each.name: f"{each.name} net" for each in mine}
+    counted = [
+        count_rows(each, [kept[each.name], nets[each.name]] if each.name in kept else [nets[each.name]])
+        for each in mine
+    ]
+    maps = tuple(each for found, _ in counted for each in found)
+    triggers = tuple(each for _, found in counted for each in found)
+    return Program(mine, maps, (), triggers, tuple(kept.items())), nets
+
+
+class Intake:
+    """Takes in the rows of a switch's tables.
+
+    Parameters
+    ----------
+    program
+        The cluster's; rows are checked as it says.
+    tables
+        Those of the switch; who refers to one of them, and is checked, is among them.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        tables: frozenset[str],
+        make_engine: Callable[..., Engine],
+        *,
+        late_epochs: int = LATE_EPOCHS,
+    ) -> None:
+        keeping, self._nets = intake_program(program, tables)
+        self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
+        self._ordered = [each for each in parents_first(program) if each.name in tables]
+
+    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
+        """Take in payloads; return what became of their rows, and the net changes, parents before children."""
+        outcome = self._bucket.apply(epoch, packed)
+        return outcome, list(self._take_nets())
+
+    def _take_nets(self) -> Iterator[NetChange]:
+        engine = self._bucket.engine
+        for relation in self._ordered:
+            name = self._nets[relation.name]
+            table = snapshot.dump(engine, name)
+            if table.num_rows:
+                engine.load(name, ())
+                counts = table.column(table.num_columns - 1).to_numpy().astype(np.int64)
+                rows = table.select(range(table.num_columns - 1)).rename_columns(relation.column_names)
+                changed = counts != 0
+                if not changed.all():
+                    rows, counts = rows.filter(pa.array(changed)), counts[changed]
+                yield NetChange(relation.name, rows, counts)
+
+    def save(self) -> bytes:
+        """Return the whole state."""
+        return self._bucket.dump()
+
+    def load(self, data: bytes) -> None:
+        """Replace the state by what `save` returned."""
+        self._bucket.load(data)

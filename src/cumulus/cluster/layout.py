@@ -1,0 +1,281 @@
+"""Which nodes hold which entries of which maps, which of them answer readers, and where views are finished.
+
+All nodes run one program; a layout is routing alone. It follows from the homes of the statements: every read asks for a
+replica set of its map, and a delta goes once to each node of their union, so each node that has an entry has all of it.
+The first replica set of a map is its *owner*: one node for every entry, which answers readers.
+
+Entries that a map starts with (START) stand on every node. Where nobody sends their deltas they are neither read, as no
+home is there, nor owned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cumulus.algebra.terms import MapEnd, MapRead, Range, Term, Var, children
+from cumulus.catalog.partition import bucket_of, buckets_of
+from cumulus.catalog.schema import Column
+from cumulus.cluster.program import Homes
+from cumulus.cluster.segments import (
+    EVERYWHERE,
+    ON_FIRST,
+    Flow,
+    Reach,
+    ReplicaSet,
+    Slice,
+    axis_of,
+    by_key,
+    flow_of,
+    hashed_alike,
+    needed,
+)
+from cumulus.m3.program import Program, ViewDef
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    Indices: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+class FinishedBy(Enum):
+    """Who makes the rows of a view from entries."""
+
+    NODES = "each node, of its rows"
+    FIRST = "node 0"
+    MERGE = "whoever puts the entries of all nodes together"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlacement:
+    """Where a view is finished; by `NODES` each finishes the rows whose key at `axis` is its own."""
+
+    by: FinishedBy
+    axis: int = -1
+
+
+class ClusterLayout:
+    """The replica sets of all maps on a number of nodes.
+
+    Parameters
+    ----------
+    program
+        The spread program.
+    homes
+        Of all its statements of single events.
+    nodes
+        At least one.
+
+    Attributes
+    ----------
+    sets
+        Map → its replica sets, the owner first. One on every node contains all others.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("ON +r(a, b) { q[] += m[b] } ON +s(b) { m[b] += 1 }")
+    >>> layout = ClusterLayout(program, {(0, 0): "b", (1, 0): "b"}, 4)
+    >>> layout.text("m"), layout.text("q"), layout.owner_of("m", (2,)), layout.nodes_of("m", (2,))
+    ('by k1', 'on node 0', 2, (2,))
+    """
+
+    def __init__(self, program: Program, homes: Homes, nodes: int) -> None:
+        assert nodes > 0, "there is at least one node"
+        self.program, self.homes, self.nodes = program, homes, nodes
+        wanted: dict[str, dict[ReplicaSet, None]] = {definition.name: {} for definition in program.maps}
+        for flow, home in self._flows():
+            for name, each in needed(program, flow, home):
+                wanted[name][each] = None
+        axes = self._own_axes(wanted)
+        self.sets = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
+
+    def _flows(self) -> Iterator[tuple[Flow, str | None]]:
+        for (index, place), home in self.homes.items():
+            trigger = self.program.triggers[index]
+            yield flow_of(self.program, trigger, trigger.statements[place]), home
+
+    def _own_axes(self, wanted: dict[str, dict[ReplicaSet, None]]) -> dict[str, int]:
+        """Return for each map the key by which its entries are owned, -1 where it has none.
+
+        The maps of a view have a key in common if they can. A set that nobody reads lies where most is added to it, so
+        that these deltas need not be sent.
+        """
+        local: dict[str, Counter[int]] = {name: Counter() for name in wanted}
+        for flow, home in self._flows():
+            axis = None if home is None else axis_of(self.program, flow.relation, flow.writes, home)
+            if axis is not None:
+                local[flow.writes.map][axis] += 1
+        found: dict[str, int] = {}
+        for together in (*(view.maps for view in self.program.views), *((name,) for name in wanted)):
+            axes = range(len(self.program.map(together[0]).keys))
+            free = [name for name in together if name not in found]
+            if not free:
+                continue
+            best = max(
+                axes,
+                default=-1,
+                key=lambda axis: (
+                    sum(_may_lie_by(axis, wanted[name], found.get(name)) for name in together),
+                    sum(local[name][axis] for name in free),
+                    -axis,
+                ),
+            )
+            for name in free:
+                read = [each.axis for each in wanted[name] if each.reach is Reach.KEY]
+                found[name] = best if best in read or not read or EVERYWHERE in wanted[name] else read[0]
+        return found
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> list[Indices]:
+        """Return for every node the rows, by index and in order, whose deltas of a map it must get.
+
+        Parameters
+        ----------
+        keys
+            The key columns of the deltas.
+        rows
+            How many deltas there are, for maps without keys.
+        """
+        import numpy as np
+
+        sets = self.sets[name]
+        every = np.arange(rows)
+        if EVERYWHERE in sets:
+            return [every] * self.nodes
+        if len(sets) == 1 and sets[0].reach is Reach.KEY:
+            return divided(self._nodes_by(keys[sets[0].axis]), self.nodes)
+        holds = np.zeros((self.nodes, rows), np.bool_)
+        for each in sets:
+            if each.reach is Reach.FIRST:
+                holds[0] = True
+            else:
+                holds[self._nodes_by(keys[each.axis]), every] = True
+        return [np.flatnonzero(mine) for mine in holds]
+
+    def owners(self, name: str, keys: Sequence[pa.Array], rows: int) -> Indices:
+        """Return for every entry, given by key columns, the node that owns it."""
+        import numpy as np
+
+        owner = self.sets[name][0]
+        return np.zeros(rows, np.int64) if owner.reach is Reach.FIRST else self._nodes_by(keys[owner.axis])
+
+    def owner_of(self, name: str, key: tuple[Any, ...]) -> int:
+        """Return the node that owns an entry: the one to ask for it."""
+        owner = self.sets[name][0]
+        return 0 if owner.reach is Reach.FIRST else bucket_of(key[owner.axis], self.nodes)
+
+    def nodes_of(self, name: str, key: tuple[Any, ...]) -> tuple[int, ...]:
+        """Return the nodes that hold an entry, in order."""
+        if EVERYWHERE in self.sets[name]:
+            return tuple(range(self.nodes))
+        sets = self.sets[name]
+        return tuple(
+            sorted({0 if each.reach is Reach.FIRST else bucket_of(key[each.axis], self.nodes) for each in sets})
+        )
+
+    def _nodes_by(self, values: pa.Array) -> Indices:
+        found: Indices = buckets_of(values, self.nodes).to_numpy(zero_copy_only=False).astype("int64")
+        return found
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def placement_of_view(self, view: str) -> ViewPlacement:
+        """Return where a view is finished.
+
+        By the nodes if some key of the view says where all is that makes a row; rows in an order, or the first of them,
+        need all rows.
+        """
+        definition = self.program.view(view)
+        if all(self._is_whole_on_first(name) for name in definition.reads):
+            return ViewPlacement(FinishedBy.FIRST)
+        if not (definition.order_by or definition.limit is not None or definition.offset):
+            keys = self.program.map(definition.maps[0]).keys
+            owner = self.sets[definition.maps[0]][0].axis
+            for axis in sorted(range(len(keys)), key=lambda axis: axis != owner):
+                if all(self._lies_by(slice_, keys[axis]) for slice_ in self._read_by(definition)):
+                    return ViewPlacement(FinishedBy.NODES, axis)
+        return ViewPlacement(FinishedBy.MERGE)
+
+    def _is_whole_on_first(self, name: str) -> bool:
+        return self.nodes == 1 or not {ON_FIRST, EVERYWHERE}.isdisjoint(self.sets[name])
+
+    def _read_by(self, view: ViewDef) -> Iterator[Slice]:
+        """Yield what makes a row of a view, with the view's keys where a statement has columns of an event."""
+        keys = [key.name for key in self.program.map(view.maps[0]).keys]
+        for name in view.maps:
+            yield Slice(name, tuple(keys))
+        for scalar in view.expressions:
+            yield from _slices_of_row(scalar, frozenset(keys))
+
+    def _lies_by(self, slice_: Slice, key: Column) -> bool:
+        """Whether a slice is on the node of the view's key: there, or everywhere."""
+        sets, own = self.sets[slice_.map], self.program.map(slice_.map).keys
+        return EVERYWHERE in sets or any(
+            named == key.name and hashed_alike(own[axis].type, key.type) and by_key(axis) in sets
+            for axis, named in enumerate(slice_.columns)
+        )
+
+    # --- in words ---------------------------------------------------------------------------------------------------
+
+    def text(self, name: str) -> str:
+        """Return the replica sets of a map in words, the owner first: ``by oid; by cid``."""
+        return "; ".join(self.set_text(name, each) for each in self.sets[name])
+
+    def set_text(self, name: str, each: ReplicaSet) -> str:
+        """Return one replica set of a map in words."""
+        match each.reach:
+            case Reach.KEY:
+                return f"by {self.program.map(name).keys[each.axis].name}"
+            case Reach.EVERY:
+                return "on every node"
+            case Reach.FIRST:
+                return "on node 0"
+
+
+def divided(nodes: Indices, count: int) -> list[Indices]:
+    """Return for each of `count` nodes the indices of its rows, in order, from the node of every row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [rows.tolist() for rows in divided(np.array([1, 0, 1]), 3)]
+    [[1], [0, 2], []]
+    """
+    import numpy as np
+
+    order = np.argsort(nodes, kind="stable")
+    ends = np.searchsorted(nodes[order], np.arange(count + 1))
+    return [order[start:end] for start, end in pairwise(ends)]
+
+
+def _may_lie_by(axis: int, wanted: dict[ReplicaSet, None], chosen: int | None) -> bool:
+    """Whether a map lies by a key, or may without another copy."""
+    if by_key(axis) in wanted or EVERYWHERE in wanted:
+        return True
+    return not wanted and chosen in (None, axis)
+
+
+def _in_order(wanted: tuple[ReplicaSet, ...], own: int) -> tuple[ReplicaSet, ...]:
+    """Return the replica sets of a map, the owner first: of entries that are everywhere, too, one node is asked."""
+    if EVERYWHERE in wanted or not wanted:
+        owner = by_key(own) if own >= 0 else ON_FIRST
+        return (owner, EVERYWHERE) if wanted else (owner,)
+    owner = by_key(own) if by_key(own) in wanted else wanted[0]
+    return (owner, *(each for each in wanted if each != owner))
+
+
+def _slices_of_row(scalar: Term | Range, keys: frozenset[str]) -> Iterator[Slice]:
+    match scalar:
+        case MapRead(name, _, read) | MapEnd(_, name, read):
+            yield Slice(name, tuple(key.name if isinstance(key, Var) and key.name in keys else None for key in read))
+        case _:
+            pass
+    for child in children(scalar):
+        yield from _slices_of_row(child, keys)

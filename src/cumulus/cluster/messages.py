@@ -1,0 +1,286 @@
+"""What switches and nodes say to each other (docs/cluster.md, "Messages")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cumulus.epochs.output.sink import Written
+from cumulus.epochs.sources import Progress
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import Name
+
+SIGN, OFFSET = "#sign", "#offset"
+"""The columns of a block beside the table's."""
+
+
+def node_name(number: int) -> Name:
+    """Return what the node with a number, from 0, is called."""
+    return f"node{number}"
+
+
+def switch_name(number: int) -> Name:
+    """Return what the switch with a number, from 0, is called."""
+    return f"switch{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTurn:
+    """From the publisher to all switches: what of the sources an epoch takes in.
+
+    Parameters
+    ----------
+    files
+        Table → names of its files, in order; tables without new files are left out.
+    final
+        Whether nothing is left to read after it.
+    """
+
+    epoch: int
+    files: Mapping[str, Sequence[str]]
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPart:
+    """From a switch to a node: the next part of what it has read in an epoch for the gate of this node."""
+
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """From a switch to a node: nothing more of this epoch comes from here.
+
+    Parameters
+    ----------
+    final
+        As in `EpochTurn`.
+    payload
+        The last part of what the switch has read in the epoch for the gate of this node, packed
+        (`cumulus.epochs.intake.packing`).
+    """
+
+    epoch: int
+    final: bool
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one table with consecutive versions, as much of them as one group of statements on one node needs.
+
+    Parameters
+    ----------
+    group
+        Its number in the node program.
+    version
+        Of the block, and of its first row.
+    rows
+        An Arrow stream: the columns of the group, then `SIGN` and `OFFSET`, the place of the row in the block.
+    """
+
+    group: int
+    version: int
+    rows: bytes
+
+    @classmethod
+    def of(
+        cls,
+        group: int,
+        version: int,
+        offsets: npt.NDArray[np.int64],
+        columns: pa.Table,
+        signs: npt.NDArray[np.int8],
+    ) -> Block:
+        """Return a block of rows in columns."""
+        rows = columns.append_column(SIGN, pa.array(signs)).append_column(OFFSET, pa.array(offsets))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return cls(group, version, sink.getvalue().to_pybytes())
+
+    def table(self) -> pa.Table:
+        """Return the rows.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the bytes are none.
+        """
+        try:
+            return pa.ipc.open_stream(self.rows).read_all()
+        except (pa.ArrowException, OSError) as problem:
+            raise RemoteProtocolError(f"a block of {len(self.rows)} bytes cannot be read: {problem}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """From a switch to a node: blocks to be evaluated."""
+
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """From a node to a node: what statements have given for maps that the receiver holds.
+
+    Parameters
+    ----------
+    frames
+        Number of the map in the spread program, and rows: keys, version, values.
+    """
+
+    frames: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """From a node to all others: it has sent all deltas of an epoch to maps of a depth."""
+
+    epoch: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReady:
+    """From a node to the publisher: everything of the epoch is in, and durable here; what was written of it."""
+
+    epoch: int
+    written: Sequence[Written]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCommit:
+    """From the publisher to all: the epoch's manifest is there."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTold:
+    """From the publisher to who has started the cluster: an epoch is committed, and so many files are left to read."""
+
+    epoch: int
+    files_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesDone:
+    """From the publisher to who has started the cluster: all that was to be read is committed."""
+
+
+Message: TypeAlias = (
+    Events | Deltas | Checkpoint | EpochTurn | EpochPart | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+)
+
+# --- tasks of machines ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """Find the files of an epoch; the result is a `Listing`, None if there are no new ones.
+
+    Parameters
+    ----------
+    done
+        What of the sources was in before it.
+    """
+
+    epoch: int
+    done: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of an epoch.
+
+    Parameters
+    ----------
+    progress
+        What of the sources is in after it.
+    """
+
+    files: Mapping[str, Sequence[str]]
+    progress: Progress
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """Read the files of a switch's tables; the result is `Payloads`."""
+
+    epoch: int
+    files: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """What the files of an epoch have brought, packed.
+
+    Parameters
+    ----------
+    gates
+        For each bucket of the gate's plan.
+    intake
+        For the intake of the switch; empty if it is what the only bucket of the gate gets.
+    """
+
+    gates: Sequence[bytes]
+    intake: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutputs:
+    """Write what an epoch has changed in a machine's views; the result is what was written, as `Written`.
+
+    Parameters
+    ----------
+    changed
+        What the machine hands to whoever writes for it.
+    """
+
+    epoch: int
+    final: bool
+    changed: object
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Keep a snapshot of a machine after an epoch; it is on the disk then.
+
+    Parameters
+    ----------
+    committed
+        The last committed epoch: a new life begins with the last snapshot up to such a one, so older ones may go.
+    """
+
+    epoch: int
+    committed: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEpoch:
+    """Commit an epoch by its manifest; the result is how many files are left to read.
+
+    Parameters
+    ----------
+    written
+        What all machines have written of it.
+    progress
+        What of the sources is in with it.
+    """
+
+    epoch: int
+    written: Sequence[Written]
+    progress: Progress
+
+
+Task: TypeAlias = ListFiles | ReadFiles | WriteOutputs | SaveState | CommitEpoch

@@ -1,0 +1,233 @@
+"""A node: what switches and other nodes send, to views, epoch after epoch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cumulus.cluster.codec import decode, encode
+from cumulus.cluster.epoch_marks import EpochMarks
+from cumulus.cluster.gate import Gate
+from cumulus.cluster.messages import (
+    Checkpoint,
+    Deltas,
+    EpochCommit,
+    EpochEnd,
+    EpochPart,
+    EpochReady,
+    Events,
+    SaveState,
+    WriteOutputs,
+    node_name,
+    switch_name,
+)
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.records import LoggedEpoch, NodeState
+from cumulus.cluster.spread_part import Shares, SpreadPart
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
+
+LEAST_LOG_BYTES = 32 << 20
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutput:
+    """What an epoch has changed on a node: by its gate, None without one, and in spread views."""
+
+    outcome: Outcome | None
+    shares: Shares
+
+
+class ClusterNode:
+    """The machine of a node.
+
+    Parameters
+    ----------
+    number
+        From 0.
+    committed
+        The last epoch that has a manifest.
+    gate, spread
+        Its parts, empty; None if there are none.
+    snapshots
+        Which epochs write views.
+    state
+        A snapshot up to a committed epoch, if there is one.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        nodes: int,
+        switches: int,
+        committed: int,
+        snapshots: Snapshots,
+        gate: Gate | None,
+        spread: SpreadPart | None,
+        state: bytes | None = None,
+    ) -> None:
+        self.name = node_name(number)
+        self._number = number
+        self._others = [node_name(each) for each in range(nodes) if each != number]
+        self._peers = {node_name(each): each for each in range(nodes)}
+        self._switches = {switch_name(each): each for each in range(switches)}
+        self._committed = self._done = committed
+        """The last epochs that are committed, and of which everything was done here."""
+        self._snapshots, self._gate, self._spread = snapshots, gate, spread
+        self._marks = EpochMarks(nodes, switches, 0 if spread is None else spread.depths, committed)
+        self._payloads: dict[int, dict[Name, bytes]] = {}
+        """Epoch → what each switch has sent for the gate so far."""
+        self._final: set[int] = set()
+        self._over: deque[int] = deque()
+        """Epochs of which everything has come, and nothing is done yet."""
+        self._is_writing = False
+        self._next_record = 1
+        self._records: dict[int, int] = {}
+        """Epoch → its record in the log."""
+        self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
+        self._saved = 0
+        """The epoch of the last snapshot that is on the disk."""
+        if state is not None:
+            self._load(decode(state))
+
+    def _load(self, state: NodeState) -> None:
+        self._saved = state.epoch
+        if self._gate is not None:
+            self._gate.load(state.epoch, state.gate)
+        if self._spread is not None:
+            self._spread.load(state.newest, state.later)
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        """Take in what has happened; see `cumulus.machine.Machine`."""
+        effects: list[Effect] = []
+        for each in inputs:
+            match each:
+                case Recovered(first, records):
+                    self._recover(first, records)
+                case Received(sender, message):
+                    self._take(sender, message, effects)
+                case Completed(WriteOutputs(epoch=epoch), written):
+                    self._is_writing = False
+                    effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
+                case Completed(SaveState(epoch=epoch), _):
+                    self._saved = epoch
+                    self._forget(effects)
+                case _:
+                    pass
+        self._advance(effects)
+        return effects
+
+    def _take(self, sender: Name, message: object, effects: list[Effect]) -> None:
+        spread = self._spread
+        match message:
+            case Events(blocks) if spread is not None and sender in self._switches:
+                for block in blocks:
+                    spread.fire(block)
+            case Deltas() if spread is not None and sender in self._peers:
+                spread.receive(message)
+            case Checkpoint(epoch, depth) if sender in self._peers:
+                if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
+                    raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
+            case EpochEnd(epoch, final, payload) if sender in self._switches:
+                if not self._marks.end(epoch, self._switches[sender]):
+                    raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch} again")
+                self._take_part(sender, epoch, payload)
+                self._final |= {epoch} if final else set()
+            case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
+                self._take_part(sender, epoch, payload)
+            case EpochCommit(epoch):
+                self._commit(epoch, effects)
+            case _:
+                name = type(message).__name__
+                raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
+
+    def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
+        sent = self._payloads.setdefault(epoch, {})
+        sent[sender] = sent.get(sender, b"") + payload
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def _advance(self, effects: list[Effect]) -> None:
+        """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
+        if self._spread is not None:
+            effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
+        while told := self._marks.tell():
+            for epoch, depth in told:
+                self._marks.checkpoint(epoch, depth, self._number)
+                effects += (Send(each, Checkpoint(epoch, depth)) for each in self._others)
+        while (over := self._marks.next_over()) is not None:
+            self._over.append(over)
+        if self._over and not self._is_writing:  # who writes the one before reads the gate's maps
+            self._finish(self._over.popleft(), effects)
+
+    def _finish(self, epoch: int, effects: list[Effect]) -> None:
+        """Do what is to be done when everything of an epoch is here."""
+        self._done = epoch
+        final = epoch in self._final
+        self._final.discard(epoch)
+        payloads = self._payloads.pop(epoch)
+        ordered = [payloads[each] for each in self._switches]
+        outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
+        changed = {} if self._spread is None else self._spread.deltas_of(epoch)
+        shares: Shares = {}
+        if self._spread is not None and self._snapshots.due(epoch, final):
+            shares = self._spread.shares(epoch, changed, whole=self._snapshots.whole(epoch))
+        deltas = [] if self._spread is None else self._spread.numbered(changed)
+        record = b"".join(encode(LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)))
+        effects.append(Append(self._next_record, record))
+        self._records[epoch] = self._next_record
+        self._next_record += 1
+        self._log_bytes += len(record)
+        self._is_writing = True
+        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
+        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+            state = b"".join(encode(self._state(epoch)))
+            self._log_bytes, self._state_bytes = 0, len(state)
+            effects.append(Perform(SaveState(epoch, self._committed, state)))
+
+    def _state(self, epoch: int) -> NodeState:
+        gate = b"" if self._gate is None else self._gate.save()
+        newest, later = ([], []) if self._spread is None else self._spread.save(epoch)
+        return NodeState(epoch, gate, newest, later)
+
+    def _commit(self, epoch: int, effects: list[Effect]) -> None:
+        if epoch != self._committed + 1 or epoch > self._done:
+            raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
+        self._committed = epoch
+        if self._spread is not None:
+            self._spread.cut(epoch)
+        self._forget(effects)
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def _recover(self, first: int, records: Sequence[bytes]) -> None:
+        """Take in the committed epochs of the log behind the snapshot; what was not committed comes again."""
+        self._next_record = first + len(records)
+        for number, record in enumerate(records, first):
+            logged = decode(record)
+            assert isinstance(logged, LoggedEpoch), logged
+            if self._saved < logged.epoch <= self._committed:
+                if self._gate is not None:
+                    self._gate.apply(logged.epoch, logged.payloads)
+                if self._spread is not None:
+                    self._spread.restore(logged.deltas)
+                self._records[logged.epoch] = number
+                self._log_bytes += len(record)
+
+    def _forget(self, effects: list[Effect]) -> None:
+        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
+        done = [epoch for epoch in self._records if epoch <= self._saved]
+        if done and self._saved <= self._committed:
+            effects.append(Forget(max(self._records.pop(epoch) for epoch in done)))
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        assert self._committed <= self._done, (self._committed, self._done)
+        assert all(epoch > self._done for epoch in (*self._payloads, *self._over)), (self._over, self._done)
+        assert self._gate is None or self._gate.epoch == self._done
+        if self._spread is not None:
+            self._spread.state.check()

@@ -1,0 +1,212 @@
+"""A plan of a cluster as text for people, and as plain data for programs; both say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cumulus.cluster.layout import FinishedBy
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
+from cumulus.cluster.segments import EVERYWHERE, Reach, ReplicaSet
+from cumulus.explain.explanation import counted
+from cumulus.m3.printer import print_statement
+
+_REACHES = {Reach.KEY: "key", Reach.EVERY: "every", Reach.FIRST: "first"}
+_FINISHERS = {FinishedBy.NODES: "nodes", FinishedBy.FIRST: "first", FinishedBy.MERGE: "merge"}
+
+
+def plan_text(plan: ClusterPlan) -> str:
+    """Return a plan in words."""
+    machines = f"{counted(plan.nodes, 'node')}, {_switches(plan.tables.switches)}, {plan.mode.value}"
+    parts = [[machines], _spread(plan), _gated(plan), *_spread_details(plan), *_switch_lines(plan)]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def plan_data(plan: ClusterPlan) -> dict[str, Any]:
+    """Return a plan as plain data, for `--json`."""
+    division, layout, program = plan.division, plan.layout, plan.program
+    return {
+        "nodes": plan.nodes,
+        "switches": plan.tables.switches,
+        "mode": plan.mode.value,
+        "spread": {
+            "views": [{"name": each.name, **_finished(plan, each.name)} for each in division.spread.views],
+            "maps": [each.name for each in division.spread.maps],
+            "statements": _statement_count(plan),
+        },
+        "gated": {
+            "views": [{"name": name, "why": why} for name, why in division.views.items()],
+            "maps": [{"name": name, "why": why} for name, why in division.maps.items()],
+            "statements": [
+                {
+                    "on": each.trigger.on.event(each.trigger.relation),
+                    "statement": print_statement(each.statement, program),
+                    "why": each.reason,
+                }
+                for each in division.statements
+            ],
+            "layout": None
+            if plan.gate is None
+            else {
+                "buckets": plan.gate.buckets.buckets,
+                "nodes": list(plan.gate.nodes),
+                "partitioned": dict(plan.gate.buckets.partitioned),
+                "why": plan.gate.buckets.why,
+                "not_partitioned": [{"name": name, "why": why} for name, why in plan.gate.reasons.items()],
+            },
+        },
+        "homes": [{"table": table, "column": home, "maps": list(maps)} for (table, home), maps in plan.homes.items()],
+        "maps": [
+            {
+                "name": each.name,
+                "keys": [key.name for key in each.keys],
+                "replicas": [_replica_data(plan, each.name, one) for one in layout.sets[each.name]],
+            }
+            for each in division.spread.maps
+        ],
+        "network": [
+            {
+                "table": each.relation,
+                "column": each.home,
+                "map": each.map,
+                "to": _destinations(plan, each),
+            }
+            for each in plan.crossings
+        ],
+        "tables": [_table_data(plan, relation.name) for relation in program.relations],
+        "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
+        "unchecked": [{"what": what, "why": why} for what, why in plan.checks.unchecked.items()],
+    }
+
+
+# --- what is spread, what is gated ----------------------------------------------------------------------------------
+
+
+def _spread(plan: ClusterPlan) -> list[str]:
+    spread = plan.division.spread
+    if not spread.maps:
+        return ["spread: nothing"]
+    sizes = [counted(len(spread.views), "view"), counted(len(spread.maps), "map")]
+    lines = [f"spread: {', '.join(sizes)}, {counted(_statement_count(plan), 'statement')}"]
+    rows = [(each.name, _finisher_text(plan, each.name)) for each in spread.views]
+    return lines + _columns(rows)
+
+
+def _gated(plan: ClusterPlan) -> list[str]:
+    division = plan.division
+    if plan.gate is None:
+        return ["gated: nothing"]
+    gated = division.gated
+    sizes = [counted(len(gated.views), "view"), counted(len(gated.maps), "map")]
+    whys = division.views if gated.views else division.maps
+    lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
+    return lines + _columns(list(plan.gate.reasons.items()))
+
+
+def _statement_count(plan: ClusterPlan) -> int:
+    return len(plan.layout.homes)
+
+
+def _finished(plan: ClusterPlan, view: str) -> dict[str, str | None]:
+    placement = plan.layout.placement_of_view(view)
+    return {"finished": _FINISHERS[placement.by], "by": _key_of_view(plan, view, placement.axis)}
+
+
+def _finisher_text(plan: ClusterPlan, view: str) -> str:
+    placement = plan.layout.placement_of_view(view)
+    match placement.by:
+        case FinishedBy.NODES:
+            return f"each node finishes its rows, by {_key_of_view(plan, view, placement.axis)}"
+        case FinishedBy.FIRST:
+            return "node 0 finishes it"
+        case FinishedBy.MERGE:
+            return "put together from all nodes, then finished"
+
+
+def _key_of_view(plan: ClusterPlan, view: str, axis: int) -> str | None:
+    spread = plan.division.spread
+    return None if axis < 0 else spread.map(spread.view(view).maps[0]).keys[axis].name
+
+
+# --- homes, maps, the network ---------------------------------------------------------------------------------------
+
+
+def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
+    spread = plan.division.spread
+    if not spread.maps:
+        return
+    homes = [(table, _home_text(home), ", ".join(maps)) for (table, home), maps in plan.homes.items()]
+    yield ["homes: where statements are computed, and to which maps they add", *_columns(homes)]
+    maps = [
+        (f"{each.name}[{', '.join(k.name for k in each.keys)}]", plan.layout.text(each.name)) for each in spread.maps
+    ]
+    yield ["maps: where entries lie; whoever is named first answers readers", *_columns(maps)]
+    sent = [
+        (f"{each.relation} {_home_text(each.home)}", each.map, ", ".join(to))
+        for each in plan.crossings
+        if (to := _destinations(plan, each))
+    ]
+    stays = sorted(set(plan.layout.sets) - {name for _, name, _ in sent})
+    lines = ["network: which deltas go where", *_columns(sent)]
+    yield [*lines, f"  nothing of {', '.join(stays)}"] if stays else lines
+
+
+def _home_text(home: str | None) -> str:
+    return "on node 0" if home is None else f"by {home}"
+
+
+def _destinations(plan: ClusterPlan, crossing: Crossing) -> list[str]:
+    """Return where deltas go beyond the node on which they are made."""
+    if EVERYWHERE in crossing.sets:
+        return [] if crossing.sets[EVERYWHERE] else [plan.layout.set_text(crossing.map, EVERYWHERE)]
+    return [plan.layout.set_text(crossing.map, each) for each, is_local in crossing.sets.items() if not is_local]
+
+
+def _replica_data(plan: ClusterPlan, name: str, each: ReplicaSet) -> dict[str, str | None]:
+    key = plan.layout.program.map(name).keys[each.axis].name if each.reach is Reach.KEY else None
+    return {"reach": _REACHES[each.reach], "key": key}
+
+
+# --- switches -------------------------------------------------------------------------------------------------------
+
+
+def _switch_lines(plan: ClusterPlan) -> Iterator[list[str]]:
+    tables = plan.tables
+    rows = [
+        (
+            f"switch {switch}",
+            ", ".join(
+                f"{name} (a share, by {', '.join(tables.split[name])})" if name in tables.split else name
+                for name in tables.tables_of(switch)
+            )
+            or "no table",
+        )
+        for switch in range(tables.switches)
+    ]
+    yield ["switches: which tables they take", *_columns(rows)]
+    if plan.checks.checked:
+        yield ["checked", *_columns(list(plan.checks.checked.items()))]
+    if plan.checks.unchecked:
+        yield ["checked by nobody", *_columns(list(plan.checks.unchecked.items()))]
+
+
+def _table_data(plan: ClusterPlan, name: str) -> dict[str, Any]:
+    tables = plan.tables
+    return {
+        "name": name,
+        "switches": [tables.whole[name]] if name in tables.whole else list(range(tables.switches)),
+        "split": list(tables.split.get(name, ())),
+    }
+
+
+def _switches(count: int) -> str:
+    return f"{count} switch{'es' * (count != 1)}"
+
+
+def _columns(rows: Sequence[Iterable[str]]) -> list[str]:
+    """Return rows as indented lines whose columns stand below each other."""
+    cells = [list(row) for row in rows]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True)).rstrip() for row in cells
+    ]

@@ -1,0 +1,169 @@
+"""The publisher: when epochs begin, and when they are committed.
+
+It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches; when
+all nodes have written what the epoch has changed, it writes the manifest, which is the commit. An epoch begins while
+the one before is on its way, not earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cumulus.cluster.codec import decode, encode
+from cumulus.cluster.messages import (
+    CommitEpoch,
+    EpochCommit,
+    EpochReady,
+    EpochTold,
+    EpochTurn,
+    ListFiles,
+    Listing,
+    SourcesDone,
+    node_name,
+    switch_name,
+)
+from cumulus.cluster.records import LoggedTurn
+from cumulus.epochs.output.sink import Written
+from cumulus.epochs.sources import Progress
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
+
+PUBLISHER: Name = "publisher"
+MOST_OPEN = 2
+"""Epochs that have begun and are not committed, at most."""
+
+
+@dataclass(slots=True)
+class _Begun:
+    """An epoch that has begun: what of the sources is in after it, and what each machine has written of it."""
+
+    progress: Progress
+    record: int
+    written: dict[Name, Sequence[Written]] = field(default_factory=dict)
+
+
+class Publisher:
+    """The machine that begins and commits epochs.
+
+    Parameters
+    ----------
+    watcher
+        Who is told of committed epochs, and of the end.
+    committed
+        The last epoch that has a manifest.
+    progress
+        What of the sources is in then.
+    every_ms
+        How long to wait before looking for files again where there were none; None to end then.
+    last
+        The number of the last epoch to do; 0 for no end.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        switches: int,
+        watcher: Name,
+        committed: int,
+        progress: Progress,
+        every_ms: int | None = None,
+        last: int = 0,
+    ) -> None:
+        self._watcher = watcher
+        self._nodes = [node_name(each) for each in range(nodes)]
+        self._switches = [switch_name(each) for each in range(switches)]
+        self._committed = self._newest = committed
+        self._progress = progress
+        self._every_ms, self._last = every_ms, last
+        self._begun: dict[int, _Begun] = {}
+        self._is_listing = self._is_committing = self._is_done = self._has_told = False
+        self._now = self._again_at = 0
+        self._next_record = 1
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        """Take in what has happened; see `cumulus.machine.Machine`."""
+        effects: list[Effect] = []
+        for each in inputs:
+            match each:
+                case Recovered(first, records):
+                    self._recover(first, records, effects)
+                case Received(sender, EpochReady(epoch, written)):
+                    self._take_ready(sender, epoch, written)
+                case Received(sender, message):
+                    name = type(message).__name__
+                    raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")
+                case Completed(ListFiles(), listing):
+                    self._is_listing = False
+                    self._take_listing(listing, effects)
+                case Completed(CommitEpoch(epoch=epoch), files_left):
+                    self._commit(epoch, files_left, effects)
+                case Tick(now):
+                    self._now = now
+                case _:
+                    pass
+        self._advance(effects)
+        return effects
+
+    def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
+        """Tell again what was told in a life before and is not committed."""
+        self._next_record = first + len(records)
+        for number, record in enumerate(records, first):
+            logged = decode(record)
+            assert isinstance(logged, LoggedTurn), logged
+            if logged.epoch > self._committed:
+                self._tell(logged, number, effects)
+
+    def _take_listing(self, listing: Listing | None, effects: list[Effect]) -> None:
+        if listing is None:
+            self._is_done = self._every_ms is None
+            self._again_at = self._now + (self._every_ms or 0)
+            return
+        logged = LoggedTurn(self._newest + 1, listing.files, listing.progress, listing.final)
+        effects.append(Append(self._next_record, b"".join(encode(logged))))
+        self._tell(logged, self._next_record, effects)
+        self._next_record += 1
+
+    def _tell(self, logged: LoggedTurn, record: int, effects: list[Effect]) -> None:
+        assert logged.epoch == self._newest + 1, f"epoch {logged.epoch} begins after {self._newest}"
+        self._newest, self._progress = logged.epoch, logged.progress
+        self._begun[logged.epoch] = _Begun(logged.progress, record)
+        effects += (Send(each, EpochTurn(logged.epoch, logged.files, logged.final)) for each in self._switches)
+
+    def _take_ready(self, sender: Name, epoch: int, written: Sequence[Written]) -> None:
+        begun = self._begun.get(epoch)
+        if begun is None or sender in begun.written:
+            raise RemoteProtocolError(f"{PUBLISHER}: {sender} is ready with epoch {epoch}, which does not wait for it")
+        begun.written[sender] = written
+
+    def _advance(self, effects: list[Effect]) -> None:
+        """Commit the oldest epoch if all have written it, and look for the files of the next one."""
+        oldest = self._begun.get(self._committed + 1)
+        if (
+            oldest is not None
+            and not self._is_committing
+            and len(oldest.written) == len(self._nodes) + len(self._switches)
+        ):
+            self._is_committing = True
+            written = [each for name in (*self._nodes, *self._switches) for each in oldest.written[name]]
+            effects.append(Perform(CommitEpoch(self._committed + 1, written, oldest.progress)))
+        self._is_done |= 0 < self._last <= self._newest
+        if self._is_done:
+            if not self._begun and not self._has_told:
+                self._has_told = True
+                effects.append(Send(self._watcher, SourcesDone()))
+        elif len(self._begun) < MOST_OPEN and not self._is_listing and self._now >= self._again_at:
+            self._is_listing = True
+            effects.append(Perform(ListFiles(self._newest + 1, self._progress)))
+
+    def _commit(self, epoch: int, files_left: int, effects: list[Effect]) -> None:
+        self._is_committing = False
+        self._committed = epoch
+        effects.append(Forget(self._begun.pop(epoch).record))
+        effects += (Send(each, EpochCommit(epoch)) for each in (*self._switches, *self._nodes))
+        effects.append(Send(self._watcher, EpochTold(epoch, files_left)))
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        assert list(self._begun) == list(range(self._committed + 1, self._newest + 1)), (self._begun, self._committed)
+        assert len(self._begun) <= MOST_OPEN + 1

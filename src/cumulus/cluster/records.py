@@ -1,0 +1,80 @@
+"""What machines write into their logs and snapshots, so that a new life goes on where the one before has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cumulus.epochs.sources import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTurn:
+    """Of the publisher: an epoch was told to all switches; `progress` is what of the sources is in after it."""
+
+    epoch: int
+    files: Mapping[str, Sequence[str]]
+    progress: Progress
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedPayloads:
+    """Of a switch: what it has read in an epoch.
+
+    Parameters
+    ----------
+    gates
+        For each bucket of the gate, packed.
+    intake
+        For its own intake, packed; empty if it has none, or if it is what the only gate gets.
+    """
+
+    epoch: int
+    gates: Sequence[bytes]
+    intake: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEpoch:
+    """Of a node: what an epoch has brought.
+
+    Parameters
+    ----------
+    payloads
+        From each switch, for the gate.
+    deltas
+        Of spread maps: number and frame.
+    """
+
+    epoch: int
+    payloads: Sequence[bytes]
+    deltas: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Of a node: a snapshot after an epoch.
+
+    Parameters
+    ----------
+    gate
+        Of its bucket; empty if it has none.
+    newest
+        The newest values of spread maps: number and frame.
+    later
+        The deltas in them that are of later epochs.
+    """
+
+    epoch: int
+    gate: bytes
+    newest: Sequence[tuple[int, bytes]]
+    later: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """Of a switch: a snapshot of its intake after an epoch."""
+
+    epoch: int
+    intake: bytes

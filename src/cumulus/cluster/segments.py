@@ -1,0 +1,134 @@
+"""Where entries of maps must lie so that a statement finds all that it reads on one node.
+
+A statement is computed on its *home*: the node of one column of the event's row, by `cumulus.catalog.partition`. What
+it reads by that column need only be there for the values of that node; all else that it reads must be whole. So every
+read asks for a *replica set*, one copy of a map. `cumulus.cluster.homes` chooses homes by what their replica sets cost,
+`cumulus.cluster.layout` says which nodes hold which entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Term, Var, children
+from cumulus.catalog.types import Kind, SqlType
+from cumulus.m3.program import On, Program, Statement, Trigger
+
+At: TypeAlias = tuple[int, int]
+"""A statement, by the index of its trigger and its own."""
+
+
+class Reach(Enum):
+    """The nodes of a replica set."""
+
+    KEY = "the node of a key"
+    EVERY = "every node"
+    FIRST = "node 0"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """One copy of a map over the nodes: an entry lies on the node of its key at `axis`, on every node, or on node 0."""
+
+    reach: Reach
+    axis: int = -1
+
+
+EVERYWHERE = ReplicaSet(Reach.EVERY)
+ON_FIRST = ReplicaSet(Reach.FIRST)
+
+
+def by_key(axis: int) -> ReplicaSet:
+    """Return the replica set whose entries lie on the nodes of their keys at position `axis`."""
+    return ReplicaSet(Reach.KEY, axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Entries of `map` as a statement names them: for each key the column of the event's row that it is, or None."""
+
+    map: str
+    columns: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """From which slices to which slice numbers flow when a row comes or goes: what many statements have in common."""
+
+    relation: str
+    reads: tuple[Slice, ...]
+    writes: Slice
+
+
+def flows(program: Program) -> dict[Flow, list[At]]:
+    """Return the flows of all statements of single events, each with its statements, in order.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> for flow in flows(parse("ON +r(a) { q[b] += m[a, b] } ON -r(x) { q[b] += -m[x, b] }")).items():
+    ...     print(flow)
+    (Flow(relation='r', reads=(Slice(map='m', columns=('a', None)),), writes=Slice(map='q', columns=(None,))), \
+[(0, 0), (1, 0)])
+    """
+    found: dict[Flow, list[At]] = {}
+    for index, trigger in enumerate(program.triggers):
+        if trigger.on is not On.BATCH:
+            for place, statement in enumerate(trigger.statements):
+                found.setdefault(flow_of(program, trigger, statement), []).append((index, place))
+    return found
+
+
+def flow_of(program: Program, trigger: Trigger, statement: Statement) -> Flow:
+    """Return the flow of a statement of single events."""
+    columns = dict(zip(trigger.variables, program.relation(trigger.relation).column_names, strict=True))
+    writes = Slice(statement.map, tuple(columns.get(key) for key in statement.keys))
+    return Flow(trigger.relation, tuple(dict.fromkeys(_slices(statement.term, columns))), writes)
+
+
+def _slices(term: Term | Range, columns: Mapping[str, str]) -> Iterator[Slice]:
+    match term:
+        case MapRead(name, _, keys) | MapEnd(_, name, keys):
+            yield Slice(name, tuple(columns.get(key.name) if isinstance(key, Var) else None for key in keys))
+        case End(_, variable, _):
+            columns = {name: column for name, column in columns.items() if name != variable}
+        case _:
+            pass
+    for child in children(term):
+        yield from _slices(child, columns)
+
+
+def needed(program: Program, flow: Flow, home: str | None) -> dict[tuple[str, ReplicaSet], None]:
+    """Return the maps that are read, each with a replica set that has what is read on the node of `home`."""
+    return {(each.map, _holding(program, flow.relation, each, home)): None for each in flow.reads}
+
+
+def _holding(program: Program, relation: str, read: Slice, home: str | None) -> ReplicaSet:
+    if home is None:
+        return ON_FIRST
+    axis = axis_of(program, relation, read, home)
+    return EVERYWHERE if axis is None else by_key(axis)
+
+
+def axis_of(program: Program, relation: str, slice_: Slice, column: str) -> int | None:
+    """Return the first key of a slice that is a column of the event and lies on the same node; None if there is none.
+
+    A DATE and a TIMESTAMP may be equal and have different hashes; numbers that are equal have one.
+    """
+    table, keys = program.relation(relation), program.map(slice_.map).keys
+    own = table.columns[table.position(column)].type
+    for axis, (key, named) in enumerate(zip(keys, slice_.columns, strict=True)):
+        if named == column and hashed_alike(own, key.type):
+            return axis
+    return None
+
+
+def hashed_alike(one: SqlType | None, other: SqlType | None) -> bool:
+    """Whether equal values of two types lie on one node."""
+    if one is None or other is None:
+        return True  # without types a value keeps its own
+    numeric = [each.is_numeric or each.kind is Kind.BOOLEAN for each in (one, other)]
+    return one.kind == other.kind or all(numeric)

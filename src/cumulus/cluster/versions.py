@@ -1,0 +1,152 @@
+"""Versions: one whole number for each block of events, or row of one, whose order is the order of the cluster.
+
+A version is the number of an epoch, 22 bits, and 41 bits more, which one of two policies fills:
+
+========  =================================================  =====================================================
+policy    the bits after the epoch                           the order within an epoch
+========  =================================================  =====================================================
+`clock`   tick (20), switch (7), sequence (14)               about that of time, as far as the switches' clocks agree
+`switch`  switch (7), sequence (34)                          all blocks of switch 0, then all of switch 1, …
+========  =================================================  =====================================================
+
+Both keep the order of each switch. `switch` is the order of the Cumulus consistency paper (§4.1): what a low switch
+does comes late for nearly all others. A version is a BIGINT, and never below 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cumulus.errors import UsageError
+
+EPOCH_BITS, REST_BITS = 22, 41
+TICK_BITS, SWITCH_BITS, SEQUENCE_BITS = 20, 7, 14
+MOST_EPOCHS, MOST_TICKS, MOST_SWITCHES = 1 << EPOCH_BITS, 1 << TICK_BITS, 1 << SWITCH_BITS
+
+
+LAST_VERSION = (1 << EPOCH_BITS + REST_BITS) - 1
+"""The last one that there can be."""
+
+
+class VersionOrder(StrEnum):
+    """How versions order what several switches do in one epoch."""
+
+    CLOCK = "clock"
+    SWITCH = "switch"
+
+
+def pack(epoch: int, rest: int) -> int:
+    """Return the version of an epoch and what a policy makes of the bits after it.
+
+    Examples
+    --------
+    >>> unpack(pack(3, 17))
+    (3, 17)
+    """
+    assert 0 <= rest < 1 << REST_BITS, f"{rest} does not fit {REST_BITS} bits"
+    return _checked_epoch(epoch) << REST_BITS | rest
+
+
+def unpack(version: int) -> tuple[int, int]:
+    """Return the epoch of a version, and the bits after it."""
+    return version >> REST_BITS, version & ((1 << REST_BITS) - 1)
+
+
+def first_version(epoch: int) -> int:
+    """Return the first version that an epoch may have."""
+    return pack(epoch, 0)
+
+
+def last_version(epoch: int) -> int:
+    """Return the last version that an epoch may have.
+
+    Examples
+    --------
+    >>> last_version(1) + 1 == first_version(2)
+    True
+    """
+    return pack(epoch, (1 << REST_BITS) - 1)
+
+
+def _checked_epoch(epoch: int) -> int:
+    if 0 <= epoch < MOST_EPOCHS:
+        return epoch
+    raise UsageError(
+        f"there is no epoch {epoch}: epochs go from 0 to {MOST_EPOCHS - 1}",
+        hint="Begin a new output folder, with longer epochs.",
+    )
+
+
+@dataclass(slots=True)
+class Numbering:
+    """The versions that one switch gives, each greater than all before.
+
+    Parameters
+    ----------
+    order
+        The policy, the same for all switches of a cluster.
+    switch
+        The number of the switch.
+    """
+
+    order: VersionOrder
+    switch: int
+    _last: tuple[int, int, int] = (0, 0, -1)
+    """Epoch, tick and sequence of the last version given."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.switch < MOST_SWITCHES:
+            raise UsageError(
+                f"there is no switch {self.switch}: a cluster has at most {MOST_SWITCHES}", hint="Take fewer switches."
+            )
+
+    @property
+    def most(self) -> int:
+        """How many versions `next` gives at once, at most: rows of a block that has one for each row."""
+        return 1 << (SEQUENCE_BITS if self.order is VersionOrder.CLOCK else REST_BITS - SWITCH_BITS)
+
+    def next(self, epoch: int, tick: int = 0, count: int = 1) -> int:
+        """Return the first of `count` consecutive versions.
+
+        Parameters
+        ----------
+        epoch
+            Where they belong; epochs do not go back.
+        tick
+            The switch's clock, from the beginning of the epoch: in a run over folders the number of the block in the
+            epoch. A clock that goes back stands still. `switch` does not look at it.
+
+        Raises
+        ------
+        UsageError
+            If the numbers of the epoch, or of epochs, are used up, or `count` is beyond `most`.
+        """
+        last_epoch, last_tick, last_sequence = self._last
+        assert count > 0, "a block has a version"
+        assert epoch >= last_epoch, f"epoch {epoch} after epoch {last_epoch}"
+        _checked_epoch(epoch)
+        if count > self.most:
+            raise UsageError(
+                f"{count} versions at once, where {self.most} are the most", hint="Split the block into smaller ones."
+            )
+        if epoch > last_epoch:
+            last_tick, last_sequence = 0, -1
+        if self.order is VersionOrder.SWITCH:
+            tick = 0
+        elif tick < 0:
+            raise UsageError(f"the clock shows {tick}", hint="Count ticks from the beginning of the epoch.")
+        else:
+            tick = max(tick, last_tick)
+        first = last_sequence + 1 if tick == last_tick else 0
+        if first + count > self.most and self.order is VersionOrder.CLOCK:  # ahead of the clock, which will catch up
+            tick, first = tick + 1, 0
+        if first + count > self.most or tick >= MOST_TICKS:
+            raise UsageError(
+                f"epoch {epoch} has no version left for {count} more on switch {self.switch}",
+                hint="End epochs earlier: after less time, or after fewer files.",
+            )
+        self._last = epoch, tick, first + count - 1
+        if self.order is VersionOrder.SWITCH:
+            return pack(epoch, self.switch << (REST_BITS - SWITCH_BITS) | first)
+        return pack(epoch, (tick << SWITCH_BITS | self.switch) << SEQUENCE_BITS | first)

@@ -1,0 +1,1 @@
+"""The cluster on this machine: what its processes read and write, and runs over folders (docs/cluster.md)."""

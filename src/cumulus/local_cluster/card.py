@@ -1,0 +1,113 @@
+"""What every process of a cluster must know: the card of its home folder.
+
+It is written when the cluster starts; each process reads it and makes its machine from it, so a process that is started
+again is the same as before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cumulus.durable.files import write_durably
+from cumulus.epochs.sources import FolderSource
+from cumulus.errors import MismatchError, StoreError
+
+CARD = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCard:
+    """The settings of a cluster.
+
+    Parameters
+    ----------
+    out, home
+        The output folder, and the folder with the state of all machines.
+    checkpoint, program
+        The identity of the state and the hash of its program (`cumulus.epochs.output.identity`).
+    nodes, switches
+        How many.
+    mode
+        What is spread, or whether all is gated.
+    homes
+        Of the spread program's statements: trigger, statement, column; they decide where everything lies.
+    sources
+        Where the rows of tables come from.
+    order
+        Of versions (`cumulus.cluster.versions`).
+    block_rows
+        Of one block, at most.
+    files_per_epoch
+        Of one table, at most; 0 for all there are.
+    engine
+        As in `cumulus.engine.engines.make_engine`.
+    functions
+        Modules and files with the user's functions.
+    """
+
+    out: str
+    home: str
+    checkpoint: str
+    program: str
+    nodes: int
+    switches: int
+    mode: str
+    homes: tuple[tuple[int, int, str | None], ...]
+    sources: tuple[FolderSource, ...]
+    order: str = "clock"
+    block_rows: int = 10_000
+    files_per_epoch: int = 1
+    late_epochs: int = 10
+    keep: int = 100
+    snapshot_every: int = 1
+    engine: str = "auto"
+    functions: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, int, str]:
+        """What cannot change as long as there is state."""
+        return self.nodes, self.switches, self.mode
+
+    def folder(self, machine: str) -> Path:
+        """Return the folder with the state of a machine."""
+        return Path(self.home) / machine
+
+    def write(self, before: ClusterCard | None) -> None:
+        """Put the card into its home, in place of the one before, if there is one.
+
+        Raises
+        ------
+        MismatchError
+            If the state there is of another number of machines.
+        """
+        if before is not None and before.shape != self.shape:
+            began = f"--nodes {before.nodes} --switches {before.switches} --mode {before.mode}"
+            raise MismatchError(
+                f"{self.home}: this cluster began with {began}, and now it is "
+                f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
+                hint=f"Give {began}, or start with new folders.",
+            )
+        write_durably(Path(self.home) / CARD, json.dumps(asdict(self), indent=1).encode())
+
+
+def read_card(home: str | Path) -> ClusterCard | None:
+    """Return the card of a home folder; None if it has none.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    path = Path(home) / CARD
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
+        sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
+        return ClusterCard(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise StoreError(f"{path} cannot be read: {problem}", hint="Start with new folders.") from None

@@ -1,0 +1,110 @@
+"""The folders of a cluster: what a run over folders finds there, and what it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.durable.folders import check_output
+from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
+from cumulus.epochs.output.identity import Checkpoint
+from cumulus.epochs.output.sink import Sink
+from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.sources import FolderSource, check_apart
+from cumulus.local_cluster.card import ClusterCard, read_card
+from cumulus.m3.program import Program
+from cumulus.scalars.function_modules import functions_in
+from cumulus.scalars.user import given_functions, runnable
+
+HOST = "cluster"
+
+
+class Home:
+    """The output folder of a cluster and the state of its machines, held by one process.
+
+    Parameters
+    ----------
+    program
+        Compiled without RELY and without enforced keys.
+    settings
+        Others of `ClusterCard`.
+
+    Raises
+    ------
+    MismatchError
+        If what is there is of another program, host, or number of machines.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        sources: Sequence[FolderSource],
+        out: Path,
+        checkpoint: Path | None,
+        *,
+        mode: Mode,
+        nodes: int,
+        switches: int,
+        functions: tuple[str, ...] = (),
+        **settings: Any,
+    ) -> None:
+        check_output(out, "--out")
+        given = given_functions(functions_in(functions))
+        runnable(program.functions, given)  # a missing one is told before folders are made
+        program, sources = match_sources_to_tables(require_definitions(program), sources)
+        place = (checkpoint or out / "checkpoint").absolute()
+        check_output(place, "--checkpoint")
+        check_apart(sources, out, place)
+        self._checkpoint = Checkpoint(place, HOST)
+        try:
+            before = read_card(place)
+            self.plan = plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
+            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(self.plan))
+            homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
+            self.card = ClusterCard(
+                str(out.absolute()),
+                str(place),
+                identity.checkpoint,
+                identity.program,
+                nodes,
+                switches,
+                mode.value,
+                homes,
+                sources,
+                functions=functions,
+                **settings,
+            )
+            self.card.write(before)
+            resuming = any((place / "publisher").glob("log/*"))
+            with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
+            newest = with_lock.newest()
+            with_lock.close()  # the publisher's process takes it
+            self.epoch = newest.epoch if newest else 0
+            """The last committed one."""
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the folders free."""
+        self._checkpoint.close()
+
+    def __enter__(self) -> Home:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def plan_of(program: Program, card: ClusterCard) -> ClusterPlan:
+    """Return the plan with which a cluster has begun."""
+    homes = {(trigger, statement): column for trigger, statement, column in card.homes}
+    return plan_cluster(program, card.nodes, card.switches, Mode(card.mode), homes=homes)
+
+
+def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:
+    """Return the buckets that take rows in as one host would: those of the gate."""
+    return BucketPlan() if plan.gate is None else plan.gate.buckets

@@ -1,0 +1,106 @@
+"""A cluster over folders: its processes are started, started again when one dies, and stopped when all is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+from cumulus.cluster import codec
+from cumulus.cluster.messages import EpochTold, SourcesDone
+from cumulus.durable.files import write_durably
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.progress import Epoch
+from cumulus.errors import ProcessError
+from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.processes import machine_names
+from cumulus.transport.supervisor import Process, ProcessEnded, Said, Supervisor
+
+MOST_DEATHS = 5
+"""Processes may die so often in a row without an epoch in between."""
+_LOOK_S = 0.2
+"""How long to wait for something to happen before looking whether to stop."""
+
+
+class ClusterRun:
+    """The processes of a cluster, as long as its epochs are asked for.
+
+    Parameters
+    ----------
+    every_s
+        How long to wait before looking for files again where there were none; None to end then.
+    last
+        The number of the last epoch to do; 0 for no end.
+    """
+
+    def __init__(self, home: Home, every_s: float | None, last: int = 0) -> None:
+        self._home = home
+        self._argument = {
+            "home": home.card.home,
+            "every_ms": None if every_s is None else round(every_s * 1000),
+            "last": last,
+        }
+        self._epoch = home.epoch
+        self._deaths = 0
+        self._since = 0.0
+
+    def epochs(self, is_stopped: Callable[[], bool]) -> Iterator[Epoch]:
+        """Yield epochs as they are committed, until all is read, or it is stopped.
+
+        Raises
+        ------
+        ProcessError
+            If a process cannot go on, or processes die again and again.
+        """
+        factory = "cumulus.local_cluster.processes:equip"
+        processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
+        is_over = False
+        while not is_over:
+            with Supervisor(processes, incarnation=self._next_incarnation()) as supervisor:
+                is_over = yield from self._told(supervisor, is_stopped)
+
+    def _told(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
+        """Yield what is told until a process dies; return whether all is over."""
+        self._since = time.monotonic()
+        while not is_stopped():
+            match supervisor.wait(_LOOK_S):
+                case Said(_, payload):
+                    match codec.decode(payload):
+                        case EpochTold(_, files_left):
+                            yield from self._committed(files_left)
+                        case SourcesDone():
+                            yield from self._committed(0)  # one whose process died before it could tell
+                            return True
+                case ProcessEnded() as ended:
+                    self._mourn(ended)
+                    return False
+                case _:
+                    pass
+        return True
+
+    def _committed(self, files_left: int) -> Iterator[Epoch]:
+        """Yield the epochs that have been committed since the last call."""
+        out = Path(self._home.card.out)
+        for number in committed_epochs(out):
+            if number > self._epoch:
+                now = time.monotonic()
+                self._epoch, self._deaths = number, 0
+                yield Epoch.of(read_manifest(out, number), now - self._since, {}, files_left, ("kept",), out)
+                self._since = now
+
+    def _mourn(self, ended: ProcessEnded) -> None:
+        """Say why not to go on after the end of a process; return if it is to be started again."""
+        if ended.code >= 0:  # it has said why it cannot go on, and would say it again
+            raise ProcessError(f"{ended.name}: {ended.reason}", hint=f"The epochs up to {self._epoch} are committed.")
+        self._deaths += 1
+        if self._deaths >= MOST_DEATHS:
+            raise ProcessError(
+                f"{ended.name} was {ended.reason}; processes of the cluster have died {self._deaths} times in a row",
+                hint=f"The epochs up to {self._epoch} are committed; the system's log may say who kills them.",
+            )
+
+    def _next_incarnation(self) -> int:
+        path = Path(self._home.card.home) / "incarnation"
+        incarnation = int(path.read_text()) + 1 if path.exists() else 1
+        write_durably(path, str(incarnation).encode())
+        return incarnation

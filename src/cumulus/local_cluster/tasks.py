@@ -1,0 +1,172 @@
+"""What machines of a cluster on this machine ask for: files are listed, read and written, epochs committed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster.gate import Gate
+from cumulus.cluster.messages import CommitEpoch, ListFiles, Listing, Payloads, ReadFiles, SaveState, WriteOutputs
+from cumulus.cluster.node import NodeOutput
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.durable.files import write_durably
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import read_files
+from cumulus.epochs.output.publish import counts_of, merge_functions, output_error, write_outputs, write_quarantine
+from cumulus.epochs.output.sink import Sink, Written
+from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.sources import FolderSource, files_left, next_files
+from cumulus.local_cluster.card import ClusterCard
+from cumulus.local_cluster.spread_outputs import share_mergers, write_shares
+from cumulus.scalars.user import Functions
+
+_STATE = ".state"
+
+
+class StateFiles:
+    """The snapshots of a machine, in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def newest(self, committed: int) -> bytes | None:
+        """Return the last one up to a committed epoch; None if there is none."""
+        at = self._newest(committed)
+        return None if at is None else (self._folder / f"{at}{_STATE}").read_bytes()
+
+    def _newest(self, committed: int) -> int | None:
+        return max((epoch for epoch in self._epochs() if epoch <= committed), default=None)
+
+    def _epochs(self) -> list[int]:
+        return [int(path.stem) for path in self._folder.glob(f"*{_STATE}")]
+
+    def save(self, task: SaveState) -> None:
+        """Keep a snapshot, and those that may still be the last up to a committed epoch."""
+        write_durably(self._folder / f"{task.epoch}{_STATE}", task.state)
+        least = self._newest(task.committed)
+        for epoch in self._epochs():
+            if least is not None and epoch < least:
+                (self._folder / f"{epoch}{_STATE}").unlink()
+
+
+class SwitchTasks:
+    """Reads the files of a switch's tables, and writes what it has refused."""
+
+    def __init__(self, card: ClusterCard, plan: ClusterPlan, number: int, states: StateFiles) -> None:
+        self._card, self._plan, self._states = card, plan, states
+        self._bucket = plan.nodes + number
+
+    def run(self, task: Any) -> Any:
+        """Do a task; return its result."""
+        match task:
+            case ReadFiles(files=files):
+                return self._read({table: list(names) for table, names in files.items()})
+            case WriteOutputs(epoch, _, Outcome() as outcome):
+                return [self._write(epoch, outcome)]
+            case SaveState():
+                return self._states.save(task)
+            case _:
+                raise AssertionError(task)
+
+    def _read(self, files: dict[str, list[str]]) -> Payloads:
+        readings = list(read_files(self._plan.program, self._card.sources, files))
+        gate, is_spread = self._plan.gate, bool(self._plan.division.spread.maps)
+        gates = [] if gate is None else pack(readings, gate.buckets)
+        is_other = is_spread and len(gates) != 1
+        return Payloads(gates, pack(readings, BucketPlan())[0] if is_other else b"")
+
+    def _write(self, epoch: int, outcome: Outcome) -> Written:
+        out = Path(self._card.out)
+        try:
+            files = write_quarantine(outcome, self._bucket, epoch, os.urandom(4).hex(), out)
+        except OSError as problem:
+            raise output_error(out, problem) from None
+        return Written(self._bucket, files, counts_of(outcome), {}, True)
+
+
+class NodeTasks:
+    """Writes what a node's views show, and its state."""
+
+    def __init__(
+        self,
+        card: ClusterCard,
+        plan: ClusterPlan,
+        number: int,
+        gate: Gate | None,
+        snapshots: Snapshots,
+        states: StateFiles,
+    ) -> None:
+        self._out, self._plan, self._number = Path(card.out), plan, number
+        self._gate, self._snapshots, self._states = gate, snapshots, states
+
+    def run(self, task: Any) -> Any:
+        """Do a task; return its result."""
+        match task:
+            case WriteOutputs(epoch, final, NodeOutput() as output):
+                return self._write(epoch, final, output)
+            case SaveState():
+                return self._states.save(task)
+            case _:
+                raise AssertionError(task)
+
+    def _write(self, epoch: int, final: bool, output: NodeOutput) -> list[Written]:
+        is_snapshot = self._snapshots.due(epoch, final)
+        try:
+            files, errors = write_shares(self._plan, output.shares, self._number, epoch, self._out)
+        except OSError as problem:
+            raise output_error(self._out, problem) from None
+        written = [Written(self._number, files, {}, errors, is_snapshot)]
+        if output.outcome is not None:
+            assert self._gate is not None
+            bucket, attempt = self._gate.bucket, os.urandom(4).hex()
+            written.append(
+                write_outputs(bucket, output.outcome, epoch, attempt, self._out, self._snapshots, final=final)
+            )
+        return written
+
+
+class PublisherTasks:
+    """Lists files, and commits epochs.
+
+    Parameters
+    ----------
+    sink
+        The output folder, locked by this process.
+    is_endless
+        Whether files may come as long as the cluster runs.
+    last
+        The number of the last epoch to do; 0 for no end.
+    """
+
+    def __init__(
+        self, card: ClusterCard, plan: ClusterPlan, functions: Functions, sink: Sink, *, is_endless: bool, last: int
+    ) -> None:
+        self._sources: Sequence[FolderSource] = card.sources
+        self._limit, self._keep, self._sink = card.files_per_epoch, card.keep, sink
+        out = Path(card.out)
+        self._merge = share_mergers(plan, out)
+        if plan.gate is not None:
+            self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
+        self._is_endless, self._last = is_endless, last
+
+    def run(self, task: Any) -> Any:
+        """Do a task; return its result."""
+        match task:
+            case ListFiles(epoch, done):
+                return self._list(epoch, done)
+            case CommitEpoch(epoch, written, progress):
+                self._sink.commit(epoch, written, progress, self._merge, self._keep)
+                return files_left(self._sources, progress)
+            case _:
+                raise AssertionError(task)
+
+    def _list(self, epoch: int, done: Any) -> Listing | None:
+        files, progress = next_files(self._sources, done, self._limit, sizes=True)
+        if not files:
+            return None
+        is_last = epoch == self._last or (not self._is_endless and not files_left(self._sources, progress))
+        return Listing(files, progress, is_last)

@@ -1,0 +1,70 @@
+"""Which scalars have no value for ordinary arguments: divisions by what may be 0, casts to narrower types and the like.
+
+Overflows are not looked at: almost everything can overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cumulus.algebra.terms import Apply, Cast, Const, Scalar
+from cumulus.catalog.types import Kind, SqlType
+from cumulus.scalars.function import common_type
+from cumulus.scalars.registry import FUNCTIONS
+from cumulus.scalars.typing import Typed, scalar_type
+
+_FAILING = frozenset(("make_date", "make_timestamp", "time_bucket", "chr", "factorial", "hamming"))
+_DIVIDING = frozenset(("div", "intdiv", "mod"))
+_LITERAL = {
+    **dict.fromkeys(("date_part", "date_trunc", "date_diff", "date_sub"), (0,)),
+    **dict.fromkeys(("strftime", "regexp_matches", "regexp_full_match"), (1, 2)),
+    **dict.fromkeys(("regexp_extract", "regexp_replace"), (1, 2, 3)),
+    **dict.fromkeys(("like", "ilike", "lpad", "rpad"), (2,)),
+}
+"""Function → arguments that the compiler looks at where they are literals, and that may be wrong where they are not."""
+
+
+def is_users(scalar: Scalar) -> bool:
+    """Whether a scalar is the call of a user's function, whose type only the cast around it tells."""
+    return isinstance(scalar, Apply) and scalar.function not in FUNCTIONS
+
+
+def can_fail(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
+    """Whether a scalar cannot be computed for ordinary values: it divides, or it casts to a type that is not wider.
+
+    A literal that is not 0 may divide.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var, number
+    >>> [can_fail(Apply("intdiv", (Var("x"), by)), {}) for by in (number(5), number(0), Var("y"))]
+    [False, True, True]
+    """
+    match scalar:
+        case Apply("try", _):
+            return False
+        case Apply() if is_users(scalar):
+            return True
+        case Cast(arg, target):
+            return is_users(arg) or not widens(scalar_type(arg, variables), target) or can_fail(arg, variables)
+        case Apply(function, args):
+            divides = function in _DIVIDING and not _is_not_0(args[-1])
+            told = all(isinstance(args[place], Const) for place in _LITERAL.get(function, ()) if place < len(args))
+            return function in _FAILING or divides or not told or any(can_fail(arg, variables) for arg in args)
+        case _:
+            return False
+
+
+def _is_not_0(divisor: Scalar) -> bool:
+    match divisor:
+        case Const(value, _):
+            return value is None or bool(value)
+        case Cast(arg, target):
+            return target.is_float and _is_not_0(arg)
+        case _:
+            return False
+
+
+def widens(source: SqlType, target: SqlType) -> bool:
+    """Whether every value of one type is one of another."""
+    return target.kind is Kind.VARCHAR or common_type((source, target)) == target

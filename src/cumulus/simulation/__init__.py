@@ -1,0 +1,53 @@
+"""Machines in a virtual world that a seed decides, with faults, checks, traces, and failures made small.
+
+Owns virtual time, the network between machines, their disks and tasks, and all randomness. Knows nothing of what the
+machines are about: `cumulus.machine` is all that it shares with them, and with `cumulus.transport`, which drives the
+same machines in processes of their own.
+"""
+
+from cumulus.simulation.broken_rules import BrokenRule, as_it_should_be
+from cumulus.simulation.choices import SIMPLEST, Choices, ChoiceStream, Recording, recording_of, recording_text
+from cumulus.simulation.failure import Failure
+from cumulus.simulation.runs import SimulatedRun, repeated, simulated
+from cumulus.simulation.scenario import (
+    FAULTS,
+    Conditions,
+    Factory,
+    Renew,
+    Reports,
+    Scenario,
+    ScenarioOf,
+    Wire,
+    faults_named,
+)
+from cumulus.simulation.scripted_client import ScriptedClient
+from cumulus.simulation.shrink import Shrunk, shrunk
+from cumulus.simulation.world import World
+
+__all__ = [
+    "FAULTS",
+    "SIMPLEST",
+    "BrokenRule",
+    "ChoiceStream",
+    "Choices",
+    "Conditions",
+    "Factory",
+    "Failure",
+    "Recording",
+    "Renew",
+    "Reports",
+    "Scenario",
+    "ScenarioOf",
+    "ScriptedClient",
+    "Shrunk",
+    "SimulatedRun",
+    "Wire",
+    "World",
+    "as_it_should_be",
+    "faults_named",
+    "recording_of",
+    "recording_text",
+    "repeated",
+    "shrunk",
+    "simulated",
+]

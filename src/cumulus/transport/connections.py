@@ -1,0 +1,205 @@
+"""One TCP connection between two machines, as a protocol of asyncio: greeting first, then messages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import Name
+from cumulus.transport.framing import FrameKind, FrameReader, Piece, header
+from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, refusal
+
+Address: TypeAlias = tuple[str, int]
+
+CONGESTED_BYTES = 1 << 20
+"""From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
+GREETING_SECONDS = 5.0
+"""How long somebody who connects may take to say who it is. Who has connected waits longer: the other may be busy."""
+_LARGE_BYTES = 1 << 16
+"""From this size on a piece is written by a call of its own, and not copied to its neighbours."""
+_MESSAGE = int(FrameKind.MESSAGE)
+
+
+class ConnectionOwner(Protocol):
+    """Who makes connections, and is told what becomes of them."""
+
+    me: Credentials
+    incarnation: int
+
+    def admit(self, name: Name) -> None:
+        """Raise RefusalError if a machine of this name may not connect now."""
+
+    def opened(self, connection: Connection) -> None:
+        """Take a connection whose other side is not known yet."""
+
+    def up(self, connection: Connection) -> None:
+        """Take a connection whose other side has shown who it is; RefusalError if it is too late."""
+
+    def received(self, peer: Name, payload: bytes) -> None:
+        """Take a message; RemoteProtocolError if it is none."""
+
+    def paced(self, connection: Connection) -> None:
+        """Take notice that the other side does not read, or does again."""
+
+    def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
+        """Take notice of the end; `problem` is what the other side, or this one, has against it."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection, from its first byte to its end.
+
+    Parameters
+    ----------
+    peer
+        The machine that was connected to; empty on the other side, until it is known.
+    """
+
+    def __init__(self, owner: ConnectionOwner, peer: Name = "") -> None:
+        self.peer = peer
+        self.connects = bool(peer)
+        self.is_up = False
+        self.is_full = False
+        self.settled: asyncio.Future[Outlook | None] = asyncio.get_running_loop().create_future()
+        """None when the connection is up; else what to do now that it is closed."""
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = owner
+        self._incarnation = owner.incarnation
+        self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit)
+        self._reader = FrameReader()
+        self._timer: asyncio.TimerHandle | None = None
+        self._problem: RemoteProtocolError | None = None
+        self._reason = "closed by the other side"
+
+    # --- what asyncio tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say HELLO, if it is this side's turn."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(CONGESTED_BYTES, CONGESTED_BYTES // 4)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not self.connects:
+            self._timer = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._give_up)
+        self._owner.opened(self)
+        self._say(self._greeting.begin())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take the frames that are complete now."""
+        try:
+            for kind, incarnation, payload in self._reader.filled(nbytes):
+                if self.is_up:
+                    if kind != _MESSAGE or incarnation != self._incarnation:
+                        raise RemoteProtocolError(f"a frame of kind {kind} and incarnation {incarnation} has come")
+                    self._owner.received(self.peer, payload)
+                else:
+                    self._greet(kind, payload)
+                if self._transport.is_closing():
+                    return
+        except RemoteProtocolError as problem:
+            self._end(problem)
+
+    def pause_writing(self) -> None:
+        """Take notice that the other side does not read."""
+        self.is_full = True
+        self._owner.paced(self)
+
+    def resume_writing(self) -> None:
+        """Take notice that it does again."""
+        self.is_full = False
+        self._owner.paced(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner."""
+        self._stop_timer()
+        reason = str(self._problem.message if self._problem else exc or self._reason)
+        self._owner.closed(self, self._problem, reason)
+        if not self.settled.done():
+            self.settled.set_result(self._problem.outlook if isinstance(self._problem, RefusalError) else Outlook.AGAIN)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    # --- what the owner asks for ---
+
+    def write(self, pieces: Sequence[Piece]) -> None:
+        """Send bytes in their order."""
+        begin = 0
+        for place, piece in enumerate(pieces):
+            if len(piece) >= _LARGE_BYTES:
+                self._transport.writelines(pieces[begin:place])
+                self._transport.write(piece)
+                begin = place + 1
+        self._transport.writelines(pieces[begin:])
+
+    @property
+    def bytes_unsent(self) -> int:
+        """What the other side has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def pause(self, is_paused: bool) -> None:
+        """Read nothing, or read again."""
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close when everything is sent."""
+        self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once."""
+        self._reason = reason
+        self._transport.abort()
+
+    @property
+    def other_side(self) -> str:
+        """What to call it in an error."""
+        if self.peer or self._greeting.peer:
+            return self.peer or str(self._greeting.peer)
+        return "{}:{}".format(*(self._transport.get_extra_info("peername") or ("?", "?"))[:2])
+
+    # --- the greeting ---
+
+    def _say(self, frames: Sequence[tuple[FrameKind, bytes]]) -> None:
+        for kind, payload in frames:
+            self._transport.write(header(kind, len(payload), self._incarnation) + payload)
+
+    def _greet(self, kind: int, payload: bytes) -> None:
+        answer = self._greeting.take(kind, payload)
+        if not self._greeting.is_over:
+            self._say(answer)
+            return
+        assert self._greeting.peer is not None
+        self.peer = self._greeting.peer
+        if not self.connects:
+            self._owner.admit(self.peer)  # another connection may have been quicker
+        self._say(answer)
+        self._stop_timer()
+        self._reader.trust()
+        self.is_up = True
+        self._owner.up(self)
+        self.settled.set_result(None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _give_up(self) -> None:
+        self._end(RemoteProtocolError(f"it has not said within {GREETING_SECONDS:g} s who it is"))
+
+    def _end(self, problem: RemoteProtocolError) -> None:
+        """Close, with the reason; a peer that can read it is told."""
+        self._problem = problem
+        if isinstance(problem, RefusalError) and not self.is_up:
+            payload = refusal(problem)
+            self._say([(FrameKind.REFUSAL, payload)])
+            self._transport.close()
+        else:
+            self._transport.abort()

@@ -1,0 +1,154 @@
+"""Frames: how a stream of bytes is cut into messages.
+
+A frame is sixteen bytes (magic, version, kind, length of the payload, incarnation) and its payload. All integers are
+little-endian. The same frames go between machines, and between a process and its supervisor; whoever moves large
+payloads from slots of its own sends `header` and the slot with one `sendmsg`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import TypeAlias
+
+from cumulus.errors import RemoteProtocolError, UsageError
+
+_HEADER = struct.Struct("<2sBBIQ")
+_MAGIC = b"cu"
+_VERSION = 1
+
+HEADER_BYTES = _HEADER.size
+STRANGER_BYTES = 4096
+"""The longest payload of somebody who has not shown yet who he is."""
+PAYLOAD_BYTES = 1 << 26
+"""The longest payload of a peer."""
+_BUFFER_BYTES = 1 << 18
+"""What is read at once from a peer: less costs more calls, more is not faster."""
+
+Frame: TypeAlias = tuple[int, int, bytes]
+"""Kind, incarnation, payload."""
+
+Piece: TypeAlias = bytes | bytearray | memoryview
+"""Bytes; a memoryview is one of single bytes."""
+
+
+class FrameKind(IntEnum):
+    """What a payload is."""
+
+    MESSAGE = 0
+    """What a machine has sent; its codec knows it."""
+    HELLO = 1
+    """Who somebody is: the first frame of either side."""
+    PROOF = 2
+    """That somebody knows the secret."""
+    REFUSAL = 3
+    """Why the connection is about to be closed."""
+    START = 8
+    """What machine a process is to run."""
+    READY = 9
+    """On which port a process listens."""
+    MEET = 10
+    """Where all machines listen, in which incarnation."""
+    LOST = 11
+    """The link between two machines is gone."""
+    ASK = 12
+    """How is the process?"""
+    HEALTH = 13
+    """The answer to this."""
+    FAILED = 14
+    """Why a process ends."""
+    STOP = 15
+    """End."""
+
+
+def header(kind: int, length: int, incarnation: int) -> bytes:
+    """Return the first bytes of a frame with so many bytes of payload."""
+    return _HEADER.pack(_MAGIC, _VERSION, kind, length, incarnation)
+
+
+def framed(kind: int, pieces: Sequence[Piece], incarnation: int = 0) -> list[Piece]:
+    """Return a frame, with a payload in pieces that are not copied.
+
+    Raises
+    ------
+    UsageError
+        If the payload is too long.
+    """
+    length = sum(map(len, pieces))
+    if length > PAYLOAD_BYTES:
+        raise UsageError(
+            f"a message of {length:,} bytes is to be sent; {PAYLOAD_BYTES:,} are allowed",
+            hint="Make what is sent at once smaller.",
+        )
+    return [header(kind, length, incarnation), *pieces]
+
+
+class FrameReader:
+    """Makes frames of bytes as they come: read into `room()`, then iterate over `filled(count)`.
+
+    A claimed length takes no memory: the buffer grows only when it is full of what has come.
+    """
+
+    def __init__(self) -> None:
+        self._most = self._usual = STRANGER_BYTES
+        self._view = memoryview(bytearray(STRANGER_BYTES))
+        self._start = 0
+        self._end = 0
+        self._wanted = HEADER_BYTES  # bytes of the frame that begins at `_start`, as far as is known
+
+    def trust(self) -> None:
+        """Let payloads be as long as a peer's may be, from the next frame on."""
+        self._most, self._usual = PAYLOAD_BYTES, _BUFFER_BYTES
+
+    def room(self) -> memoryview:
+        """Return where the next bytes go; never empty."""
+        size = len(self._view)
+        if self._start == self._end:
+            self._start = self._end = 0
+            if size != self._usual:  # a large frame is over, or the first ones are
+                self._view = memoryview(bytearray(self._usual))
+        elif self._start and self._start + self._wanted > size:
+            self._move(self._view)
+        if self._end == len(self._view):
+            self._move(memoryview(bytearray(min(2 * len(self._view), self._wanted))))
+        return self._view[self._end :]
+
+    def _move(self, to: memoryview) -> None:
+        left = bytes(self._view[self._start : self._end])
+        to[: len(left)] = left
+        self._view, self._start, self._end = to, 0, len(left)
+
+    def filled(self, count: int) -> Iterator[Frame]:
+        """Yield the frames that are complete with `count` more bytes.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If what comes next is no frame, or too long.
+        """
+        self._end += count
+        while self._end - self._start >= HEADER_BYTES:
+            magic, version, kind, length, incarnation = _HEADER.unpack_from(self._view, self._start)
+            if magic != _MAGIC:
+                raise RemoteProtocolError(
+                    f"what has come does not begin as a frame does, but with {bytes(magic)!r}",
+                    hint="Something else than Cumulus has connected here, or a port is another's.",
+                )
+            if version != _VERSION:
+                raise RemoteProtocolError(
+                    f"frames of version {version} have come; this is version {_VERSION}",
+                    hint="Run one version of Cumulus on all machines.",
+                )
+            if length > self._most:
+                raise RemoteProtocolError(
+                    f"a frame of {length:,} bytes is announced; {self._most:,} are allowed",
+                    hint="Send less in one message.",
+                )
+            self._wanted = HEADER_BYTES + length
+            stop = self._start + self._wanted
+            if stop > self._end:
+                return
+            payload = bytes(self._view[self._start + HEADER_BYTES : stop])
+            self._start, self._wanted = stop, HEADER_BYTES
+            yield kind, incarnation, payload

@@ -1,0 +1,292 @@
+"""Links: one TCP connection for each pair of machines, which keeps the order of messages in both directions.
+
+Of two machines the one with the lesser name connects. Guests, whom nobody was told of, connect to whom they like. A
+link that is lost comes back in a new incarnation only, since what was under way in it may be gone; then all links are
+made anew, so that nothing of the old incarnation can come in the new one.
+
+What is sent before a link is up waits. What a peer does not read waits, too, and from `CONGESTED_BYTES` on these links
+are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it. A guest that does
+not read stops nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.machine import Name
+from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
+from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
+from cumulus.transport.greeting import Credentials, Outlook, RefusalError
+
+LOOPBACK = "127.0.0.1"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+"""Seconds between two attempts to connect."""
+_GUEST_BYTES = 2 * PAYLOAD_BYTES
+"""With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
+_MESSAGE = int(FrameKind.MESSAGE)
+
+
+class LinkReceiver(Protocol):
+    """Whom the links tell what happens; each call returns soon."""
+
+    def received(self, peer: Name, payload: bytes) -> None:
+        """Take a message; RemoteProtocolError if it is none."""
+
+    def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
+        """Take notice that a link is gone."""
+
+    def eased(self) -> None:
+        """Take notice that peers may read again."""
+
+    def refused(self, other_side: str, problem: RemoteProtocolError) -> None:
+        """Take notice that a connection was closed since it has broken the rules, or is a stranger's."""
+
+    def failed(self, problem: RemoteProtocolError) -> None:
+        """End: a peer will never talk to this machine."""
+
+
+class _Link:
+    """The link to one machine: what waits, and its connection, if it is up."""
+
+    __slots__ = ("bytes_waiting", "connection", "is_guest", "is_lost", "peer", "pieces")
+
+    def __init__(self, peer: Name, *, is_guest: bool = False) -> None:
+        self.peer = peer
+        self.is_guest = is_guest
+        self.is_lost = False
+        self.connection: Connection | None = None
+        self.pieces: list[Piece] = []
+        self.bytes_waiting = 0
+
+
+class Links:
+    """All links of one machine.
+
+    Parameters
+    ----------
+    sources
+        The peers that are not read from while this machine holds, beside all guests.
+    """
+
+    def __init__(self, me: Credentials, receiver: LinkReceiver, sources: frozenset[Name] = frozenset()) -> None:
+        self.me = me
+        self.incarnation = 0  # nobody has been met yet
+        self.is_holding = False
+        self._receiver = receiver
+        self._sources = sources
+        self._links: dict[Name, _Link] = {}
+        self._guests: set[Name] = set()  # all that ever came in this incarnation
+        self._to_write: dict[Name, _Link] = {}
+        self._connections: set[Connection] = set()
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str = LOOPBACK, port: int = 0) -> Address:
+        """Listen for others; return where.
+
+        Raises
+        ------
+        UsageError
+            If the port is taken, or others than this machine's users could connect and there is no secret.
+        """
+        if self.me.secret is None and not _is_loopback(host):
+            raise UsageError(
+                f"{self.me.name}: {host} can be reached from other machines, and there is no secret",
+                hint=f"Give a secret, or listen at {LOOPBACK}.",
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: Connection(self), host, port)
+        except OSError as problem:
+            reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"
+            raise UsageError(
+                f"{self.me.name}: port {port} of {host} {reason}", hint="Give another one, or 0 for any that is free."
+            ) from None
+        found: Address = self._server.sockets[0].getsockname()[:2]
+        return found
+
+    def meet(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
+        """Talk to these machines from now on, in a new incarnation; links of the old one are lost."""
+        assert incarnation > self.incarnation, f"{self.me.name}: incarnation {incarnation} after {self.incarnation}"
+        for link in list(self._links.values()):
+            self._lose(link, f"incarnation {incarnation} begins")
+        for task in self._attempts:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.abort(f"incarnation {incarnation} begins")
+        self.incarnation = incarnation
+        self._links = {name: _Link(name) for name in sorted(addresses) if name != self.me.name}
+        self._guests.clear()
+        for name, link in self._links.items():
+            if self.me.name < name:
+                task = asyncio.get_running_loop().create_task(self._connect(link, addresses[name]))
+                self._attempts.add(task)
+                task.add_done_callback(self._attempts.discard)
+
+    async def _connect(self, link: _Link, address: Address) -> None:
+        """Connect, again and again until the other side is there: that it has ended somebody else finds out."""
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        while True:
+            with suppress(OSError):
+                _, connection = await loop.create_connection(lambda: Connection(self, link.peer), *address)
+                outlook = await connection.settled
+                if outlook is not Outlook.AGAIN:
+                    break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if outlook is Outlook.LOST:
+            self._lose(link, "it broke before it was up")
+
+    def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> None:
+        """Send a message that was made in this incarnation; it is on its way after `flush`.
+
+        It is dropped if the incarnation, the link or the guest is gone: the machine has been told, or will be.
+
+        Raises
+        ------
+        UsageError
+            If the message is too long.
+        """
+        if incarnation != self.incarnation:
+            return
+        link = self._links.get(to)
+        if link is None:
+            assert to in self._guests, f"{self.me.name}: no machine is called {to}"
+        elif not link.is_lost:
+            frame = framed(_MESSAGE, pieces, incarnation)
+            link.pieces += frame
+            link.bytes_waiting += sum(map(len, frame))
+            self._to_write[to] = link
+
+    def flush(self) -> None:
+        """Hand what was sent to the system, by one call for each peer if it is little."""
+        for link in self._to_write.values():
+            if link.connection is not None:
+                link.connection.write(link.pieces)
+                link.pieces, link.bytes_waiting = [], 0
+                if link.is_guest and link.connection.bytes_unsent > _GUEST_BYTES:
+                    link.connection.abort("it reads too little of what it asks for")
+        self._to_write.clear()
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether a peer leaves more unread than it should."""
+        for link in self._links.values():
+            if not link.is_guest and (
+                link.connection.is_full if link.connection else link.bytes_waiting >= CONGESTED_BYTES
+            ):
+                return True
+        return False
+
+    def queued(self) -> dict[Name, int]:
+        """Return how many bytes have not left yet, by peer."""
+        return {
+            name: link.bytes_waiting + (link.connection.bytes_unsent if link.connection else 0)
+            for name, link in sorted(self._links.items())
+        }
+
+    def hold(self, is_holding: bool) -> None:
+        """Read nothing from those that feed the machine, or read again."""
+        self.is_holding = is_holding
+        for link in self._links.values():
+            self._pace(link)
+
+    def _pace(self, link: _Link) -> None:
+        """Read from a peer, or do not."""
+        if link.connection is not None:
+            feeds = link.is_guest or link.peer in self._sources
+            link.connection.pause((self.is_holding and feeds) or (link.is_guest and link.connection.is_full))
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """Let what was sent leave, for at most so long; then close everything."""
+        for task in self._attempts:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        ends = [connection.gone for connection in self._connections]
+        for connection in list(self._connections):
+            connection.close()
+        if ends and seconds:
+            await asyncio.wait(ends, timeout=seconds)
+        for connection in list(self._connections):
+            connection.abort("the machine ends")
+        if ends:
+            await asyncio.wait(ends)
+
+    # --- what connections tell ---
+
+    def admit(self, name: Name) -> None:
+        """Raise RefusalError if a machine of this name may not connect now."""
+        link = self._links.get(name)
+        if not name or name == self.me.name or (link is not None and not link.is_guest and name > self.me.name):
+            raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
+        if link is not None and (link.is_lost or link.connection is not None):
+            if link.connection is not None and not link.is_guest:
+                link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
+            raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
+
+    def opened(self, connection: Connection) -> None:
+        """Take a connection whose other side is not known yet."""
+        self._connections.add(connection)
+
+    def up(self, connection: Connection) -> None:
+        """Take a connection whose other side has shown who it is."""
+        peer = connection.peer
+        link = self._links.get(peer)
+        if link is None:
+            link = self._links[peer] = _Link(peer, is_guest=True)
+            self._guests.add(peer)
+        link.connection = connection
+        self._to_write[peer] = link
+        self.flush()
+        self._pace(link)
+        self._receiver.eased()
+
+    def received(self, peer: Name, payload: bytes) -> None:
+        """Take a message; RemoteProtocolError if it is none."""
+        self._receiver.received(peer, payload)
+
+    def paced(self, connection: Connection) -> None:
+        """Take notice that the other side does not read, or does again."""
+        link = self._links.get(connection.peer)
+        if link is not None and link.connection is connection:
+            self._pace(link)
+        if not connection.is_full:
+            self._receiver.eased()
+
+    def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
+        """Take notice of the end of a connection, and of what was wrong."""
+        self._connections.discard(connection)
+        link = self._links.get(connection.peer)
+        if link is not None and link.connection is connection:
+            self._lose(link, reason)
+        outlook = problem.outlook if isinstance(problem, RefusalError) else None
+        if problem is None or outlook in (Outlook.AGAIN, Outlook.LOST):
+            return
+        if connection.connects and outlook is Outlook.NEVER:
+            self._receiver.failed(problem)
+        else:
+            self._receiver.refused(connection.other_side, problem)
+
+    def _lose(self, link: _Link, reason: str) -> None:
+        link.connection = None
+        link.pieces, link.bytes_waiting = [], 0
+        if not link.is_lost:
+            link.is_lost = True
+            if link.is_guest:
+                del self._links[link.peer]
+            self._receiver.lost(link.peer, link.is_guest, reason)
+            self._receiver.eased()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,221 @@
+"""The log of a machine: records with numbers, appended in groups, in files of a folder.
+
+A group is what was written, and synced, together: a header (magic, checksum, bytes of the body, number of records,
+number of the first), the records' lengths, the records. A group is written only after the one before it is on the disk.
+So a group that cannot be read was torn by the end of the process or of the machine if none comes behind it, and nobody
+was ever told that it is there: it is cut. If one comes behind it, or another file, it was on the disk once, and has
+been damaged since: that is an error, since what it held is gone. Whoever ends in peace writes an empty group last, so
+that only after a crash damage of the very last group cannot be told from a torn end.
+
+A file is named by the number of its first record. Files whose records are all forgotten are removed, but for the
+newest.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from cumulus.durable.folders import lock_file, sync_folder
+from cumulus.errors import LockedError, StoreError
+
+SyncPolicy: TypeAlias = Literal["always", "never"]
+"""Whether a group is synced, or left to the system: then it survives the process, but not the machine."""
+
+_MAGIC = b"CLG1"
+_HEADER = struct.Struct("<4sIIIQ")
+_SEGMENT_BYTES: Final = 1 << 24
+"""From this size on a file gets no more groups."""
+
+
+class RecordLog:
+    """A log in a folder, for one process at a time: `recover` first, then `write` and `forget`.
+
+    Raises
+    ------
+    LockedError
+        If another process has the folder.
+    StoreError
+        If there can be no folder.
+    """
+
+    def __init__(self, folder: Path, *, sync: SyncPolicy = "always", segment_bytes: int = _SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self.last = 0
+        self._is_synced = sync == "always"
+        self._segment_bytes = segment_bytes
+        self._segments: list[int] = []  # numbers of the files' first records
+        self._file: FileIO | None = None
+        self._bytes = 0  # of the newest file
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = lock_file(folder / "lock")
+        except OSError as problem:
+            raise self._error(problem) from None
+        if lock is None:
+            raise LockedError(f"{folder}: another process writes this log", hint="Wait for it, or stop it.")
+        self._lock = lock
+
+    def recover(self) -> tuple[int, list[bytes]]:
+        """Return the number of the first record that is kept, and all records from it on; cut a torn end.
+
+        Raises
+        ------
+        StoreError
+            If a file has been damaged, or is missing.
+        """
+        records: list[bytes] = []
+        try:
+            self._segments = sorted(int(path.stem) for path in self.folder.glob("*.log"))
+            first = self._segments[0] if self._segments else 1
+            self.last = first - 1
+            for number in self._segments:
+                path = self._path(number)
+                if number != self.last + 1:
+                    raise StoreError(
+                        f"{path}: records {self.last + 1} to {number - 1} should stand before this file",
+                        hint="Bring the missing file back, or start from another copy.",
+                    )
+                data = path.read_bytes()
+                stop = self._read(path, data, records)
+                if stop < len(data) and number != self._segments[-1]:
+                    raise _damaged(path, stop)
+            if self._segments:
+                self._go_on(self._path(number), stop)
+        except OSError as problem:
+            raise self._error(problem) from None
+        return first, records
+
+    def _read(self, path: Path, data: bytes, records: list[bytes]) -> int:
+        """Append the records of a file to `records`; return where what can be read ends."""
+        place = 0
+        while (found := _group_at(data, place, self.last + 1)) is not None:
+            group, place = found
+            records += group
+            self.last += len(group)
+        behind = data.find(_MAGIC, place + 1)
+        while behind >= 0:
+            if _group_at(data, behind) is not None:
+                raise _damaged(path, place)
+            behind = data.find(_MAGIC, behind + 1)
+        return place
+
+    def _go_on(self, path: Path, size: int) -> None:
+        """Write behind the first `size` bytes of a file. What was read of it may not have been on the disk yet."""
+        self._file, self._bytes = FileIO(path, "ab"), size
+        self._file.truncate(size)
+        self._sync()
+
+    def write(self, records: Sequence[bytes]) -> int:
+        """Bring records to the disk, as one group; return the number of the last one.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take them. The log cannot be used any more: what the disk holds is not known.
+        """
+        try:
+            if self._file is None or self._bytes >= self._segment_bytes:
+                self._begin_file()
+            self._put(records)
+        except OSError as problem:
+            if self._file is not None:
+                with suppress(OSError):
+                    self._file.truncate(self._bytes)
+                self._file.close()
+                self._file = None
+            raise self._error(problem) from None
+        return self.last
+
+    def _put(self, records: Sequence[bytes]) -> None:
+        assert self._file is not None
+        lengths = struct.pack(f"<{len(records)}I", *map(len, records))
+        body = b"".join([lengths, *records])
+        known = _HEADER.pack(_MAGIC, 0, len(body), len(records), self.last + 1)[8:]
+        group = b"".join([_MAGIC, struct.pack("<I", zlib.crc32(body, zlib.crc32(known))), known, body])
+        left = memoryview(group)
+        while left:
+            left = left[self._file.write(left) :]
+        self._sync()
+        self._bytes += len(group)
+        self.last += len(records)
+
+    def _begin_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        number = self.last + 1
+        self._file, self._bytes = FileIO(self._path(number), "xb"), 0
+        self._segments.append(number)
+        if self._is_synced:
+            sync_folder(self.folder)
+
+    def _sync(self) -> None:
+        assert self._file is not None
+        if self._is_synced:
+            os.fsync(self._file.fileno())
+
+    def forget(self, number: int) -> None:
+        """Remove the files that hold no record behind the one with this number, but for the newest file.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be removed.
+        """
+        try:
+            while len(self._segments) > 1 and self._segments[1] <= number + 1:
+                self._path(self._segments[0]).unlink()
+                del self._segments[0]
+        except OSError as problem:
+            raise self._error(problem) from None
+
+    def close(self) -> None:
+        """Let another process have the folder; an empty group says that the last one was on the disk."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._put([])
+            self._file.close()
+            self._file = None
+        self._lock.close()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:020d}.log"
+
+    def _error(self, problem: OSError) -> StoreError:
+        return StoreError(
+            f"{self.folder}: the log cannot be read or written: {problem.strerror or problem}",
+            hint="Make room there, or give the right to write, and start again: what was acknowledged is there.",
+        )
+
+
+def _group_at(data: bytes, place: int, expected: int | None = None) -> tuple[list[bytes], int] | None:
+    """Return the records of the group at a place, and where it ends; None if there is none, whole and unchanged."""
+    begin = place + _HEADER.size
+    if len(data) < begin:
+        return None
+    magic, checksum, length, count, first = _HEADER.unpack_from(data, place)
+    stop = begin + length
+    if magic != _MAGIC or len(data) < stop or 4 * count > length or expected not in (None, first):
+        return None
+    view = memoryview(data)
+    if zlib.crc32(view[begin:stop], zlib.crc32(view[place + 8 : begin])) != checksum:
+        return None
+    records = []
+    at = begin + 4 * count
+    for size in struct.unpack_from(f"<{count}I", data, begin):
+        records.append(data[at : at + size])
+        at += size
+    return records, stop
+
+
+def _damaged(path: Path, place: int) -> StoreError:
+    return StoreError(
+        f"{path}: damaged at byte {place}: records that were on the disk cannot be read",
+        hint="Bring the file back from a copy; the disk may be failing.",
+    )

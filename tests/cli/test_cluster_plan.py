@@ -1,0 +1,125 @@
+"""`cumulus cluster plan` as a user calls it.
+
+`CUMULUS_GOLDEN=write pytest tests/cli/test_cluster_plan.py` writes what it says of the shop anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cumulus import m3
+from cumulus.cli.main import app
+from cumulus.errors import CumulusError, InputError, UsageError
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden" / "shop_plan.txt"
+NESTED = "CREATE VIEW most AS SELECT COUNT(DISTINCT oid) AS n FROM orders;"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shop = (ROOT / "examples" / "shop.sql").read_text(encoding="utf-8")
+    (tmp_path / "shop.sql").write_text(shop, encoding="utf-8")
+    (tmp_path / "both.sql").write_text(f"{shop}\n{NESTED}", encoding="utf-8")
+    return tmp_path
+
+
+def told(command: str) -> str:
+    found = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_the_plan_of_the_shop_is_as_written():
+    text = told("cluster plan shop.sql --nodes 2 --switches 2")
+    if os.environ.get("CUMULUS_GOLDEN") == "write":
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_json_has_the_content_of_the_text():
+    found = json.loads(told("cluster plan both.sql --nodes 2 --switches 2 --json"))
+    assert {name: found[name] for name in ("nodes", "switches", "mode")} == {
+        "nodes": 2,
+        "switches": 2,
+        "mode": "eventual",
+    }
+    assert found["spread"]["views"] == [{"name": "revenue", "finished": "nodes", "by": "nation"}]
+    assert [view["name"] for view in found["gated"]["views"]] == ["most"]
+    assert found["gated"]["views"][0]["why"]
+    assert all(each["why"] and each["statement"] and each["on"] for each in found["gated"]["statements"])
+    assert found["gated"]["layout"]["buckets"] == len(found["gated"]["layout"]["nodes"])
+    assert {(each["table"], each["column"]) for each in found["homes"]} == {
+        ("customers", "cid"),
+        ("orders", "oid"),
+        ("lineitem", "oid"),
+    }
+    [everywhere] = [each for each in found["maps"] if {"reach": "every", "key": None} in each["replicas"]]
+    assert everywhere["replicas"][0] == {"reach": "key", "key": "cid"}
+    to = {(each["table"], each["map"]): each["to"] for each in found["network"]}
+    assert to["customers", everywhere["name"]] == ["on every node"]
+    assert {each["name"]: each["switches"] for each in found["tables"]}.keys() == {"customers", "orders", "lineitem"}
+    assert found["checked"] == []
+    assert {"what": "deletions of orders", "why": "its rows are not kept"} in found["unchecked"]
+    text = told("cluster plan both.sql --nodes 2 --switches 2")
+    assert found["gated"]["layout"]["why"] in text
+    assert found["gated"]["views"][0]["why"] in text
+
+
+def test_the_program_of_a_node_is_m3_that_compiles(folder: Path):
+    text = told("cluster plan shop.sql --nodes 2 --program")
+    (folder / "node.m3").write_text(text, encoding="utf-8")
+    assert told("compile node.m3") == text
+    assert str(m3.parse(text)) == text
+    assert json.loads(told("cluster plan shop.sql --nodes 2 --program --json"))["program"] == text
+    # The program does not depend on how many nodes run it.
+    assert told("cluster plan shop.sql --nodes 7 --program") == text
+
+
+def test_counts_and_hints_move_homes():
+    def home_of_orders(options: str) -> set[str]:
+        found = json.loads(told(f"cluster plan shop.sql --nodes 2 --json {options}"))
+        return {each["column"] for each in found["homes"] if each["table"] == "orders"}
+
+    assert home_of_orders("") == {"oid"}
+    assert home_of_orders("--rows customers=1_000_000 --rows orders=10000 --rows lineitem=1000") == {"cid"}
+    assert home_of_orders("--home Orders.CID") == {"cid"}
+
+
+def test_all_can_be_gated():
+    found = json.loads(told("cluster plan shop.sql --nodes 2 --mode gated --json"))
+    assert found["spread"] == {"views": [], "maps": [], "statements": 0}
+    assert found["gated"]["layout"]["buckets"] == 2
+    assert "spread: nothing" in told("cluster plan shop.sql --nodes 2 --mode gated")
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "message"),
+    [
+        ("cluster plan nothing.sql --nodes 2", InputError, "cannot read nothing.sql: No such file"),
+        ("cluster plan shop.sql --nodes 2 --home orders.x", UsageError, "orders has no column 'x'"),
+        ("cluster plan shop.sql --nodes 2 --home x.oid", UsageError, "there is no table 'x'"),
+        ("cluster plan shop.sql --nodes 2 --rows x=1", UsageError, "no table 'x'"),
+        ("cluster plan shop.sql --nodes 2 --mode gated --home orders.oid", UsageError, "no statement of it is spread"),
+        ("cluster plan shop.sql --nodes 2 --mode gated --program", UsageError, "nothing is spread"),
+    ],
+)
+def test_what_is_wrong_is_told_with_a_way_out(command: str, kind: type[CumulusError], message: str):
+    with pytest.raises(kind) as caught:
+        CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
+    assert message in caught.value.message
+    assert caught.value.args[0] != caught.value.message, "no way out"
+
+
+@pytest.mark.parametrize("options", ["--nodes 0", "", "--nodes 1 --switches 0", "--nodes 1 --switches 129"])
+def test_numbers_of_machines_are_checked(options: str):
+    found = CliRunner().invoke(app, shlex.split(f"cluster plan shop.sql {options}"))
+    assert found.exit_code == 2
+    assert "--nodes" in found.output or "--switches" in found.output

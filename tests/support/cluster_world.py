@@ -1,0 +1,82 @@
+"""A cluster over folders in one process: its machines in a virtual world, its tasks on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster import codec
+from cumulus.cluster.messages import EpochTold, SourcesDone
+from cumulus.cluster.mode import Mode
+from cumulus.epochs.sources import FolderSource
+from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.processes import equip, machine_names
+from cumulus.m3.program import Program
+from cumulus.machine import Effect, Input, Machine, Name, Received
+from cumulus.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
+from cumulus.transport.equipment import SUPERVISOR, Equipment
+
+
+class Watcher:
+    """Who is told of committed epochs."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self.is_done = False
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        for each in inputs:
+            match each:
+                case Received(_, EpochTold(epoch, _)):
+                    self.epochs.append(epoch)
+                case Received(_, SourcesDone()):
+                    self.is_done = True
+                case _:
+                    pass
+        return []
+
+    def check(self) -> None:
+        """Nothing needs to hold."""
+
+
+WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
+
+
+def run_cluster(
+    program: Program,
+    sources: Sequence[FolderSource],
+    out: Path,
+    *,
+    nodes: int,
+    switches: int,
+    mode: Mode = Mode.EVENTUAL,
+    seed: int = 0,
+    **settings: Any,
+) -> SimulatedRun:
+    """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses."""
+    with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
+        names = machine_names(home.card)
+        equipped: dict[Name, Equipment] = {
+            name: equip(name, {"home": home.card.home, "every_ms": None, "last": 0}) for name in names
+        }
+        watcher = Watcher()
+
+        def machine_of(name: Name, life: int) -> Machine:
+            return watcher if name == SUPERVISOR else equipped[name].machine
+
+        scenario = Scenario(
+            dict.fromkeys((SUPERVISOR, *names), machine_of),
+            WIRE,
+            lambda name, task: equipped[name].perform(task),
+            logs=frozenset(names),
+        )
+        try:
+            found = simulated(lambda _: scenario, seed, Conditions())
+        finally:
+            for each in equipped.values():
+                if each.log is not None:
+                    each.log.close()
+        assert found.failure is None, found.failure
+        assert watcher.is_done, "the cluster came to rest before it had read everything"
+        return found

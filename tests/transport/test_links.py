@@ -1,0 +1,226 @@
+"""Who may connect, what becomes of garbage, and what of a link that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from cumulus.errors import UsageError
+from cumulus.machine import Lost, Received
+from cumulus.transport.framing import FrameKind, header
+from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
+from support.drivers import Listener, meet, refusal_by, until
+from support.relay import ListCodec, machine_of, make
+
+HELLO = json.dumps({"name": "zoe", "program": b"p".hex(), "incarnation": 1, "nonce": ""}).encode()
+
+
+def message(*parts: object) -> bytes:
+    return frame(FrameKind.MESSAGE, b"".join(ListCodec().encode(list(parts))))
+
+
+def frame(kind: int, payload: bytes, incarnation: int = 1) -> bytes:
+    return header(kind, len(payload), incarnation) + payload
+
+
+async def answer_to(port: int, data: bytes) -> bytes:
+    """Send bytes to a port; return all that comes until the other side closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+GARBAGE = {
+    "another protocol": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "does not begin as a frame does, but with b'GE'"),
+    "another version": (b"cu\x02" + bytes(13), "frames of version 2 have come; this is version 1"),
+    "a great length": (struct.pack("<2sBBIQ", b"cu", 1, 1, 2**32 - 1, 1), "a frame of 4,294,967,295 bytes"),
+    "a message at once": (frame(FrameKind.MESSAGE, b"{}"), "a frame of kind 0 has come before both sides knew"),
+    "no greeting": (frame(FrameKind.HELLO, b"[1, 2]"), "a greeting without name, program, incarnation, nonce"),
+    "deep brackets": (frame(FrameKind.HELLO, b"[" * 4000), "a greeting without name"),
+    "another program": (frame(FrameKind.HELLO, HELLO.replace(b'"70"', b'"71"')), "zoe runs another program than b"),
+    "a name that is its own": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"b")), "b takes no connection from 'b'"),
+    "a wrong direction": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"c")), "b takes no connection from 'c'"),
+    "no secret": (frame(FrameKind.HELLO, HELLO) + frame(FrameKind.PROOF, bytes(32)), "zoe does not know the secret"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), GARBAGE.values(), ids=GARBAGE)
+def test_garbage_closes_the_connection_with_one_reason(data: bytes, reason: str) -> None:
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None), b"secret") for name in "abc"}
+        port = (await meet(nodes))["b"][1]
+        await answer_to(port, data)
+        await until(lambda: bool(nodes["b"].notes), nodes.values())
+        assert len(nodes["b"].notes) == 1
+        assert reason in nodes["b"].notes[0]
+        nodes["a"].ask(["token", "b c"])  # nobody else is disturbed
+        await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_silence_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.transport.connections.GREETING_SECONDS", 0.05)
+
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        port = (await meet(nodes))["b"][1]
+        assert await answer_to(port, b"cu") == b""
+        assert "it has not said within 0.05 s who it is" in nodes["b"].notes[0]
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+async def connect_as(
+    name: str, port: int, secret: bytes | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Greet as a machine does."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    greeting = Greeting(Credentials(name, b"p"), 1, "b", lambda _: None)
+    frames = greeting.begin()
+    while True:
+        for kind, payload in frames:
+            writer.write(frame(kind, payload))
+        if greeting.is_over:
+            return reader, writer
+        _, _, _, kind, length, _ = struct.unpack("<ccBBIQ", await reader.readexactly(16))
+        frames = greeting.take(kind, await reader.readexactly(length))
+
+
+LATER = {
+    "garbage": (lambda: b"x" * 16, "does not begin as a frame does"),
+    "an old incarnation": (lambda: frame(FrameKind.MESSAGE, b"", 0), "a frame of kind 0 and incarnation 0"),
+    "a second greeting": (lambda: frame(FrameKind.HELLO, HELLO), "a frame of kind 1 and incarnation 1 has come"),
+    "no message": (lambda: frame(FrameKind.MESSAGE, b"..?"), "no message: b'..?'"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), LATER.values(), ids=LATER)
+def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str) -> None:
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        port = (await meet(nodes))["b"][1]
+        reader, writer = await connect_as("guest", port)
+        writer.write(message("token", "guest"))
+        expected = message("token", "")
+        assert await reader.readexactly(len(expected)) == expected
+        writer.write(data())
+        await until(lambda: Lost("guest") in machine_of(nodes["b"].equipment).told)
+        assert reason in nodes["b"].notes[0]
+        assert nodes["b"].links_lost == [], "guests come and go"
+        writer.close()
+        _, writer = await connect_as("guest", port)  # a guest may come again
+        writer.close()
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(("mine", "reason"), [(b"other", "b does not know"), (None, "b does not know")])
+def test_a_peer_with_another_secret_ends_who_has_connected(mine: bytes | None, reason: str) -> None:
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None), mine if name == "a" else b"secret") for name in "ab"}
+        await meet(nodes)
+        assert "b refuses: a does not know the secret" in (await refusal_by(nodes["a"])).message
+        assert "a does not know the secret" in nodes["b"].notes[0]
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None)) for name in "ab"}
+        addresses = await meet(nodes)
+        nodes["a"].ask(["token", "b"])
+        await until(lambda: nodes["b"].said == [["home", "b"]])
+        machines = {name: machine_of(each.equipment) for name, each in nodes.items()}
+        nodes["a"].cut("b")
+        await until(lambda: Lost("b") in machines["a"].told and Lost("a") in machines["b"].told)
+        for name in nodes:
+            nodes[name].ask(["token", "a b".replace(name, "").strip()])  # it goes nowhere
+            nodes[name].ask(["count"])
+        await until(lambda: all(each.said[-1:] == [["counts", {}, 0]] for each in nodes.values()))
+        nodes["a"].driver.meet(2, addresses)
+        nodes["a"].ask(["token", "b"])  # it waits for the other to get there
+        await asyncio.sleep(0.05)  # long enough to be refused a few times
+        nodes["b"].driver.meet(2, addresses)
+        await until(lambda: nodes["b"].said.count(["home", "b"]) == 2)
+        assert ["home", "a"] not in nodes["a"].said
+        assert machines["a"].told.count(Lost("b")) == machines["b"].told.count(Lost("a")) == 1
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read from no more; what it has asked for waits, up to a bound."""
+    monkeypatch.setattr("cumulus.transport.links._GUEST_BYTES", 20_000_000)
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None)) for name in "abc"}
+        port = (await meet(nodes))["b"][1]
+        links = nodes["b"].driver.links
+        _, writer = await connect_as("guest", port)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(message("flood", "guest", 1, 150, 100_000))
+        await until(lambda: links.queued().get("guest", 0) > 1_000_000, nodes.values())
+        writer.write(message("token", "guest"))
+        nodes["a"].ask(["token", "b c"])
+        await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
+        told = machine_of(nodes["b"].equipment).told
+        assert Received("guest", ["token", "guest"]) not in told
+        assert not links.is_holding
+        nodes["b"].ask(["flood", "guest", 151, 150, 100_000])
+        await until(lambda: Lost("guest") in told, nodes.values())
+        writer.close()
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        driver = nodes["b"].driver
+        address = await driver.links.listen()
+        nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
+        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        reader, writer = await connect_as("a", address[1])
+        for _ in range(2):
+            with pytest.raises(RefusalError, match="b refuses: b had a link to a already") as raised:
+                await connect_as("a", address[1])
+            assert raised.value.outlook is Outlook.LOST
+            assert await reader.read() == b"", "the first one is closed"
+        await until(lambda: Lost("a") in machine_of(nodes["b"].equipment).told, nodes.values())
+        assert machine_of(nodes["b"].equipment).told == [Lost("a")]
+        assert nodes["b"].notes == []
+        writer.close()
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+def test_only_this_computer_may_connect_without_a_secret() -> None:
+    async def go() -> None:
+        with pytest.raises(UsageError, match="can be reached from other machines, and there is no secret"):
+            await Listener("a", make("a", None)).driver.links.listen("0.0.0.0")
+        links = Listener("a", make("a", None), b"secret").driver.links
+        await links.listen("0.0.0.0")
+        await links.close()
+
+    asyncio.run(go())
