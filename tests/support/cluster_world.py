@@ -52,14 +52,20 @@ def run_cluster(
     switches: int,
     mode: Mode = Mode.EVENTUAL,
     seed: int = 0,
+    machines: dict[Name, Machine] | None = None,
     **settings: Any,
 ) -> SimulatedRun:
-    """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses."""
+    """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses.
+
+    `machines` is filled with them, for those who want to look at what they have become.
+    """
     with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
         names = machine_names(home.card)
         equipped: dict[Name, Equipment] = {
             name: equip(name, {"home": home.card.home, "every_ms": None, "last": 0}) for name in names
         }
+        if machines is not None:
+            machines |= {name: each.machine for name, each in equipped.items()}
         watcher = Watcher()
 
         def machine_of(name: Name, life: int) -> Machine:
