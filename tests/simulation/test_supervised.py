@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Perform, Received, Tick
+from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.simulation import (
     FAULTS,
     SIMPLEST,
@@ -34,7 +34,7 @@ def test_members_agree_after_any_faults() -> None:
         assert run.failure is None, f"seed {seed}: {run.failure.traceback}"
         assert repeated(adders, run.choices, conditions).steps == run.steps
         counts.update(run.counts)
-    assert {*FAULTS, "message lost", "early message", "old message", "record lost"} <= counts.keys()
+    assert {*FAULTS, "message lost", "record lost", "task lost"} <= counts.keys()
 
 
 @dataclass
@@ -87,8 +87,8 @@ class Group:
         self.lives.setdefault(name, []).append(self.member())
         return self.lives[name][-1]
 
-    def renew(self, incarnation: int) -> None:
-        self.supervisor.tasks.append(Renew(incarnation))
+    def renew(self, incarnation: int, message: str | None = None, ends: bool = False) -> None:
+        self.supervisor.tasks.append(Renew(incarnation, message, ends))
         self.world.run()
 
     def say(self, sender: Name, to: Name, message: str) -> None:
@@ -108,6 +108,18 @@ def met() -> Group:
     group.renew(1)
     group.told("one"), group.told("two")
     return group
+
+
+def test_a_member_steps_when_it_has_met_the_others_and_not_before() -> None:
+    group = Group()
+    cut = group.world.network.cut([("supervisor", "two")])
+    group.world.run()
+    group.renew(1)
+    assert group.world.alive == ["supervisor", "one", "two", "guest"]
+    assert group.told("two") == []
+    group.world.network.heal(cut)
+    group.world.run()
+    assert group.told("two") == [Recovered(1, ())]
 
 
 def test_nobody_runs_before_the_supervisor_starts_them() -> None:
@@ -132,6 +144,18 @@ def test_what_is_sent_to_a_lost_member_is_dropped_until_they_meet_anew() -> None
     assert [each for each in group.told("two") if isinstance(each, Received)] == [Received("one", "heard")]
 
 
+def test_what_a_supervisor_says_to_a_member_that_has_ended_does_not_wait_for_the_next_one() -> None:
+    group = met()
+    group.world.crash("two")
+    group.world.run()
+    group.supervisor.say("two", "too late")
+    group.world.run()
+    group.renew(2)
+    group.supervisor.say("two", "in time")
+    group.world.run()
+    assert [each for each in group.told("two") if isinstance(each, Received)] == [Received("supervisor", "in time")]
+
+
 def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
     group = met()
     group.say("guest", "one", "hello")
@@ -144,16 +168,49 @@ def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
     assert group.told("one") == [Received("guest", "again")]
 
 
-def test_a_message_of_a_later_incarnation_waits_until_the_receiver_meets() -> None:
+def test_the_message_of_an_incarnation_comes_before_anything_else_of_it() -> None:
     group = met()
     cut = group.world.network.cut([("supervisor", "two")])
-    group.renew(2)
-    assert group.told("one") == [Lost("two")]
+    group.renew(2, "begin")
+    assert group.told("one") == [Lost("two"), Received("supervisor", "begin")]
     group.say("one", "two", "early")
     assert group.told("two") == []
     group.world.network.heal(cut)
     group.world.run()
-    assert group.told("two") == [Lost("one"), Received("one", "early")]
+    assert group.told("two") == [Lost("one"), Received("supervisor", "begin"), Received("one", "early")]
+
+
+def test_a_message_of_an_incarnation_that_is_over_is_dropped() -> None:
+    group = met()
+    cut = group.world.network.cut([("supervisor", "one")])
+    group.renew(2)
+    assert group.told("two") == [Lost("one")]
+    group.say("one", "two", "old")
+    assert group.told("two") == []
+    group.world.network.heal(cut)
+    group.world.run()
+    assert group.told("one") == [Lost("two")]
+
+
+class Answering(Member):
+    """Tells the other member what a guest says."""
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        heard = [each.message for each in inputs if isinstance(each, Received) and each.sender == "guest"]
+        return [*super().step(inputs), *(Send("one", message) for message in heard)]
+
+
+def test_an_answer_to_what_came_before_they_met_is_not_sent() -> None:
+    """It takes its time to react, and has the guest's message, but has not answered it, when it meets the others."""
+    for incarnations, heard in [([1], ["hello"]), ([1, 2], [])]:
+        group = Group({"pace of two": [255] * 1000}, Answering)
+        group.world.run()
+        group.renew(1)
+        group.lives["guest"][-1].say("two", "hello")
+        group.supervisor.tasks += [Renew(incarnation) for incarnation in incarnations[1:]]
+        group.world.run()
+        assert Received("guest", "hello") in group.told("two")
+        assert [each.message for each in group.told("one") if isinstance(each, Received)] == heard
 
 
 def test_a_supervisor_that_ends_takes_all_with_it() -> None:
@@ -173,6 +230,15 @@ class Writing(Member):
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         effects = super().step(inputs)
         return [Append(1, b"record"), *effects] if effects else []
+
+
+def test_a_supervisor_may_end_those_that_run() -> None:
+    group = met()
+    group.renew(2, ends=True)
+    assert len(group.lives["one"]) == len(group.lives["two"]) == 2
+    assert group.told("one") == []
+    assert group.told("two") == [Recovered(1, ())]
+    assert "crash" not in group.world.counts
 
 
 def test_what_waits_for_a_record_belongs_to_the_incarnation_in_which_it_was_asked_for() -> None:

@@ -179,7 +179,7 @@ CRASHES = """
     9     0.100  member0 → chair: yes
     9     0.100  member1 → chair: yes
     9     0.100  chair writes record 1
-    9     0.100  chair crashes: records lost 0, tasks lost 0
+    9     0.100  chair ends: records lost 0, tasks lost 0
    10     0.150  member0 has lost chair
    11     0.150  member1 has lost chair
    11     2.007  chair starts, life 2

@@ -24,7 +24,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
-from cumulus.simulation import Choices, Renew, Reports, Scenario, Wire, World
+from cumulus.simulation import Choices, Renew, Scenario, Wire, World
 
 SUPERVISOR = "supervisor"
 GUEST = "guest"
@@ -46,15 +46,14 @@ class Starter:
             match each:
                 case Lost(peer) if peer in self.members:
                     self.is_due = True
-                case Completed(Renew(incarnation), _):
+                case Completed(Renew(), _):
                     self.is_renewing = False
-                    effects += [Send(member, ["begin", incarnation]) for member in self.members]
                 case _:
                     pass
         if self.is_due and not self.is_renewing:
             self.is_due, self.is_renewing = False, True
             self.disk.append(len(self.disk) + 1)
-            effects.append(Perform(Renew(self.disk[-1])))
+            effects.append(Perform(Renew(self.disk[-1], ["begin", self.disk[-1]])))
         return effects
 
     def check(self) -> None:
@@ -68,11 +67,8 @@ class Adder:
     name: Name
     others: Sequence[Name]
     most: int
-    report: Reports
     own: list[int] = field(default_factory=list)
     heard: dict[Name, list[int]] = field(default_factory=dict)
-    early: list[tuple[Name, int, Sequence[int]]] = field(default_factory=list)
-    lost: set[Name] = field(default_factory=set)
     incarnation: int = 0
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
@@ -81,15 +77,9 @@ class Adder:
             match each:
                 case Recovered(_, records):
                     self.own = [int(record) for record in records]
-                case Lost(peer):
-                    self.lost.add(peer)
                 case Received(_, ["begin", incarnation]):
                     assert incarnation > self.incarnation
                     self.incarnation, self.heard = incarnation, {}
-                    self.lost.clear()
-                    early, self.early = self.early, []
-                    for message in early:
-                        self.hear(*message)
                     effects += [Send(other, ["number", incarnation, *self.own]) for other in self.others]
                 case Received(guest, ["ask"]):
                     effects.append(Send(guest, ["answer", len(self.own)]))
@@ -104,20 +94,11 @@ class Adder:
         return effects
 
     def hear(self, sender: Name, incarnation: int, numbers: Sequence[int]) -> None:
-        """Hear numbers of another one.
-
-        Machines meet before they are told to begin, and not all at once. So what another one says as of an incarnation
-        that is over does not count, nor what it says after it was lost, and what it says as of a later one waits.
-        """
-        if incarnation < self.incarnation or (incarnation == self.incarnation and sender in self.lost):
-            self.report("old message")
-        elif incarnation > self.incarnation:
-            self.report("early message")
-            self.early.append((sender, incarnation, numbers))
-        else:
-            heard = self.heard.setdefault(sender, [])
-            heard += numbers
-            assert heard == list(range(1, len(heard) + 1)), f"{self.name} hears {heard} of {sender}"
+        """Hear numbers of another one, in the same incarnation: it has begun, and so has this one."""
+        assert incarnation == self.incarnation, f"{self.name} in {self.incarnation} hears of {incarnation}"
+        heard = self.heard.setdefault(sender, [])
+        heard += numbers
+        assert heard == list(range(1, len(heard) + 1)), f"{self.name} hears {heard} of {sender}"
 
     def check(self) -> None:
         assert self.own == list(range(1, len(self.own) + 1))
@@ -154,14 +135,13 @@ def adders(choices: Choices, numbers: int = 5) -> Scenario:
     """Return a supervisor, members and a guest; how many members is chosen."""
     names = [f"member{index}" for index in range(2 + choices.stream("members").below(3))]
     disk: list[int] = []
-    reports = Reports()
 
     def made(name: Name, life: int) -> Machine:
         if name == SUPERVISOR:
             return Starter(disk, names)
         if name == GUEST:
             return Asker(names[0])
-        return Adder(name, [each for each in names if each != name], numbers, reports)
+        return Adder(name, [each for each in names if each != name], numbers)
 
     def agree(world: World) -> None:
         guest = world.lives[GUEST].machine
@@ -182,5 +162,4 @@ def adders(choices: Choices, numbers: int = 5) -> Scenario:
         guests=frozenset([GUEST]),
         may_crash=frozenset([SUPERVISOR, *names, GUEST]),
         at_rest={"all agree": agree},
-        reports=reports,
     )

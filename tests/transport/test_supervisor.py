@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from cumulus.errors import ProcessError
-from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
+from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, Supervisor
 from support.relay import ListCodec
 
 FACTORY = "support.relay:make"
@@ -231,14 +231,24 @@ def test_who_does_not_read_slows_the_source_and_nothing_is_lost() -> None:
         memory = {name: process.memory_info().rss for name, process in processes.items()}
         processes["c"].suspend()
         ask(supervisor, "a", "pump", "b", "c", 4000, 10_000)
-        until(lambda: all(each is None or each.is_holding for each in supervisor.health(0.1).values()))
-        time.sleep(0.1)  # what is wrong would grow
-        health = supervisor.health(0.1)
-        assert health["a"] is not None
-        assert health["b"] is not None
-        assert 1e6 <= health["a"].queued["b"] <= 2e6
-        assert 1e6 <= health["b"].queued["c"] <= 2e6
-        assert health["a"].steps < 150, "200 would be all of it"
+        seen: dict[str, Health | None] = {}
+
+        def stand() -> bool:
+            """Return whether both hold, and have done nothing since it was asked for the last time."""
+            before = {name: each and each.steps for name, each in seen.items()}
+            seen.update(supervisor.health(0.2))
+            return all(
+                each is not None and each.is_holding and each.steps == before.get(name)
+                for name, each in seen.items()
+                if name != "c"
+            )
+
+        until(stand)
+        assert seen["a"] is not None
+        assert seen["b"] is not None
+        assert 1e6 <= seen["a"].queued["b"] <= 2e6
+        assert 1e6 <= seen["b"].queued["c"] <= 2e6
+        assert seen["a"].steps < 150, "200 would be all of it"
         for name in "ab":
             assert processes[name].memory_info().rss - memory[name] < 8e6
         processes["c"].resume()

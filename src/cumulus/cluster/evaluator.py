@@ -30,7 +30,7 @@ Signs: TypeAlias = npt.NDArray[np.int8]
 Versions: TypeAlias = npt.NDArray[np.int64]
 
 
-class Evaluator:
+class NodeMaps:
     """The maps of a node's program in an engine.
 
     Parameters
@@ -44,12 +44,12 @@ class Evaluator:
         self._session = Session(made.program, None, engine, is_trusting=True)
         self.engine = self._session.engine
         self._relations = {relation.name: relation for relation in made.program.relations}
-        self._maps = {definition.name: definition for definition in made.program.maps}
+        self._definitions = {definition.name: definition for definition in made.program.maps}
         self._outs = {overlay.out: name for name, overlay in made.overlays.items()}
 
     def definition(self, name: str) -> MapDef:
         """Return the definition of a map of the node program."""
-        return self._maps[name]
+        return self._definitions[name]
 
     # --- triggers ---------------------------------------------------------------------------------------------------
 
@@ -103,14 +103,14 @@ class Evaluator:
         return found
 
     def _version_place(self, name: str) -> int:
-        return len(self._maps[name].keys)
+        return len(self._definitions[name].keys)
 
     # --- going back, and forgetting ---------------------------------------------------------------------------------
 
     def cut_histories(self, most: int) -> None:
         """Forget the rows up to a version."""
         for name in self.made.histories:
-            self.engine.cut(name, len(self._maps[name].keys) - 1, most)
+            self.engine.cut(name, len(self._definitions[name].keys) - 1, most)
 
     def cut_overlays(self, most: int) -> None:
         """Forget which versions the deltas up to a version had; the newest values stay."""
@@ -162,12 +162,11 @@ class Evaluator:
         later = deltas.filter(self.versions(name, deltas) > end)
         if not later.rows:
             return self.engine.items(name)
-        with localcontext(EXACT):
-            return iter(self._without(name, later).items())
+        return iter(self._without(name, later).items())
 
     def _without(self, name: str, later: MapFrame) -> dict[Key, Values]:
         """Return the entries that exist without some deltas."""
-        definition = self._maps[name]
+        definition = self._definitions[name]
         found = {key: self._numbers(name, stored) for key, stored in self.engine.stored(name)}
         nothing = (0,) * len(definition.values)
         for key, stored in entries_of(later.without_key(self._version_place(name))):
@@ -178,7 +177,7 @@ class Evaluator:
 
     def _numbers(self, name: str, stored: tuple[Any, ...]) -> Values:
         """Return stored values as numbers."""
-        columns = self._maps[name].values
+        columns = self._definitions[name].values
         return tuple(
             float_sums.read_cell(each) if column.type is not None and column.type.is_float else each
             for each, column in zip(stored, columns, strict=True)

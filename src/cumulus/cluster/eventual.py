@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.evaluator import Evaluator, Signs
+from cumulus.cluster.evaluator import NodeMaps, Signs
 from cumulus.cluster.program import NodeProgram
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.frame import MapFrame, concat
@@ -66,7 +66,7 @@ class EventualState:
     def __init__(self, made: NodeProgram, router: Router, node: int, engine: str | Engine = "auto") -> None:
         self.made, self.node, self.shares = made, node, Shares()
         self._router = router
-        self._evaluator = Evaluator(made, engine)
+        self._maps = NodeMaps(made, engine)
         self._newest: dict[str, int] = {}
         """Map → the last version of a delta."""
         self._seen: dict[str, int] = {}
@@ -75,9 +75,9 @@ class EventualState:
 
     def _keep_own_entries(self) -> None:
         """Leave the initial entries to the nodes where they lie."""
-        engine = self._evaluator.engine
+        engine = self._maps.engine
         for name in self.made.overlays:
-            definition = self._evaluator.definition(name)
+            definition = self._maps.definition(name)
             if definition.initial:
                 frame = engine.take(name)
                 engine.add(name, frame.take(self._targets(name, frame)[self.node]))
@@ -85,7 +85,12 @@ class EventualState:
     @property
     def engine(self) -> Engine:
         """Where the newest values are; nobody changes them but this."""
-        return self._evaluator.engine
+        return self._maps.engine
+
+    @property
+    def newest(self) -> int:
+        """The last version of any delta that has come; -1 if none has."""
+        return max(self._newest.values(), default=-1)
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -111,7 +116,7 @@ class EventualState:
         if own.has_row_versions:
             versions += np.arange(count) if places is None else places
         is_late = any(self._newest.get(name, -1) >= int(versions[0]) for name in own.reads)
-        self._evaluator.fire(own, rows, signs, versions, is_late=is_late)
+        self._maps.fire(own, rows, signs, versions, is_late=is_late)
         for name in own.reads:
             self._seen[name] = max(self._seen.get(name, -1), int(versions[-1]))
         if is_late:
@@ -124,14 +129,14 @@ class EventualState:
         for name, frame in deltas.items():
             if not frame.rows:
                 continue
-            versions = self._evaluator.versions(name, frame)
+            versions = self._maps.versions(name, frame)
             self._newest[name] = max(self._newest.get(name, -1), int(versions.max()))
             is_late = versions < self._seen.get(name, -1)
             late_count = int(is_late.sum())
             if late_count < frame.rows:
-                self._evaluator.add(name, frame.filter(~is_late) if late_count else frame)
+                self._maps.add(name, frame.filter(~is_late) if late_count else frame)
             if late_count:
-                self._evaluator.correct(name, frame.filter(is_late))
+                self._maps.correct(name, frame.filter(is_late))
             self.shares.deltas_late += late_count
             self.shares.deltas_in_order += frame.rows - late_count
 
@@ -140,7 +145,7 @@ class EventualState:
     def drain(self) -> dict[int, dict[str, MapFrame]]:
         """Do everything that can be done here; return what other nodes must receive: node → map → deltas."""
         found: dict[int, dict[str, list[MapFrame]]] = defaultdict(dict)
-        while computed := self._evaluator.take_out():
+        while computed := self._maps.take_out():
             mine: dict[str, MapFrame] = {}
             for name, frame in computed.items():
                 for node, places in enumerate(self._targets(name, frame)):
@@ -155,12 +160,12 @@ class EventualState:
         return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
 
     def _targets(self, name: str, frame: MapFrame) -> Sequence[Indices]:
-        keys = [frame.key(place) for place in range(len(self._evaluator.definition(name).keys))]
+        keys = [frame.key(place) for place in range(len(self._maps.definition(name).keys))]
         return self._router.targets(name, keys, frame.rows)
 
     def take_errors(self) -> ErrorLog:
         """Return what could not be evaluated since the last call: it counts as 0."""
-        return self._evaluator.take_errors()
+        return self._maps.take_errors()
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class EventualState:
 
         They are right once all deltas up to there have come. Nothing may be cut beyond it.
         """
-        return self._evaluator.entries_at(name, end)
+        return self._maps.entries_at(name, end)
 
     def cut(self, end: int, before: int) -> None:
         """Forget what an epoch needs no more once it is committed.
@@ -181,12 +186,12 @@ class EventualState:
         before
             That of the one before, or an earlier one: no reader will ask for what was then.
         """
-        self._evaluator.cut_histories(end)
-        self._evaluator.cut_overlays(before)
+        self._maps.cut_histories(end)
+        self._maps.cut_overlays(before)
 
     def revert(self, end: int) -> None:
         """Go back to a committed epoch, given its last version: everything beyond it comes again."""
-        self._evaluator.revert(end)
+        self._maps.revert(end)
         self._newest = {name: min(version, end) for name, version in self._newest.items()}
         self._seen.clear()
 
@@ -194,26 +199,26 @@ class EventualState:
 
     def deltas(self, name: str, first: int, last: int) -> MapFrame:
         """Return the deltas of a map that are not cut, from one version to another."""
-        found = self._evaluator.overlay(name)
-        versions = self._evaluator.versions(name, found)
+        found = self._maps.overlay(name)
+        versions = self._maps.versions(name, found)
         return found.filter((versions >= first) & (versions <= last))
 
-    def newest(self, name: str) -> MapFrame:
+    def newest_values(self, name: str) -> MapFrame:
         """Return the newest values of a map."""
-        return self._evaluator.newest(name)
+        return self._maps.newest(name)
 
     def load(self, newest: Mapping[str, MapFrame]) -> None:
         """Replace all newest values; no version is known of them."""
-        self._evaluator.load(newest)
+        self._maps.load(newest)
 
     def restore(self, name: str, deltas: MapFrame, sign: int = 1) -> None:
         """Add deltas that belong to a committed epoch, or take them away; nobody asks for their versions any more."""
-        self._evaluator.restore(name, deltas, sign)
+        self._maps.restore(name, deltas, sign)
 
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""
-        assert not self._evaluator.take_out(), f"node {self.node}: something computed was not sent"
+        assert not self._maps.take_out(), f"node {self.node}: something computed was not sent"
         for name in self.made.overlays:
-            deltas = self._evaluator.overlay(name)
+            deltas = self._maps.overlay(name)
             newest = self._newest.get(name, -1)
-            assert not (self._evaluator.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"
+            assert not (self._maps.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"

@@ -135,7 +135,7 @@ class SpreadPart:
 
     def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
-        newest = {name: self.state.newest(name) for name in self._names}
+        newest = {name: self.state.newest_values(name) for name in self._names}
         beyond = last_version(epoch) + 1
         later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self._names}
         return self.numbered(newest), self.numbered(later)

@@ -169,7 +169,9 @@ class Transaction:
 
     def add(self, counts: Counts) -> None:
         """Count events that were not applied one by one: none of a static table that comes too late."""
-        self.counts += counts
+        for kind, count in counts.items():
+            if count:
+                self.counts[kind] += count
         static = self._checks.static
         self.started_by = self.started_by or next(
             (name for (_, name), count in counts.items() if count and name not in static), ""

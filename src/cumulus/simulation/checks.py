@@ -25,7 +25,7 @@ class FailedRunError(Exception):
         super().__init__(str(failure))
 
 
-class Checks:
+class WorldChecks:
     """The checks of a world.
 
     Parameters

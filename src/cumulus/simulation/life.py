@@ -13,9 +13,10 @@ from cumulus.simulation.disk import VirtualLog
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a supervisor sends among its messages: meet the other members anew, in an incarnation."""
+    """What a supervisor sends among its messages: meet the other members anew, in an incarnation, with a message."""
 
     incarnation: int
+    message: bytes | None
 
 
 class Life:
@@ -68,7 +69,7 @@ class VirtualLink:
     cuts
         How many partitions hold messages up.
     incarnation
-        Between members, the incarnation that it belongs to, 0 if they have not met yet; None for other links.
+        Between members, the incarnation that it belongs to; None for other links.
     """
 
     def __init__(self, sender: Life, to: Name, peer: Life | None, cuts: int, incarnation: int | None) -> None:

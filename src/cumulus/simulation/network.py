@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cumulus.machine import Input, Lost, Name, Received, Send
 from cumulus.simulation.agenda import Agenda
@@ -62,7 +63,7 @@ class Network:
     streams
         The choices about the messages of each machine.
     tell, meet
-        Put an input into the inbox of a life; let a member meet the others.
+        Put an input into the inbox of a life; say to a member that it meets the others, in which incarnation.
     counts
         Where messages and what is lost of them are counted.
     """
@@ -109,19 +110,20 @@ class Network:
         is_ended = link.peer is None and life.name == self._supervisor and to in self._members
         if is_old or is_ended or link.is_lost or (link.peer is not None and not link.peer.is_alive):
             self._counts["message lost"] += 1
-        elif link.peer is None and not link.incarnation:
+        elif link.peer is None and link.incarnation is None:
             link.waiting.append(data)
         else:
             self._fly(link, data)
 
-    def invite(self, supervisor: Life, incarnation: int) -> None:
+    def invite(self, supervisor: Life, incarnation: int, message: Any) -> None:
         """Let each member that runs know that it meets the others anew, in order with what its supervisor sends it."""
+        meeting = Meeting(incarnation, None if message is None else self._encode(message))
         for name in self._streams:
             if name in self._members and name in self._lives:
                 link = supervisor.links.get(name) or self._linked(supervisor, name)
                 if link.peer is not self._lives[name]:
                     self._lose(link)
-                self._fly(supervisor.links[name], Meeting(incarnation))
+                self._fly(supervisor.links[name], meeting)
 
     def _linked(self, life: Life, to: Name) -> VirtualLink:
         """Return a new link to the current life of a machine, or to its next one; between members, to whom it meets."""
@@ -155,16 +157,18 @@ class Network:
             data = link.flight.popleft()
             if isinstance(data, Meeting):
                 self._meet(receiver, data.incarnation)
+                if data.message is not None and receiver.is_alive:
+                    self._tell(receiver, Received(sender.name, self._decode(data.message)))
             else:
                 self._tell(receiver, Received(sender.name, self._decode(data)))
 
     def _introduce(self, link: VirtualLink, receiver: Life) -> None:
-        """Let the receiver know of the link; if it still has one to an earlier life of the sender, that is lost."""
+        """Let the receiver know of the link; if it still has another one, that is lost."""
         link.is_known = True
         back = receiver.links.get(link.sender.name)
         if back is None:
             self._linked(receiver, link.sender.name)
-        elif back.peer is not link.sender:
+        elif back.peer is not link.sender or back.is_lost:
             self._lose(back)
 
     # --- ends of links ----------------------------------------------------------------------------------------------
@@ -199,12 +203,9 @@ class Network:
             link = each.links.get(life.name)
             if link is not None and link.peer is None and link.incarnation is None:
                 link.peer = life
-                self._send_waiting(link)
-
-    def _send_waiting(self, link: VirtualLink) -> None:
-        waiting, link.waiting = link.waiting, []
-        for data in waiting:
-            self._fly(link, data)
+                waiting, link.waiting = link.waiting, []
+                for data in waiting:
+                    self._fly(link, data)
 
     def met(self, life: Life, incarnation: int) -> None:
         """Make the links of a member anew: it loses those that it still has, also to guests, who notice it later."""
@@ -212,7 +213,9 @@ class Network:
         for name in self._streams:
             old = life.links.get(name)
             if name in self._members and name != life.name:
-                self._meet_member(life, name, old, former)
+                self._linked(life, name)
+                if former and (old is None or not old.is_lost):
+                    self._tell(life, Lost(name))
             elif former and old is not None and name != self._supervisor:
                 self._lose(old)
                 if old.peer is not None and (back := old.peer.links.get(life.name)) is not None and back.peer is life:
@@ -222,15 +225,6 @@ class Network:
             link = each.links.get(life.name)
             if link is not None and link.incarnation == incarnation:
                 self._go_on(link)
-
-    def _meet_member(self, life: Life, name: Name, old: VirtualLink | None, former: int) -> None:
-        link = self._linked(life, name)
-        if not former:
-            # What was sent before it had met anybody has waited.
-            link.waiting = old.waiting if old is not None else []
-            self._send_waiting(link)
-        elif old is None or not old.is_lost:
-            self._tell(life, Lost(name))
 
     # --- partitions -------------------------------------------------------------------------------------------------
 

@@ -71,9 +71,15 @@ def _no_task(name: Name, task: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation."""
+    """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation.
+
+    Each is then told of those that it has lost thereby, and gets the message, if there is one, before anything that
+    another one has sent in that incarnation. With `ends` those that run are ended, and started again, too.
+    """
 
     incarnation: int
+    message: Any = None
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Scenario:
         The machines that have a log; it is the first that each life of them is told.
     supervisor
         The machine, if any, that starts the others but for itself and `guests`. It is told `Lost` of those that end,
-        and performs `Renew`; without it nobody runs. If it crashes, all that it has started end, too. Without a
+        and performs `Renew`; before it nobody runs. If it crashes, all that it has started end, too. Without a
         supervisor machines start by themselves, and links between two of them come back by themselves.
     guests
         The machines that no supervisor has started.

@@ -12,7 +12,7 @@ from heapq import heappop
 
 from cumulus.machine import Effect, Input, Lost, Name, Tick
 from cumulus.simulation.agenda import MILLISECOND, Agenda
-from cumulus.simulation.checks import Checks, FailedRunError
+from cumulus.simulation.checks import FailedRunError, WorldChecks
 from cumulus.simulation.choices import Choices
 from cumulus.simulation.disk import VirtualLog
 from cumulus.simulation.effects import EffectQueue
@@ -54,7 +54,7 @@ class World:
         self.agenda = Agenda()
         self.lives: dict[Name, Life] = {}
         self._trace = trace
-        self._checks = Checks(self, scenario, conditions)
+        self._checks = WorldChecks(self, scenario, conditions)
         self._faults = Faults(conditions, choices, scenario.may_crash)
         longest = choices.stream("longest delay").one(conditions.longest_ms) * MILLISECOND
         self._longest = longest
@@ -140,7 +140,7 @@ class World:
         life.inbox.append(told)
         if type(told) is Lost:
             life.urgent = len(life.inbox)
-        if not life.is_due:
+        if not life.is_due and (life.incarnation or life.name not in self._members):
             self._wake(life)
 
     def _wake(self, life: Life) -> None:
@@ -192,6 +192,8 @@ class World:
         if life.is_alive:
             self._write("{} meets the others, incarnation {}", life.name, incarnation)
             self.network.met(life, incarnation)
+            if life.inbox and not life.is_due:
+                self._wake(life)
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
@@ -204,14 +206,17 @@ class World:
         return result
 
     def _renew(self, supervisor: Life, task: Renew) -> None:
-        """Start the members that do not run, and let all of them meet."""
+        """Start the members that do not run, and let all of them meet; end the others before, if that is asked for."""
         assert supervisor.name == self.scenario.supervisor, f"{supervisor.name} is no supervisor in this scenario"
         assert task.incarnation > self._incarnation, f"incarnation {task.incarnation} after {self._incarnation}"
         self._incarnation = task.incarnation
         for name in self.scenario.machines:
-            if name in self._members and name not in self.lives:
-                self._start(name)
-        self.network.invite(supervisor, task.incarnation)
+            if name in self._members:
+                if task.ends and name in self.lives:
+                    self._end(name)
+                if name not in self.lives:
+                    self._start(name)
+        self.network.invite(supervisor, task.incarnation, task.message)
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
@@ -255,19 +260,23 @@ class World:
             for member in self.alive:
                 if member in self._members:
                     self.crash(member)
+        self.counts["crash"] += 1
+        self._end(name, done)
+        if name not in self._members:
+            self.agenda.after(self._times.mostly_short(DOWN_TIME), self._start, name)
+
+    def _end(self, name: Name, done: Sequence[Effect] = ()) -> None:
+        """End a life, with what is not durable of it."""
         life, stream = self.lives.pop(name), self._times
         self._effects.take(life, done)
         life.is_alive = False
         lost = life.log.crash(stream)
-        self._write("{} crashes: records lost {}, tasks lost {}", name, lost, len(life.tasks))
-        self.counts["crash"] += 1
+        self._write("{} ends: records lost {}, tasks lost {}", name, lost, len(life.tasks))
         self.counts["record lost"] += lost
         self.counts["task lost"] += len(life.tasks)
         if life.tasks and not isinstance(life.tasks[0], Renew) and stream.chance(1 / 2):
             self._performed(name, life.tasks[0])
         self.network.crashed(life, stream, self._longest)
-        if name not in self._members:
-            self.agenda.after(stream.mostly_short(DOWN_TIME), self._start, name)
 
     def partition(self, pairs: frozenset[tuple[Name, Name]]) -> None:
         """Hold up the messages of some pairs for a while."""

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from cumulus.engine.batches import Bulk, Columns, Upserts
-from cumulus.engine.native.bulk_runs import rows_of, run_of
+from cumulus.engine.native.bulk_runs import BulkRuns, rows_of
 from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.builtin import Entry
@@ -38,8 +38,9 @@ class NativeFastPath:
         code.add_user(self._use)
 
     def _use(self, image: Image) -> None:
-        """Lead builtins into an image's code."""
+        """Lead builtins and bulks into an image's code."""
         self._rows.clear()
+        self._runs = BulkRuns(image, self._code.dictionary)
         for relation in self._shut:
             image.words.set_word(open_word(relation), 0)
         for entry, relation in self._entries.items():
@@ -122,7 +123,7 @@ class NativeFastPath:
         takes_memory = each or isinstance(bulk, (Columns, Upserts))  # else there is a transaction, which grants it
         if takes_memory:
             self._grants.begin_anew()
-        run = run_of(code.image, bulk, code.dictionary)
+        run = self._runs.of(bulk)
         if takes_memory:
             self._grants.grant()
 

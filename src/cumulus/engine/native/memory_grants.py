@@ -19,6 +19,8 @@ class MemoryGrants:
         self._dictionary = code.dictionary
         self._dictionary.widen = self.widen
         self._budget = Budget()
+        self._is_limited = False
+        """Whether code was told a limit."""
 
     @property
     def used(self) -> int:
@@ -33,6 +35,9 @@ class MemoryGrants:
     def grant(self) -> None:
         """Tell code how many bytes maps may take, and texts: what is granted, less what the others have."""
         granted, words = self._budget.granted, self._code.image.words
+        if granted is None and not self._is_limited:
+            return
+        self._is_limited = granted is not None
         words.set(MEMORY + BUDGET, UNLIMITED if granted is None else granted - self._dictionary.bytes)
         self._dictionary.grant(None if granted is None else granted - words.get(MEMORY + USED))
 

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 
 Column: TypeAlias = npt.NDArray[np.int64]
 """Words behind each other, and `ROWS_AHEAD` more that may be read."""
+Matrix: TypeAlias = npt.NDArray[np.int64]
+"""Columns, of which each is a row."""
 
 ROWS_AHEAD = 8
 """How many rows behind its last one a column must let code read; any will do."""
 
 
-def _room(count: int) -> Column:
-    return np.empty(count + ROWS_AHEAD, dtype=np.int64)[:count]
+def column_words(column: pa.Array | pa.ChunkedArray, lane: Lane, dictionary: Dictionary) -> list[Column]:
+    """Return the values of a column as its words: an array for each word; see `write_column`."""
+    words = room_for(lane.words, len(column))
+    write_column(column, lane, dictionary, words)
+    return list(words)
 
 
-def _column(values: npt.NDArray[Any]) -> Column:
-    """Return a copy of values as words."""
-    words = _room(len(values))
-    words[:] = values
-    return words
+def room_for(words: int, count: int) -> Matrix:
+    """Return memory for some words of each of some values: a row of it for each word."""
+    return np.empty((words, count + ROWS_AHEAD), dtype=np.int64)[:, :count]
 
 
-def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) -> list[Column]:
-    """Return the values of a column as its words: an array for each word.
+def write_column(column: pa.Array | pa.ChunkedArray, lane: Lane, dictionary: Dictionary, into: Matrix) -> None:
+    """Write the values of a column as its words: a row for each word.
 
     Parameters
     ----------
@@ -50,27 +53,33 @@ def column_words(column: pa.ChunkedArray, lane: Lane, dictionary: Dictionary) ->
         If a value stands for NULL in the native engine.
     """
     if lane.type.kind is Kind.VARCHAR:
-        texts = plain_texts(column)
-        words = _room(len(texts))
-        dictionary.number_all(*text_columns(texts), words)
-        return [words]
+        texts = plain_texts(column)  # kept until they are read
+        dictionary.number_all(*text_columns(texts), into[0])
+        return
     array = _one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     if lane.type.kind is Kind.INTERVAL:
         encode = encoder(lane, dictionary)
         rows = [encode(None if value is None else interval_of(value)) for value in array.to_pylist()]
-        return [_column(np.array([row[0] for row in rows], dtype=np.int64))]
-    found = _decimals(array, lane) if pa.types.is_decimal(array.type) else [_plain(array, lane.type.kind)]
-    assert len(found) == lane.words, f"{array.type} is not of the form of {lane.type}"
+        into[0] = [row[0] for row in rows]
+        return
+    if pa.types.is_decimal(array.type):
+        pairs = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
+        for word, words in enumerate(into):
+            words[:] = pairs[word::2]
+    else:
+        assert len(into) == 1, f"{array.type} is not of the form of {lane.type}"
+        _write_plain(array, lane.type.kind, into[0])
     if lane.nullable:
         missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        _check(found, lane, missing)
+        _check(into[0], lane, missing)
         if missing is not None:
-            for word, null in zip(found, lane.null_words, strict=True):
+            for word, null in zip(into, lane.null_words, strict=True):
                 word[missing] = null
-    return found
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     # Arrow cannot join empty chunks that came through its C interface.
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     if len(chunks) == 1:
@@ -78,36 +87,27 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
-def _plain(array: Any, kind: Kind) -> Column:
-    """Return what is not NULL in an array of fixed width as words; anything where it is NULL."""
-    match kind:
-        case Kind.BOOLEAN:
-            array = array.cast(pa.int8())
-        case Kind.DATE:
-            array = array.view(pa.int32())
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            array = array.view(pa.int64())
+def _write_plain(array: Any, kind: Kind, into: Column) -> None:
+    """Write what is not NULL in an array of fixed width as words; anything where it is NULL."""
+    if kind is Kind.DATE:
+        array = array.view(pa.int32())
+    elif kind is Kind.TIMESTAMP or kind is Kind.TIMESTAMPTZ:
+        array = array.view(pa.int64())
     if array.null_count:
-        array = pc.fill_null(array, 0)
+        array = pc.fill_null(array, False if kind is Kind.BOOLEAN else 0)
     numbers = array.to_numpy(zero_copy_only=False)
-    if kind in (Kind.REAL, Kind.DOUBLE):
-        floats = numbers.astype(np.float64) + 0.0
-        words = _column(floats.view(np.int64))
-        words[np.isnan(floats)] = NAN_BITS
-        return words
-    return _column(numbers)
+    if kind is Kind.REAL or kind is Kind.DOUBLE:
+        np.add(numbers, 0.0, out=into.view(np.float64))
+        into[np.isnan(numbers)] = NAN_BITS
+    else:
+        into[:] = numbers
 
 
-def _decimals(array: Any, lane: Lane) -> list[Column]:
-    pairs = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
-    return [_column(pairs[place::2]) for place in range(1 + lane.is_wide)]
-
-
-def _check(words: list[Column], lane: Lane, missing: npt.NDArray[np.bool_] | None) -> None:
+def _check(words: Column, lane: Lane, missing: npt.NDArray[np.bool_] | None) -> None:
     """Refuse values that stand for NULL; only whole numbers of all 64 or 128 bits have one."""
     if lane.type.kind is not Kind.BIGINT:
         return
-    bad = words[0] == NULL_WORD
+    bad = words == NULL_WORD
     if (bad if missing is None else bad & ~missing).any():
         raise stands_for_null(NULL_WORD, lane.type)
 

@@ -62,6 +62,7 @@ class Dictionary:
         _I64.from_address(self._memory + BUDGET).value = UNLIMITED
         _I64.from_address(self._memory + SYSTEM).value = system_functions()
         _I64.from_address(self.texts + text_table.SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
+        self._refused = _I64.from_address(self._memory + REFUSED)
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
@@ -97,11 +98,11 @@ class Dictionary:
     @property
     def refused(self) -> int:
         """How many bytes texts would have taken when they were refused memory the last time; 0 if never."""
-        return int(_I64.from_address(self._memory + REFUSED).value)
+        return self._refused.value
 
     def reset_refusals(self) -> None:
         """Forget what was refused."""
-        _I64.from_address(self._memory + REFUSED).value = 0
+        self._refused.value = 0
 
     def replace(self, values: Iterable[Any]) -> None:
         """Make values, of which the first is the empty text, those with the numbers from 0 on.
