@@ -11,17 +11,17 @@ import pytest
 
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
-from cumulus.cluster.guests import Guests
+from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.messages import (
-    Accepted,
+    ClientRows,
     EpochCommit,
     EpochEnd,
     EpochTurn,
     Events,
     Payloads,
     ReadFiles,
-    Refused,
-    Rows,
+    RequestRefused,
+    RowsAccepted,
     switch_name,
 )
 from cumulus.cluster.mode import Mode
@@ -77,14 +77,14 @@ class RandomClient(ScriptedClient):
                 numbers[name] = number = numbers.get(name, 0) + 1
                 mine = [row for row, each in zip(rows, switches, strict=True) if each == switch]
                 self.changes[name, number] = table, op, mine
-                message = Rows(number, table, to_ipc(rows_to_send(PROGRAM.relation(table), op, mine)))
+                message = ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation(table), op, mine)))
                 self._lines += [(at, name, message)] * draw.choice((1, 1, 2))
 
     def epochs(self) -> dict[tuple[Name, int], int]:
         """Return the epochs of what was accepted, by switch and number."""
         found: dict[tuple[Name, int], int] = {}
         for sender, message in self.heard:
-            assert isinstance(message, Accepted), message
+            assert isinstance(message, RowsAccepted), message
             if (sender, message.number) in found:  # sent twice
                 assert message.epoch >= found[sender, message.number]
             else:
@@ -157,7 +157,7 @@ def switch_of(tmp_path: Path, script: str = SCRIPT) -> Machine:
 
 def rows(number: int, amount: int, table: str = "sales") -> Received:
     return Received(
-        "client", Rows(number, table, to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, amount)])))
+        "client", ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, amount)])))
     )
 
 
@@ -190,7 +190,7 @@ def amounts(effects: list[Effect]) -> list[int]:
 def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path) -> None:
     first = switch_of(tmp_path)
     taken = first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)])
-    assert [(each.number, each.epoch) for each in sent(taken, Accepted)] == [(1, 1), (2, 2)]
+    assert [(each.number, each.epoch) for each in sent(taken, RowsAccepted)] == [(1, 1), (2, 2)]
     log = records(taken)
     assert len(log) == 3
 
@@ -198,7 +198,7 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
     again = second.step([Recovered(1, log)])
     assert amounts(again) == amounts(taken)[: len(amounts(again))]
     again += second.step([rows(2, 20)]) + ended(second, 1)
-    assert [(each.number, each.epoch) for each in sent(again, Accepted)] == [(2, 2)]
+    assert [(each.number, each.epoch) for each in sent(again, RowsAccepted)] == [(2, 2)]
     assert not records(again)
     assert sorted(amounts(again)) == sorted(amounts(taken))
     assert sent(again, EpochEnd) == sent(taken, EpochEnd)
@@ -209,29 +209,31 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
 def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:
     switch = switch_of(tmp_path)
     good = rows(1, 10).message.rows
-    for number, message in enumerate([Rows(1, "sale", good), Rows(2, "people", good), Rows(3, "sales", good[:-20])]):
+    for number, message in enumerate(
+        [ClientRows(1, "sale", good), ClientRows(2, "people", good), ClientRows(3, "sales", good[:-20])]
+    ):
         effects = switch.step([Received("client", message)])
-        (refused,) = sent(effects, Refused)
+        (refused,) = sent(effects, RequestRefused)
         assert refused.number == number + 1
         assert len(effects) == 1
-    assert sent(switch.step([rows(1, 10)]), Accepted)
+    assert sent(switch.step([rows(1, 10)]), RowsAccepted)
 
 
 def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"))
-    assert not sent(switch.step([rows(1, 10)]), Accepted)
-    assert [each.epoch for each in sent(ended(switch, 1), Accepted)] == [2]
+    assert not sent(switch.step([rows(1, 10)]), RowsAccepted)
+    assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
 
     monkeypatch.setattr("cumulus.cluster.switch.OPEN_BYTES", 1)
-    assert not sent(switch.step([rows(2, 20)]), Accepted)
-    assert not sent(ended(switch, 2), Accepted)
+    assert not sent(switch.step([rows(2, 20)]), RowsAccepted)
+    assert not sent(ended(switch, 2), RowsAccepted)
     switch.step([Received("publisher", EpochCommit(1))])
-    assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), Accepted)] == [3]
+    assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]
     switch.check()
 
 
 def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.cluster.guests.MOST_CLIENTS", 2)
+    monkeypatch.setattr("cumulus.cluster.clients.guests.MOST_CLIENTS", 2)
     guests = Guests(PROGRAM, frozenset(("sales",)), None, is_spread=True)
     for epoch, client in enumerate("abac", 1):
         guests.note(client, epoch, epoch)

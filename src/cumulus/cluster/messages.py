@@ -177,7 +177,7 @@ class SourcesDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class EpochWanted:
     """From a switch to the publisher: clients have sent rows for an epoch that nobody has told yet, perhaps."""
 
     epoch: int
@@ -187,7 +187,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ClientRows:
     """From a client to a switch: rows of one table, all or none of which are taken.
 
     Parameters
@@ -205,7 +205,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class RowsAccepted:
     """From a switch to a client: the rows with a number are on the disk, and belong to an epoch."""
 
     number: int
@@ -213,7 +213,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RequestRefused:
     """To a client: what it has asked for under a number is not done, and why; nothing has changed."""
 
     number: int
@@ -232,10 +232,10 @@ Message: TypeAlias = (
     | EpochCommit
     | EpochTold
     | SourcesDone
-    | Pending
-    | Rows
-    | Accepted
-    | Refused
+    | EpochWanted
+    | ClientRows
+    | RowsAccepted
+    | RequestRefused
 )
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from cumulus.cluster.messages import (
     EpochReady,
     EpochTold,
     EpochTurn,
+    EpochWanted,
     ListFiles,
     Listing,
-    Pending,
     SourcesDone,
     node_name,
     switch_name,
@@ -95,7 +95,7 @@ class Publisher:
                     self._recover(first, records, effects)
                 case Received(sender, EpochReady(epoch, written)):
                     self._take_ready(sender, epoch, written)
-                case Received(_, Pending(epoch)):
+                case Received(_, EpochWanted(epoch)):
                     self._pending = max(self._pending, epoch)
                 case Received(sender, message):
                     name = type(message).__name__

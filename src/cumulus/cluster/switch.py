@@ -11,22 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.guests import Guests
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import (
-    Accepted,
+    ClientRows,
     EpochCommit,
     EpochEnd,
     EpochPart,
     EpochReady,
     EpochTurn,
+    EpochWanted,
     Events,
     Payloads,
-    Pending,
     ReadFiles,
-    Refused,
-    Rows,
+    RequestRefused,
+    RowsAccepted,
     SaveState,
     WriteOutputs,
     node_name,
@@ -100,7 +100,7 @@ class Switch:
         """Epoch that was told and has not ended here → whether nothing is left to read after it."""
         self._records: dict[int, int] = {}
         """Epoch that has ended → its last record in the log."""
-        self._waiting: deque[tuple[Name, Rows]] = deque()
+        self._waiting: deque[tuple[Name, ClientRows]] = deque()
         """What clients have sent and nobody has taken in."""
         self._known: dict[int, list[LoggedRows]] = {}
         """Epoch → what clients have sent for it in a life before."""
@@ -131,7 +131,7 @@ class Switch:
                     self._take_turn(turn, effects)
                 case Received(_, EpochCommit(epoch)):
                     self._commit(epoch, effects)
-                case Received(sender, Rows() as rows):
+                case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
                 case Received(sender, message):
                     name = type(message).__name__
@@ -148,7 +148,7 @@ class Switch:
         while self._waiting and not self._is_full:
             self._take_rows(*self._waiting.popleft(), effects)
         if self._waiting and self._ended == 0:
-            effects.append(Send(PUBLISHER, Pending(1)))  # or nobody might tell it
+            effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Switch:
         """Whether what clients send must wait for the end of another epoch."""
         return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
 
-    def _take_rows(self, client: Name, rows: Rows, effects: list[Effect]) -> None:
+    def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
         """Take rows in unless they are; the client is told when they are on the disk."""
         epoch = self._guests.epoch_of(client, rows.number)
         if epoch is None:
@@ -166,17 +166,17 @@ class Switch:
             try:
                 logged = self._guests.logged(client, rows, epoch, self._next_record)
             except RemoteProtocolError as problem:
-                effects.append(Send(client, Refused(rows.number, problem.message, problem.hint)))
+                effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                 return
             self._append(logged, effects)
             self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
-        effects.append(Send(client, Accepted(rows.number, epoch)))
+        effects.append(Send(client, RowsAccepted(rows.number, epoch)))
 
     def _take_in(self, logged: LoggedRows, effects: list[Effect]) -> None:
         """Send what rows of the epoch that has not ended change."""
         if not self._taken:
-            effects.append(Send(PUBLISHER, Pending(logged.epoch)))
+            effects.append(Send(PUBLISHER, EpochWanted(logged.epoch)))
         self._taken.append(logged)
         size = len(logged.intake) + sum(map(len, logged.gates))
         self._open_bytes[logged.epoch] = self._open_bytes.get(logged.epoch, 0) + size

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import from_ipc, table_of
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
-from cumulus.cluster.messages import Rows
+from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_required
 from cumulus.epochs.intake.packing import pack
@@ -59,7 +59,7 @@ class Guests:
         if len(self._last) > MOST_CLIENTS:
             del self._last[next(iter(self._last))]
 
-    def logged(self, client: Name, sent: Rows, epoch: int, place: int) -> LoggedRows:
+    def logged(self, client: Name, sent: ClientRows, epoch: int, place: int) -> LoggedRows:
         """Return rows as what is logged, and applied.
 
         Parameters
@@ -80,7 +80,7 @@ class Guests:
         intake = pack(readings, BucketPlan())[0] if is_other else b""
         return LoggedRows(epoch, client, sent.number, gates, intake)
 
-    def _checked(self, sent: Rows) -> pa.Table:
+    def _checked(self, sent: ClientRows) -> pa.Table:
         relation = self._relations.get(sent.table)
         if relation is None:
             raise RemoteProtocolError(f"{sent.table} is no table of this switch", hint="Connect again.")
