@@ -126,6 +126,10 @@ class NodeMaps:
                 self.engine.add(overlay.since, found.filter(~is_beyond))
                 self.engine.add(name, found.filter(is_beyond).without_key(self._version_place(name)), -1)
                 self.engine.take(overlay.out)
+        self.forget_rows()
+
+    def forget_rows(self) -> None:
+        """Empty the histories."""
         for name in self.made.histories:
             self.engine.take(name)
 

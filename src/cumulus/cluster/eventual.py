@@ -195,6 +195,27 @@ class EventualState:
         self._newest = {name: min(version, end) for name, version in self._newest.items()}
         self._seen.clear()
 
+    def deltas(self, after: int, end: int) -> dict[str, MapFrame]:
+        """Return the deltas of versions behind one and up to another that are not cut: what `receive` takes again."""
+        found = {}
+        for name in self.made.overlays:
+            frame = self._maps.overlay(name)
+            versions = self._maps.versions(name, frame)
+            part = frame.filter((versions > after) & (versions <= end))
+            if part.rows:
+                found[name] = part
+        return found
+
+    def recall(self) -> None:
+        """Learn from maps that somebody has restored in the engine which versions they have; no row has read them."""
+        self._seen.clear()
+        self._newest.clear()
+        for name in self.made.overlays:
+            versions = self._maps.versions(name, self._maps.overlay(name))
+            if len(versions):
+                self._newest[name] = int(versions.max())
+        self._maps.forget_rows()
+
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""
         assert not self._maps.take_out(), f"node {self.node}: something computed was not sent"
