@@ -26,7 +26,7 @@ from cumulus.catalog.types import Interval, Kind, SqlType, arrow_type, decimal
 from cumulus.engine.frames.layout import ColumnForm, FrameColumn, FrameLayout
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.frames.value_words import NULL_WORD, joined, null_of, word_decoder
-from cumulus.engine.frames.word_arrays import key_array, null_flags
+from cumulus.engine.frames.word_arrays import decimal_array, key_array, null_flags
 from cumulus.errors import EvaluationError, RemoteProtocolError
 
 Matrix: TypeAlias = npt.NDArray[np.int64]
@@ -88,6 +88,32 @@ class MapFrame:
                 f"a {column.type} key was computed beyond its type", hint="Cast it to a type that holds it."
             )
         return found
+
+    def value(self, place: int) -> pa.Array:
+        """Return a value column as Arrow has it; of a DOUBLE the sum.
+
+        Raises
+        ------
+        EvaluationError
+            If a sum is beyond what Arrow has, which is 38 digits.
+        """
+        column = self.layout.values[place]
+        words = [np.ascontiguousarray(self.words[:, column.word + part]) for part in range(column.form.words)]
+        match column.form:
+            case ColumnForm.CELL:
+                return pa.array(words[0].view(np.float64) + words[1].view(np.float64))
+            case ColumnForm.WIDE:
+                scale = 0 if column.type is None else column.type.scale
+                found = decimal_array(words[0], words[1], pa.decimal128(38, scale), None)
+                if found is None:
+                    raise EvaluationError(
+                        f"a sum of {column.type} has more than 38 digits", hint="Divide before adding."
+                    )
+                return found
+            case ColumnForm.OTHER:
+                return pa.array([self.others[at] for at in words[0].tolist()])
+            case _:
+                return pa.array(words[0])
 
     def buckets(self, place: int, count: int) -> npt.NDArray[np.int64]:
         """Return in which of some buckets the rows are by a key column: `cumulus.catalog.partition` says where."""
