@@ -106,3 +106,10 @@ class SwitchState:
     epoch: int
     intake: bytes
     clients: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewShare:
+    """What a node has of the maps of a view: number of the map, rows, and rows to be taken away from them."""
+
+    maps: Sequence[tuple[int, bytes, bytes]]
