@@ -213,19 +213,19 @@ class ClusterNode:
     def _recover(self, first: int, records: Sequence[bytes]) -> None:
         """Take in the committed epochs of the log behind the snapshot; what was not committed comes again."""
         self._next_record = first + len(records)
-        newest: dict[int, tuple[int, LoggedEpoch]] = {}
+        done: dict[int, LoggedEpoch] = {}
         for number, record in enumerate(records, first):
             logged = decode(record)
             assert isinstance(logged, LoggedEpoch), logged
-            newest[logged.epoch] = number, logged  # what was not committed in a life before was logged again
-            self._log_bytes += len(record)
-        for epoch in sorted(newest):
-            if self._saved < epoch <= self._committed:
-                self._records[epoch], logged = newest[epoch]
-                if self._gate is not None:
-                    self._gate.apply(epoch, logged.payloads)
-                if self._spread is not None:
-                    self._spread.restore(logged.deltas)
+            if self._saved < logged.epoch <= self._committed:
+                done[logged.epoch] = logged  # the last one: an epoch that a life has not committed is done again
+                self._records[logged.epoch] = number
+                self._log_bytes += len(record)
+        for epoch, logged in sorted(done.items()):
+            if self._gate is not None:
+                self._gate.apply(epoch, logged.payloads)
+            if self._spread is not None:
+                self._spread.restore(logged.deltas)
 
     def _forget(self, effects: list[Effect]) -> None:
         """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
