@@ -23,12 +23,12 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, SwitchState
+from cumulus.cluster.records import LoggedPayloads, SwitchState, require_epochs
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 
@@ -58,6 +58,8 @@ class Switch:
         For spread views, empty; None if there are none.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Switch:
         committed: int,
         spread: SpreadIntake | None,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -82,6 +85,7 @@ class Switch:
         self._next_record = 1
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         if state is not None and spread is not None:
             saved: SwitchState = decode(state)
@@ -148,7 +152,7 @@ class Switch:
             effects.append(Send(PUBLISHER, EpochReady(epoch, ())))
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
-        if self._spread is not None and self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._spread is not None and self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             state = b"".join(encode(SwitchState(epoch, self._spread.intake.save())))
             self._log_bytes, self._state_bytes = 0, len(state)
             effects.append(Perform(SaveState(epoch, self._committed, state)))
@@ -173,6 +177,8 @@ class Switch:
                 self._read[logged.epoch] = logged
             elif self._spread is not None and logged.epoch > self._saved:
                 self._spread.intake.apply(logged.epoch, [_for_intake(logged)])
+        if self._spread is not None:
+            require_epochs(self.name, self._records, self._saved, self._committed)
 
     def _logged(self, read: LoggedPayloads, effects: list[Effect]) -> LoggedPayloads:
         record = b"".join(encode(read))

@@ -66,7 +66,7 @@ def equip(name: Name, argument: Mapping[str, Any]) -> Equipment:
     folder.mkdir(parents=True, exist_ok=True)
     epochs = committed_epochs(card.out)
     newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan_of(program, card), StateFiles(folder), newest)
+    part = _Parts(card, plan_of(program, card), StateFiles(name, folder), newest)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
@@ -115,7 +115,7 @@ class _Parts:
             spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, card.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
         state = self._states.newest(self._committed)
-        machine = Switch(number, plan.nodes, tables, gates, self._committed, spread, state)
+        machine = Switch(number, plan.nodes, tables, gates, self._committed, spread, state, card.snapshot_bytes)
         return machine, SwitchTasks(card, plan, number, self._states).run
 
     def node(self, number: int) -> tuple[Machine, Perform]:
@@ -134,7 +134,17 @@ class _Parts:
         spread = SpreadPart(plan, number, card.engine) if plan.division.spread.maps else None
         snapshots = Snapshots.after(self._newest, card.snapshot_every)
         state = self._states.newest(self._committed)
-        machine = ClusterNode(number, plan.nodes, plan.tables.switches, self._committed, snapshots, gate, spread, state)
+        machine = ClusterNode(
+            number,
+            plan.nodes,
+            plan.tables.switches,
+            self._committed,
+            snapshots,
+            gate,
+            spread,
+            state,
+            card.snapshot_bytes,
+        )
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 
