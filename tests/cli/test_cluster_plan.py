@@ -65,7 +65,7 @@ def test_json_has_the_content_of_the_text():
     assert everywhere["replicas"][0] == {"reach": "key", "key": "cid"}
     to = {(each["table"], each["map"]): each["to"] for each in found["network"]}
     assert to["customers", everywhere["name"]] == ["on every node"]
-    assert {each["name"]: each["switches"] for each in found["tables"]}.keys() == {"customers", "orders", "lineitem"}
+    assert {each["name"]: each["switch"] for each in found["tables"]}.keys() == {"customers", "orders", "lineitem"}
     assert found["checked"] == []
     assert {"what": "deletions of orders", "why": "its rows are not kept"} in found["unchecked"]
     text = told("cluster plan both.sql --nodes 2 --switches 2")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from decimal import Decimal
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from cumulus.cluster.mode import Mode
@@ -16,7 +13,6 @@ from cumulus.cluster.planning.table_assignment import assign_tables, checks_of
 from cumulus.compiler import compile_sql
 from cumulus.epochs.layouts import polled_tables, unchecked_keys
 from cumulus.errors import UsageError
-from cumulus.m3 import parse
 from cumulus.workloads import benchmark
 
 SHOP = (Path(__file__).parents[2] / "examples" / "shop.sql").read_text()
@@ -71,8 +67,7 @@ def test_one_node_has_one_bucket_and_nothing_gated_none():
 def test_tables_that_refer_to_each_other_stay_together():
     program = compiled(f"{PARENTS} CREATE VIEW v AS SELECT COUNT(*) AS n FROM orders, clicks;")
     found = assign_tables(program, 2, {"customers": 10, "orders": 100, "clicks": 90})
-    assert found.whole == {"customers": 0, "orders": 0, "clicks": 1}
-    assert found.split == {}
+    assert found.switch_of == {"customers": 0, "orders": 0, "clicks": 1}
     checks = checks_of(program, found)
     assert checks.checked == {
         "primary key and deletions of customers": "switch 0",
@@ -82,14 +77,11 @@ def test_tables_that_refer_to_each_other_stay_together():
     assert checks.unchecked == {"deletions of clicks": "its rows are not kept"}
 
 
-def test_a_large_table_alone_is_split_and_linked_ones_never_are():
+def test_a_table_has_one_switch_however_large_it_is():
     program = compiled(f"{PARENTS} CREATE VIEW v AS SELECT COUNT(*) AS n FROM orders, clicks;")
     found = assign_tables(program, 3, {"customers": 10, "orders": 10_000, "clicks": 90_000})
-    assert found.split == {"clicks": ("cid", "page")}
-    assert found.whole == {"customers": 0, "orders": 0}
-    assert found.tables_of(0) == ("customers", "orders", "clicks")
-    assert found.tables_of(2) == ("clicks",)
-    assert assign_tables(program, 3, {"customers": 10, "orders": 90_000, "clicks": 10}).split == {}
+    assert found.switch_of == {"customers": 1, "orders": 1, "clicks": 0}
+    assert [found.tables_of(switch) for switch in range(3)] == [("clicks",), ("customers", "orders"), ()]
 
 
 def test_what_is_not_kept_is_checked_by_nobody():
@@ -100,40 +92,22 @@ def test_what_is_not_kept_is_checked_by_nobody():
     """
     program = compiled(text)
     found = assign_tables(program, 2, {"p": 1, "c": 1})
-    assert found.whole["p"] != found.whole["c"]  # nothing links them
+    assert found.switch_of["p"] != found.switch_of["c"]  # nothing links them
     assert checks_of(program, found).unchecked == {
         "primary key and deletions of p": "its rows are not kept",
         "c(k) references p": "rows of p are not kept",
     }
 
 
-@pytest.mark.parametrize("switches", [1, 2, 5])
-def test_rows_of_one_key_go_to_one_switch(switches):
-    program = parse("RELATION r(a INT, b VARCHAR, c DECIMAL(9,2)) KEY (a, b); RELATION s(a INT);")
-    found = assign_tables(program, switches, {"r": 1000, "s": 1})
-    assert found.split == ({"r": ("a", "b")} if switches > 1 else {})
-    rng = random.Random(switches)
-    rows = [(rng.randint(0, 20), rng.choice("xyz"), Decimal(rng.randint(0, 9))) for _ in range(500)]
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    chosen = found.switches_of("r", pa.table(columns, names=["a", "b", "c"])).tolist()
-    by_key: dict[tuple[object, ...], set[int]] = {}
-    for (a, b, _), switch in zip(rows, chosen, strict=True):
-        by_key.setdefault((a, b), set()).add(switch)
-    assert all(len(places) == 1 for places in by_key.values())
-    assert set(chosen) == set(range(switches))
-    assert found.switches_of("s", pa.table({"a": [1, 2]})).tolist() == [found.whole["s"]] * 2
-
-
 @pytest.mark.parametrize("switches", [1, 2, 3])
 @pytest.mark.parametrize("query", ["q3", "q5", "q20"])
-def test_every_table_has_its_switches_and_references_are_checked(query, switches):
+def test_every_table_has_its_switch_and_references_are_checked(query, switches):
     program = compiled(benchmark("tpch").sql(query, keys="foreign"))
     found = assign_tables(program, switches, {relation.name: 100 for relation in program.relations})
-    assert {*found.whole, *found.split} == {relation.name for relation in program.relations}
-    assert not found.whole.keys() & found.split.keys()
+    assert found.switch_of.keys() == {relation.name for relation in program.relations}
     for relation in program.relations:
         for key in relation.foreign_keys:
-            assert found.whole[relation.name] == found.whole[key.parent]
+            assert found.switch_of[relation.name] == found.switch_of[key.parent]
     assert checks_of(program, found).unchecked == {}
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.catalog.partition import bucket_of, buckets_of
-from cumulus.catalog.types import EXACT, Interval
+from cumulus.catalog.types import EXACT, HUGEINT, Interval
 from cumulus.engine.frames.entries import entries_of, frame_of
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
@@ -330,8 +330,10 @@ def test_frames_are_divided_and_joined(contents: Contents, data: st.DataObject) 
         assert repr([*entries_of(joined)]) == repr([*entries_of(frame_of(frame.layout, wanted))])
         assert [*entries_of(sent(joined))] == [*entries_of(joined)] or name == "floats"  # NaN
         for place in range(len(frame.layout.keys)):
-            buckets = buckets_of(frame.key(place), 5).to_pylist()
-            assert buckets == [bucket_of(key[place], 5) for key, _ in entries]
+            buckets = [bucket_of(key[place], 5) for key, _ in entries]
+            assert frame.buckets(place, 5).tolist() == buckets
+            if frame.layout.keys[place].type != HUGEINT or all(abs(key[place] or 0) < 10**38 for key, _ in entries):
+                assert buckets_of(frame.key(place), 5).to_pylist() == buckets
             less = [((*key[:place], *key[place + 1 :]), values) for key, values in entries]
             shorter = frame.without_key(place)
             assert repr([*entries_of(shorter)]) == repr([*entries_of(frame_of(shorter.layout, less))])

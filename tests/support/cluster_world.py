@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +52,34 @@ def run_cluster(
     switches: int,
     mode: Mode = Mode.EVENTUAL,
     seed: int = 0,
+    machines: dict[Name, Machine] | None = None,
+    clients: Mapping[Name, Machine] | None = None,
+    every_ms: int | None = None,
+    last: int = 0,
     **settings: Any,
 ) -> SimulatedRun:
-    """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses."""
+    """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses.
+
+    `machines` is filled with them, for those who want to look at what they have become. With `clients` and `every_ms`
+    it goes on until epoch `last`.
+    """
+    others = dict(clients or {})
     with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
         names = machine_names(home.card)
         equipped: dict[Name, Equipment] = {
-            name: equip(name, {"home": home.card.home, "every_ms": None, "last": 0}) for name in names
+            name: equip(name, {"home": home.card.home, "every_ms": every_ms, "last": last}) for name in names
         }
+        if machines is not None:
+            machines |= {name: each.machine for name, each in equipped.items()}
         watcher = Watcher()
 
         def machine_of(name: Name, life: int) -> Machine:
-            return watcher if name == SUPERVISOR else equipped[name].machine
+            if name == SUPERVISOR:
+                return watcher
+            return others[name] if name in others else equipped[name].machine
 
         scenario = Scenario(
-            dict.fromkeys((SUPERVISOR, *names), machine_of),
+            dict.fromkeys((SUPERVISOR, *names, *others), machine_of),
             WIRE,
             lambda name, task: equipped[name].perform(task),
             logs=frozenset(names),

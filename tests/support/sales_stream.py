@@ -26,7 +26,7 @@ CREATE VIEW items AS SELECT COUNT(DISTINCT item) AS n FROM lines;
 """
 
 
-def program() -> Program:
+def cluster_program() -> Program:
     """Return the views as a cluster takes them."""
     return compile_sql(SQL, rely=False, enforced=False)
 
@@ -46,7 +46,7 @@ class SalesStream:
     @property
     def sources(self) -> tuple[FolderSource, ...]:
         """Where the tables' files are."""
-        return sources_from([str(self.folder)], program())
+        return sources_from([str(self.folder)], cluster_program())
 
     def write(self, epochs: int, rows: int = 12) -> None:
         """Write the files of the next epochs."""
@@ -85,5 +85,6 @@ class SalesStream:
 
     def run_embedded(self, out: Path) -> None:
         """Read all there is as `cumulus run --host embedded` does."""
-        with EmbeddedRun(compile_sql(SQL, rely=False), self.sources, out, make_engine=partial(make_engine, "auto"), keep=10_000) as running:
+        program = compile_sql(SQL, rely=False)
+        with EmbeddedRun(program, self.sources, out, make_engine=partial(make_engine, "auto"), keep=10_000) as running:
             list(running.steps())

@@ -14,6 +14,7 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import UsageError
 from cumulus.terminal.progress_lines import Teller
 
@@ -36,6 +37,7 @@ def run(
     nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
     mode: Mode = typer.Option("eventual", help="eventual, or gated: nothing is sent between nodes (--host cluster)."),
+    order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
@@ -83,7 +85,8 @@ def run(
     }
     if host == "cluster":
         places = tuple(functions or ())
-        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "engine": engine, "places": places}
+        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
+        settings |= {"engine": engine, "places": places}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
@@ -212,6 +215,7 @@ def _on_cluster(
         nodes=settings["nodes"],
         switches=settings["switches"],
         functions=settings["places"],
+        order=settings["order"],
         files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
         late_epochs=settings["late_epochs"],
         keep=settings["keep"],

@@ -35,11 +35,17 @@ class BlockMaker:
     ) -> None:
         self._numbering, self._dispatch, self._static = numbering, dispatch, static
         self._rows = min(rows, numbering.most)
+        self._epoch = self._tick = 0
+        """The last epoch, and how many blocks it has."""
 
     def make(self, epoch: int, nets: Iterable[NetChange]) -> Iterator[tuple[int, list[Block]]]:
-        """Yield for each block of an epoch which node gets what of it; nothing where nobody gets any."""
+        """Yield for each block which node gets what of it; nothing where nobody gets any.
+
+        An epoch may get several times what belongs to it, static tables before all others.
+        """
         ordered = sorted(nets, key=lambda net: net.relation not in self._static)
-        tick = 0
+        if epoch != self._epoch:
+            self._epoch, self._tick = epoch, 0
         for net in ordered:
             of = 0 if net.relation in self._static else epoch
             at = np.repeat(np.arange(net.rows.num_rows), np.abs(net.counts))
@@ -47,8 +53,8 @@ class BlockMaker:
             for begin in range(0, len(at), self._rows):
                 here = slice(begin, begin + self._rows)
                 rows = net.rows.take(pa.array(at[here]))
-                version = self._numbering.next(of, tick, rows.num_rows)
-                tick += 1
+                version = self._numbering.next(of, self._tick, rows.num_rows)
+                self._tick += 1
                 yield from self._dealt(net.relation, version, rows, signs[here])
 
     def _dealt(

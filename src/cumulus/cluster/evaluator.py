@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.algebra.terms import add, multiply
+from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.cluster.program import Group, NodeProgram
 from cumulus.engine.analysis import float_sums
@@ -70,8 +71,23 @@ class NodeMaps:
     def correct(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map and correct what later rows have added; they are rows of its overlay."""
         late = self._relations[self.made.overlays[name].late]
-        rows = [(*key[:-1], *self._numbers(name, stored), key[-1]) for key, stored in entries_of(deltas)]
-        self._session.commit_bulk(Rows(1, late, rows, tuple))
+        columns = self._late_columns(late, deltas)
+        bulk: Bulk
+        if columns is not None:
+            bulk = Columns([late], [columns], np.ones(deltas.rows, dtype=np.uint8))
+        else:  # values that Arrow has no numbers for
+            rows = [(*key[:-1], *self._numbers(name, stored), key[-1]) for key, stored in entries_of(deltas)]
+            bulk = Rows(1, late, rows, tuple)
+        self._session.commit_bulk(bulk)
+
+    def _late_columns(self, late: Relation, deltas: MapFrame) -> pa.Table | None:
+        """Return deltas as rows of their late relation: keys, values, version; None if Arrow cannot have them so."""
+        layout = deltas.layout
+        *keys, version = (deltas.key(place) for place in range(len(layout.keys)))
+        columns = [*keys, *(deltas.value(place) for place in range(len(layout.values))), version]
+        if any(each is None for each in columns):
+            return None
+        return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
     def take_errors(self) -> ErrorLog:
         """Return what could not be evaluated since the last call."""

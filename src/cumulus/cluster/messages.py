@@ -176,8 +176,66 @@ class SourcesDone:
     """From the publisher to who has started the cluster: all that was to be read is committed."""
 
 
+@dataclass(frozen=True, slots=True)
+class EpochWanted:
+    """From a switch to the publisher: clients have sent rows for an epoch that nobody has told yet, perhaps."""
+
+    epoch: int
+
+
+# --- what clients say, and hear -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRows:
+    """From a client to a switch: rows of one table, all or none of which are taken.
+
+    Parameters
+    ----------
+    number
+        Greater than that of all rows that this client has sent to this switch before; the same when it sends the same
+        rows again, since it does not know what has become of them.
+    rows
+        An Arrow stream, as `cumulus.epochs.intake.reading.Reading.rows`.
+    """
+
+    number: int
+    table: str
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAccepted:
+    """From a switch to a client: the rows with a number are on the disk, and belong to an epoch."""
+
+    number: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    """To a client: what it has asked for under a number is not done, and why; nothing has changed."""
+
+    number: int
+    reason: str
+    hint: str
+
+
 Message: TypeAlias = (
-    Events | Deltas | Checkpoint | EpochTurn | EpochPart | EpochEnd | EpochReady | EpochCommit | EpochTold | SourcesDone
+    Events
+    | Deltas
+    | Checkpoint
+    | EpochTurn
+    | EpochPart
+    | EpochEnd
+    | EpochReady
+    | EpochCommit
+    | EpochTold
+    | SourcesDone
+    | EpochWanted
+    | ClientRows
+    | RowsAccepted
+    | RequestRefused
 )
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.epoch_marks import EpochMarks
+from cumulus.cluster.eventual import Shares as LateShares
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.messages import (
     Checkpoint,
@@ -104,6 +105,11 @@ class ClusterNode:
             self._gate.load(state.epoch, state.gate)
         if self._spread is not None:
             self._spread.load(state.newest, state.later)
+
+    @property
+    def shares(self) -> LateShares | None:
+        """How much has come late for spread views; None without any."""
+        return None if self._spread is None else self._spread.state.shares
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""

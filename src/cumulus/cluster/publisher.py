@@ -1,6 +1,7 @@
 """The publisher: when epochs begin, and when they are committed.
 
-It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches; when
+It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches. Where
+no files are left, it looks from time to time whether clients have sent rows, and begins an epoch if they have. When
 all nodes have written what the epoch has changed, it writes the manifest, which is the commit. An epoch begins while
 the one before is on its way, not earlier.
 """
@@ -17,6 +18,7 @@ from cumulus.cluster.messages import (
     EpochReady,
     EpochTold,
     EpochTurn,
+    EpochWanted,
     ListFiles,
     Listing,
     SourcesDone,
@@ -55,7 +57,8 @@ class Publisher:
     progress
         What of the sources is in then.
     every_ms
-        How long to wait before looking for files again where there were none; None to end then.
+        How long to wait before looking for files again, or at what clients have sent, where there were none; None to
+        end then.
     last
         The number of the last epoch to do; 0 for no end.
     """
@@ -79,6 +82,8 @@ class Publisher:
         self._begun: dict[int, _Begun] = {}
         self._is_listing = self._is_committing = self._is_done = self._has_told = False
         self._now = self._again_at = 0
+        self._pending = 0
+        """The last epoch for which clients have sent rows."""
         self._next_record = 1
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
@@ -90,6 +95,8 @@ class Publisher:
                     self._recover(first, records, effects)
                 case Received(sender, EpochReady(epoch, written)):
                     self._take_ready(sender, epoch, written)
+                case Received(_, EpochWanted(epoch)):
+                    self._pending = max(self._pending, epoch)
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")
@@ -118,7 +125,9 @@ class Publisher:
         if listing is None:
             self._is_done = self._every_ms is None
             self._again_at = self._now + (self._every_ms or 0)
-            return
+            if self._is_done or self._pending <= self._newest:
+                return
+            listing = Listing({}, self._progress, False)
         logged = LoggedTurn(self._newest + 1, listing.files, listing.progress, listing.final)
         effects.append(Append(self._next_record, b"".join(encode(logged))))
         self._tell(logged, self._next_record, effects)

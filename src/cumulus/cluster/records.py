@@ -38,6 +38,25 @@ class LoggedPayloads:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedRows:
+    """Of a switch: rows that it has taken from a client; `gates` and `intake` as in `LoggedPayloads`.
+
+    Parameters
+    ----------
+    epoch
+        To which they belong; in the log they are before its `LoggedPayloads`.
+    client, number
+        Who has sent them, under which number.
+    """
+
+    epoch: int
+    client: str
+    number: int
+    gates: Sequence[bytes]
+    intake: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedEpoch:
     """Of a node: what an epoch has brought.
 
@@ -76,10 +95,19 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class SwitchState:
-    """Of a switch: a snapshot of its intake after an epoch."""
+    """Of a switch: a snapshot after an epoch.
+
+    Parameters
+    ----------
+    intake
+        Empty if it has none.
+    clients
+        Client → the number of its last rows, and their epoch.
+    """
 
     epoch: int
     intake: bytes
+    clients: Mapping[str, Sequence[int]]
 
 
 def require_epochs(name: Name, logged: Container[int], saved: int, committed: int) -> None:

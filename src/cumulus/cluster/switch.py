@@ -1,36 +1,49 @@
-"""A switch: the rows of its tables on their way to the nodes, epoch after epoch."""
+"""A switch: the rows of its tables on their way to the nodes, epoch after epoch.
+
+What clients send is taken in as soon as it is in the log, and belongs to the epoch that has not ended; what files have
+is read when an epoch is told, and taken in at its end.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import (
+    ClientRows,
     EpochCommit,
     EpochEnd,
     EpochPart,
     EpochReady,
     EpochTurn,
+    EpochWanted,
     Events,
     Payloads,
     ReadFiles,
+    RequestRefused,
+    RowsAccepted,
     SaveState,
     WriteOutputs,
     node_name,
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, SwitchState, require_epochs
+from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState, require_epochs
+from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Perform, Received, Recovered, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
 """A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
+OPEN_BYTES = 64 << 20
+"""With so much from clients in epochs that are not committed, more waits for a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,10 @@ class Switch:
         The last epoch that has a manifest.
     spread
         For spread views, empty; None if there are none.
+    guests
+        What is known of its clients: nothing.
+    static
+        Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
@@ -70,27 +87,42 @@ class Switch:
         gates: Sequence[int],
         committed: int,
         spread: SpreadIntake | None,
+        guests: Guests,
+        *,
+        static: bool = False,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
+        self._guests, self._is_static = guests, static
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
         self._final: dict[int, bool] = {}
         """Epoch that was told and has not ended here → whether nothing is left to read after it."""
         self._records: dict[int, int] = {}
-        """Epoch → its record in the log."""
+        """Epoch that has ended → its last record in the log."""
+        self._waiting: deque[tuple[Name, ClientRows]] = deque()
+        """What clients have sent and nobody has taken in."""
+        self._known: dict[int, list[LoggedRows]] = {}
+        """Epoch → what clients have sent for it in a life before."""
+        self._taken: list[LoggedRows] = []
+        self._outcomes: list[Outcome] = []
+        """Of the epoch that has not ended: what clients have sent, and what has become of it."""
+        self._open_bytes: dict[int, int] = {}
+        """Epoch that is not committed → how much clients have sent for it."""
         self._next_record = 1
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
         self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
-        if state is not None and spread is not None:
+        if state is not None:
             saved: SwitchState = decode(state)
             self._saved = saved.epoch
-            spread.intake.load(saved.intake)
+            guests.load(saved.clients)
+            if spread is not None:
+                spread.intake.load(saved.intake)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
@@ -98,11 +130,13 @@ class Switch:
         for each in inputs:
             match each:
                 case Recovered(first, records):
-                    self._recover(first, records)
+                    self._recover(first, records, effects)
                 case Received(_, EpochTurn() as turn):
                     self._take_turn(turn, effects)
                 case Received(_, EpochCommit(epoch)):
                     self._commit(epoch, effects)
+                case Received(sender, ClientRows() as rows):
+                    self._waiting.append((sender, rows))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
@@ -115,7 +149,55 @@ class Switch:
                     self._forget(effects)
                 case _:
                     pass
+        while self._waiting and not self._is_full:
+            self._take_rows(*self._waiting.popleft(), effects)
+        if self._waiting and self._ended == 0:
+            effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
         return effects
+
+    # --- what clients send ------------------------------------------------------------------------------------------
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether what clients send must wait for the end of another epoch."""
+        return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+
+    def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
+        """Take rows in unless they are; the client is told when they are on the disk."""
+        epoch = self._guests.epoch_of(client, rows.number)
+        if epoch is None:
+            epoch = self._ended + 1
+            try:
+                logged = self._guests.logged(client, rows, epoch, self._next_record)
+            except RemoteProtocolError as problem:
+                effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
+                return
+            self._append(logged, effects)
+            self._guests.note(client, rows.number, epoch)
+            self._take_in(logged, effects)
+        effects.append(Send(client, RowsAccepted(rows.number, epoch)))
+
+    def _take_in(self, logged: LoggedRows, effects: list[Effect]) -> None:
+        """Send what rows of the epoch that has not ended change."""
+        if not self._taken:
+            effects.append(Send(PUBLISHER, EpochWanted(logged.epoch)))
+        self._taken.append(logged)
+        size = len(logged.intake) + sum(map(len, logged.gates))
+        self._open_bytes[logged.epoch] = self._open_bytes.get(logged.epoch, 0) + size
+        if self._spread is not None:
+            self._outcomes.append(self._apply(self._spread, logged, effects))
+
+    def _apply(self, spread: SpreadIntake, logged: LoggedRows | LoggedPayloads, effects: list[Effect]) -> Outcome:
+        """Send the blocks of what has come; return what has become of it."""
+        outcome, nets = spread.intake.apply(logged.epoch, [_for_intake(logged)])
+        for node, blocks in spread.blocks.make(logged.epoch, nets):
+            effects.append(Send(node_name(node), Events(blocks)))
+        return outcome
+
+    def _take_known(self, effects: list[Effect]) -> None:
+        """Take in what clients have sent in a life before for the epoch that has not ended."""
+        for logged in self._known.pop(self._ended + 1, ()):
+            self._take_in(logged, effects)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -139,11 +221,13 @@ class Switch:
         final = self._final.pop(epoch)
         outcome = None
         if self._spread is not None:
-            outcome, nets = self._spread.intake.apply(epoch, [_for_intake(read)])
-            for node, blocks in self._spread.blocks.make(epoch, nets):
-                effects.append(Send(node_name(node), Events(blocks)))
+            self._outcomes.append(self._apply(self._spread, read, effects))
+            outcome = together(self._outcomes)
+        all_gates = [*(logged.gates for logged in self._taken), read.gates]
         for node in range(self._nodes):
-            payload = b"".join(each for gate, each in zip(self._gates, read.gates, strict=True) if gate == node)
+            payload = b"".join(
+                each for gates in all_gates for gate, each in zip(self._gates, gates, strict=True) if gate == node
+            )
             while len(payload) > PART_BYTES:
                 effects.append(Send(node_name(node), EpochPart(epoch, payload[:PART_BYTES])))
                 payload = payload[PART_BYTES:]
@@ -152,49 +236,59 @@ class Switch:
             effects.append(Send(PUBLISHER, EpochReady(epoch, ())))
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
-        if self._spread is not None and self._log_bytes > max(self._least_log_bytes, self._state_bytes):
-            state = b"".join(encode(SwitchState(epoch, self._spread.intake.save())))
+        self._taken, self._outcomes = [], []
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
+            intake = b"" if self._spread is None else self._spread.intake.save()
+            state = b"".join(encode(SwitchState(epoch, intake, self._guests.save())))
             self._log_bytes, self._state_bytes = 0, len(state)
             effects.append(Perform(SaveState(epoch, self._committed, state)))
+        self._take_known(effects)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
+        self._open_bytes.pop(epoch, None)
         self._forget(effects)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
-    def _recover(self, first: int, records: Sequence[bytes]) -> None:
-        """Take in committed epochs; keep what was read for others: they are told again, and must bring the same."""
+    def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
+        """Take in committed epochs; keep what has come for others: they are told again, and must bring the same."""
         self._next_record = first + len(records)
         for number, record in enumerate(records, first):
             logged = decode(record)
-            assert isinstance(logged, LoggedPayloads), logged
-            self._records[logged.epoch] = number
+            assert isinstance(logged, LoggedPayloads | LoggedRows), logged
             self._log_bytes += len(record)
-            if logged.epoch > self._committed:
+            if isinstance(logged, LoggedRows):
+                self._guests.note(logged.client, logged.number, logged.epoch)
+            else:
+                self._records[logged.epoch] = number
+            if logged.epoch <= self._committed:
+                if self._spread is not None and logged.epoch > self._saved:
+                    self._spread.intake.apply(logged.epoch, [_for_intake(logged)])
+            elif isinstance(logged, LoggedRows):
+                self._known.setdefault(logged.epoch, []).append(logged)
+            else:
                 self._read[logged.epoch] = logged
-            elif self._spread is not None and logged.epoch > self._saved:
-                self._spread.intake.apply(logged.epoch, [_for_intake(logged)])
-        if self._spread is not None:
-            require_epochs(self.name, self._records, self._saved, self._committed)
+        require_epochs(self.name, self._records, self._saved, self._committed)
+        self._take_known(effects)
 
     def _logged(self, read: LoggedPayloads, effects: list[Effect]) -> LoggedPayloads:
-        record = b"".join(encode(read))
-        effects.append(Append(self._next_record, record))
         self._records[read.epoch] = self._next_record
-        self._next_record += 1
-        self._log_bytes += len(record)
+        self._append(read, effects)
         return read
 
+    def _append(self, logged: LoggedPayloads | LoggedRows, effects: list[Effect]) -> None:
+        record = b"".join(encode(logged))
+        effects.append(Append(self._next_record, record))
+        self._next_record += 1
+        self._log_bytes += len(record)
+
     def _forget(self, effects: list[Effect]) -> None:
-        """Give up the records of committed epochs; where there is an intake, only of those that are in a snapshot."""
-        if self._spread is not None and self._saved > self._committed:
-            return
-        last = self._committed if self._spread is None else self._saved
-        done = [each for each in self._records if each <= last]
-        if done:
+        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
+        done = [each for each in self._records if each <= self._saved]
+        if done and self._saved <= self._committed:
             effects.append(Forget(max(self._records.pop(each) for each in done)))
 
     def check(self) -> None:
@@ -203,5 +297,5 @@ class Switch:
         assert all(self._ended < epoch <= self._told for epoch in self._final), (self._final, self._ended, self._told)
 
 
-def _for_intake(read: LoggedPayloads) -> bytes:
+def _for_intake(read: LoggedPayloads | LoggedRows) -> bytes:
     return read.intake or b"".join(read.gates)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.dispatch import Dispatch
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
@@ -106,16 +107,29 @@ class _Parts:
         """Return a switch."""
         card, plan = self._card, self._plan
         tables = frozenset(plan.tables.tables_of(number))
+        static = frozenset(relation.name for relation in plan.program.relations if relation.static)
         spread = None
         if plan.division.spread.maps:
             intake = Intake(plan.program, tables, self._make_engine, late_epochs=card.late_epochs)
             dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
-            static = frozenset(relation.name for relation in plan.program.relations if relation.static)
             numbering = Numbering(VersionOrder(card.order), number)
             spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, card.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
+        buckets = None if plan.gate is None else plan.gate.buckets
+        guests = Guests(plan.program, tables, buckets, is_spread=spread is not None)
         state = self._states.newest(self._committed)
-        machine = Switch(number, plan.nodes, tables, gates, self._committed, spread, state, card.snapshot_bytes)
+        machine = Switch(
+            number,
+            plan.nodes,
+            tables,
+            gates,
+            self._committed,
+            spread,
+            guests,
+            static=not static.isdisjoint(tables),
+            state=state,
+            least_log_bytes=card.snapshot_bytes,
+        )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
     def node(self, number: int) -> tuple[Machine, Perform]:

@@ -133,6 +133,8 @@ class ClusterRun:
         except FileNotFoundError:
             incarnation = 1
         except (OSError, ValueError) as problem:
-            raise StoreError(f"{path} cannot be read: {problem}", hint="Write a larger number than all before.") from None
+            raise StoreError(
+                f"{path} cannot be read: {problem}", hint="Write a larger number than all before."
+            ) from None
         write_durably(path, str(incarnation).encode())
         return incarnation

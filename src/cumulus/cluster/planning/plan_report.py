@@ -73,7 +73,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
             }
             for each in plan.crossings
         ],
-        "tables": [_table_data(plan, relation.name) for relation in program.relations],
+        "tables": [{"name": name, "switch": switch} for name, switch in plan.tables.switch_of.items()],
         "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
         "unchecked": [{"what": what, "why": why} for what, why in plan.checks.unchecked.items()],
     }
@@ -173,30 +173,13 @@ def _replica_data(plan: ClusterPlan, name: str, each: ReplicaSet) -> dict[str, s
 def _switch_lines(plan: ClusterPlan) -> Iterator[list[str]]:
     tables = plan.tables
     rows = [
-        (
-            f"switch {switch}",
-            ", ".join(
-                f"{name} (a share, by {', '.join(tables.split[name])})" if name in tables.split else name
-                for name in tables.tables_of(switch)
-            )
-            or "no table",
-        )
-        for switch in range(tables.switches)
+        (f"switch {switch}", ", ".join(tables.tables_of(switch)) or "no table") for switch in range(tables.switches)
     ]
     yield ["switches: which tables they take", *_columns(rows)]
     if plan.checks.checked:
         yield ["checked", *_columns(list(plan.checks.checked.items()))]
     if plan.checks.unchecked:
         yield ["checked by nobody", *_columns(list(plan.checks.unchecked.items()))]
-
-
-def _table_data(plan: ClusterPlan, name: str) -> dict[str, Any]:
-    tables = plan.tables
-    return {
-        "name": name,
-        "switches": [tables.whole[name]] if name in tables.whole else list(range(tables.switches)),
-        "split": list(tables.split.get(name, ())),
-    }
 
 
 def _switches(count: int) -> str:

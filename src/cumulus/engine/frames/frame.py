@@ -13,17 +13,20 @@ import struct
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import product
 from typing import Any, NoReturn, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cumulus.catalog.partition import bucket_of, buckets_of_words
 from cumulus.catalog.types import Interval, Kind, SqlType, arrow_type, decimal
 from cumulus.engine.frames.layout import ColumnForm, FrameColumn, FrameLayout
 from cumulus.engine.frames.tagged_texts import from_text, to_text
-from cumulus.engine.frames.value_words import NULL_WORD
-from cumulus.engine.frames.word_arrays import key_array
+from cumulus.engine.frames.value_words import NULL_WORD, joined, null_of, word_decoder
+from cumulus.engine.frames.word_arrays import decimal_array, key_array, null_flags
 from cumulus.errors import EvaluationError, RemoteProtocolError
 
 Matrix: TypeAlias = npt.NDArray[np.int64]
@@ -31,6 +34,8 @@ Matrix: TypeAlias = npt.NDArray[np.int64]
 _HEADER = struct.Struct("<4sIQQQQQ")
 _MAGIC = b"CuF1"
 _LITTLE = np.dtype("<i8")
+_FEW = 64
+"""So many numbers are looked at one by one."""
 NO_TEXTS = pa.array([], pa.large_binary())
 _SURROGATES = "surrogatepass"
 
@@ -83,6 +88,57 @@ class MapFrame:
                 f"a {column.type} key was computed beyond its type", hint="Cast it to a type that holds it."
             )
         return found
+
+    def value(self, place: int) -> pa.Array | None:
+        """Return a value column as numbers of Arrow; None where it has none for them all."""
+        column = self.layout.values[place]
+        words = [self.words[:, column.word + part] for part in range(column.form.words)]
+        match column.form:
+            case ColumnForm.WORD:
+                return pa.array(np.ascontiguousarray(words[0]))
+            case ColumnForm.WIDE:
+                scale = 0 if column.type is None else column.type.scale
+                return decimal_array(words[0], words[1], pa.decimal128(38, scale), None)
+            case ColumnForm.CELL:
+                sums, compensations = (np.ascontiguousarray(each).view(np.float64) for each in words[:2])
+                found = sums + compensations
+                return pa.array(found) if np.isfinite(found).all() else None  # others are counted, not added
+            case _:
+                return None
+
+    def buckets(self, place: int, count: int) -> npt.NDArray[np.int64]:
+        """Return in which of some buckets the rows are by a key column: `cumulus.catalog.partition` says where."""
+        column = self.layout.keys[place]
+        words = self.words[:, column.word : column.word + column.form.words]
+        if column.form is ColumnForm.TEXT:
+            nulls = words[:, 0] == NULL_WORD
+            hashed = np.array([*map(crc32, self.texts.to_pylist()), 0], dtype=np.int64)
+            return buckets_of_words(hashed[np.where(nulls, -1, words[:, 0])], count, nulls)
+        if column.type is not None and self._is_whole(column):
+            nulls = null_flags(list(words.T), column.type)
+            return buckets_of_words(words[:, 0], count, nulls if column.nullable else None)
+        # Anything else is hashed in Python, each different value once.
+        different, rows = np.unique(words, axis=0, return_inverse=True)
+        found = [bucket_of(self._value(column, each), count) for each in different.tolist()]
+        return np.array(found, dtype=np.int64)[rows.reshape(-1)]
+
+    def _value(self, column: FrameColumn, words: Sequence[int]) -> Any:
+        """Return a value of a key column that is no text."""
+        if column.form is ColumnForm.OTHER:
+            return None if words[0] == NULL_WORD else self.others[words[0]]
+        assert column.type is not None
+        number = joined(*words) if len(words) > 1 else words[0]
+        return None if column.nullable and number == null_of(column.type) else word_decoder(column.type)(number)
+
+    def _is_whole(self, column: FrameColumn) -> bool:
+        """Whether the first words of a column are whole numbers, and what `buckets_of` takes for them."""
+        if column.type is None or column.type.scale:
+            return False
+        if column.form is ColumnForm.WIDE:
+            low, high = self.words[:, column.word], self.words[:, column.word + 1]
+            is_short = (low >> 63 == high) | ((high == NULL_WORD) & (low == 0))
+            return bool(is_short.all())
+        return column.form is ColumnForm.WORD
 
     def numbers(self, place: int) -> npt.NDArray[np.int64]:
         """Return a BIGINT key column, such as versions, as it is; NULL is the least number."""
@@ -183,6 +239,11 @@ def renumber(words: Matrix, columns: Sequence[FrameColumn]) -> npt.NDArray[np.in
     if not columns:
         return np.zeros(0, dtype=np.int64)
     places = [column.word for column in columns]
+    if len(words) * len(places) <= _FEW:
+        known = {NULL_WORD: NULL_WORD}
+        for row, place in product(words, places):
+            row[place] = known.setdefault(int(row[place]), len(known) - 1)
+        return np.array([*known][1:], dtype=np.int64)
     used, numbers = np.unique(words[:, places], return_inverse=True)
     numbers = numbers.reshape(len(words), len(places))
     if len(used) and used[0] == NULL_WORD:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
@@ -58,6 +59,22 @@ class Outcome:
         for name, count in payload.ignored.items():
             self.ignored[name] = self.ignored.get(name, 0) + count
             self.events += count
+
+
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return what parts of an epoch, applied one after the other, did to a bucket; at least one."""
+    found = Outcome(waiting=outcomes[-1].waiting, poll=outcomes[-1].poll)
+    for each in outcomes:
+        found.events += each.events
+        found.applied += each.applied
+        found.repeated += each.repeated
+        found.quarantine += each.quarantine
+        found.views |= each.views
+        found.errors += each.errors
+        for total, counts in ((found.ignored, each.ignored), (found.error_counts, each.error_counts)):
+            for name, count in counts.items():
+                total[name] = total.get(name, 0) + count
+    return found
 
 
 class EpochAccount:

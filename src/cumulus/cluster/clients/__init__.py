@@ -1,0 +1,1 @@
+"""What clients ask of switches and nodes, and what they are answered."""

@@ -1,0 +1,119 @@
+"""The clients of a switch: which of their rows are in already, and their rows as payloads.
+
+A client numbers what it sends, and sends it again under the same number if it does not know what has become of it. A
+switch remembers the last number of each, so nothing is taken in twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.arrow import from_ipc, table_of
+from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.catalog.schema import Relation
+from cumulus.cluster.messages import ClientRows
+from cumulus.cluster.records import LoggedRows
+from cumulus.engine.rows_in import is_required
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import Reading
+from cumulus.epochs.plan import BucketPlan
+from cumulus.errors import RemoteProtocolError
+from cumulus.m3.program import Program
+from cumulus.machine import Name
+
+MOST_CLIENTS = 10_000
+"""Of so many clients the last numbers are remembered: those that have sent something last."""
+
+
+class Guests:
+    """What a switch knows of its clients.
+
+    Parameters
+    ----------
+    tables
+        Those of the switch.
+    gate
+        The buckets of the gate; None if there is none.
+    is_spread
+        Whether the switch has an intake of its own.
+    """
+
+    def __init__(self, program: Program, tables: frozenset[str], gate: BucketPlan | None, *, is_spread: bool) -> None:
+        self._relations = {each.name: each for each in program.relations if each.name in tables}
+        self._gate, self._is_spread = gate, is_spread
+        self._last: dict[Name, tuple[int, int]] = {}
+        """Client → the number of its last rows, and their epoch; in the order in which they came."""
+
+    def epoch_of(self, client: Name, number: int) -> int | None:
+        """Return an epoch that has the rows with a number if any has; None if they are new."""
+        last, epoch = self._last.get(client, (0, 0))
+        return epoch if number <= last else None
+
+    def note(self, client: Name, number: int, epoch: int) -> None:
+        """Remember that rows are in."""
+        self._last.pop(client, None)
+        self._last[client] = number, epoch
+        if len(self._last) > MOST_CLIENTS:
+            del self._last[next(iter(self._last))]
+
+    def logged(self, client: Name, sent: ClientRows, epoch: int, place: int) -> LoggedRows:
+        """Return rows as what is logged, and applied.
+
+        Parameters
+        ----------
+        place
+            Greater than that of all rows that came before. A gate takes the rows of an epoch in the order of
+            their labels: so these come in this order, and before those of files.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If these are no rows of a table of this switch.
+        """
+        rows = self._checked(sent)
+        readings = [Reading(sent.table, rows, f" {place:012} {client}", ())]
+        gates = [] if self._gate is None else pack(readings, self._gate)
+        is_other = self._is_spread and len(gates) != 1
+        intake = pack(readings, BucketPlan())[0] if is_other else b""
+        return LoggedRows(epoch, client, sent.number, gates, intake)
+
+    def _checked(self, sent: ClientRows) -> pa.Table:
+        relation = self._relations.get(sent.table)
+        if relation is None:
+            raise RemoteProtocolError(f"{sent.table} is no table of this switch", hint="Connect again.")
+        try:
+            rows = from_ipc(sent.rows)
+            rows.validate(full=True)
+        except (pa.ArrowException, OSError) as problem:
+            raise RemoteProtocolError(f"{sent.table}: {len(sent.rows)} bytes are no rows: {problem}") from None
+        if not _is_of(rows, relation):
+            raise RemoteProtocolError(
+                f"{sent.table}: rows have come whose columns are not those of the table", hint="Connect again."
+            )
+        return rows
+
+    def save(self) -> dict[Name, Sequence[int]]:
+        """Return what is remembered."""
+        return dict(self._last)
+
+    def load(self, saved: Mapping[Name, Sequence[int]]) -> None:
+        """Replace what is remembered by what `save` returned."""
+        self._last = {client: (number, epoch) for client, (number, epoch) in saved.items()}
+
+
+def _is_of(rows: pa.Table, relation: Relation) -> bool:
+    """Whether a table has typed rows of a relation, with operations and positions."""
+    expected = table_of(relation.columns, ())
+    if rows.column_names != [*expected.column_names, "_op", "_position"]:
+        return False
+    types = [*expected.schema.types, pa.int8(), pa.int64()]
+    for column, wanted, found in zip((*relation.columns, None, None), types, rows.columns, strict=True):
+        if (column is None or column.type is not None) and found.type != wanted:
+            return False
+        if found.null_count and (column is None or is_required(relation, column)):
+            return False
+    known = pa.array([INSERT, DELETE, UPSERT], pa.int8())
+    return bool(pc.all(pc.is_in(rows.column("_op"), value_set=known), min_count=0).as_py())

