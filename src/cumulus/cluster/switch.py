@@ -35,13 +35,13 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
+from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState, require_epochs
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 OPEN_BYTES = 64 << 20
@@ -77,6 +77,8 @@ class Switch:
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Switch:
         *,
         static: bool = False,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -115,6 +118,7 @@ class Switch:
         self._next_record = 1
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         if state is not None:
             saved: SwitchState = decode(state)
@@ -240,7 +244,7 @@ class Switch:
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
         self._taken, self._outcomes = [], []
-        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             intake = b"" if self._spread is None else self._spread.intake.save()
             state = b"".join(encode(SwitchState(epoch, intake, self._guests.save())))
             self._log_bytes, self._state_bytes = 0, len(state)
@@ -269,6 +273,7 @@ class Switch:
             else:
                 self._records[logged.epoch] = number
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
+        require_epochs(self.name, self._records, self._saved, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
             done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
             if self._spread is not None and epoch > self._saved:

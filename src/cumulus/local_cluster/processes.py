@@ -72,7 +72,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
     folder.mkdir(parents=True, exist_ok=True)
     epochs = committed_epochs(card.out)
     newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan, StateFiles(folder), newest)
+    part = _Parts(card, plan, StateFiles(name, folder), newest)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
@@ -123,9 +123,17 @@ class _Parts:
         buckets = None if plan.gate is None else plan.gate.buckets
         guests = Guests(plan.program, tables, buckets, is_spread=spread is not None)
         state = self._states.newest(self._committed)
-        is_static = not static.isdisjoint(tables)
         machine = Switch(
-            number, plan.nodes, tables, gates, self._committed, spread, guests, static=is_static, state=state
+            number,
+            plan.nodes,
+            tables,
+            gates,
+            self._committed,
+            spread,
+            guests,
+            static=not static.isdisjoint(tables),
+            state=state,
+            least_log_bytes=card.snapshot_bytes,
         )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
@@ -145,7 +153,17 @@ class _Parts:
         spread = SpreadPart(plan, number, card.engine) if plan.division.spread.maps else None
         snapshots = Snapshots.after(self._newest, card.snapshot_every)
         state = self._states.newest(self._committed)
-        machine = ClusterNode(number, plan.nodes, plan.tables.switches, self._committed, snapshots, gate, spread, state)
+        machine = ClusterNode(
+            number,
+            plan.nodes,
+            plan.tables.switches,
+            self._committed,
+            snapshots,
+            gate,
+            spread,
+            state,
+            card.snapshot_bytes,
+        )
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 
