@@ -6,9 +6,12 @@ import random
 from collections import deque
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
@@ -20,12 +23,15 @@ from cumulus.cluster.layout import ClusterLayout
 from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import Numbering, VersionOrder, last_version, unpack
+from cumulus.compiler import compile_sql
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
+from support import random_sql, random_tables
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, RandomRows, approximately, spread_program, states
+from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.tiers import examples
 
 EPOCHS = 3
 
@@ -60,7 +66,10 @@ class Links:
 class Cluster:
     """Switches that number random blocks, and nodes in the eventual mode."""
 
-    def __init__(self, program: Program, rng: random.Random, nodes: int, switches: int, order: VersionOrder) -> None:
+    def __init__(
+        self, program: Program, rng: random.Random, order: VersionOrder, events: list[tuple[int, str, tuple]]
+    ) -> None:
+        nodes, switches = rng.randint(1, 4), rng.randint(1, 3)
         self.program, self.rng, self.nodes = program, rng, nodes
         homes = choose_homes(program, Statistics())
         if rng.random() < 0.3:
@@ -75,30 +84,23 @@ class Cluster:
         """With the numbers of their switches, in each switch's order."""
         self.undispatched: list[list[Block]] = [[] for _ in range(switches)]
         self.snapshots_with_later = 0
-        self._make_blocks(switches, order)
+        self._number(events, [Numbering(order, switch) for switch in range(switches)])
 
     def state(self, node: int) -> EventualState:
         return EventualState(self.made, self.layout, node, engine_of(self.made.program))
 
-    def _make_blocks(self, switches: int, order: VersionOrder) -> None:
-        rows = RandomRows(self.program, self.rng)
-        relations = sorted({trigger.relation for trigger in self.program.triggers})
-        numberings = [Numbering(order, switch) for switch in range(switches)]
-        here: list[tuple[str, tuple]] = []
-        for epoch in range(1, EPOCHS + 1):
-            for tick in range(6):
-                switch, relation = self.rng.randrange(switches), self.rng.choice(relations)
-                listed = []
-                for _ in range(self.rng.randint(1, 5)):
-                    known = [row for name, row in here if name == relation]
-                    if known and self.rng.random() < 0.4:
-                        listed.append((-1, self.rng.choice(known)))
-                        here.remove((relation, listed[-1][1]))
-                    else:
-                        listed.append((1, rows.row(relation)))
-                        here.append((relation, listed[-1][1]))
-                first = numberings[switch].next(epoch, tick, len(listed))
-                self.blocks.append((switch, Block(first, relation, tuple(listed))))
+    def _number(self, events: list[tuple[int, str, tuple]], numberings: list[Numbering]) -> None:
+        """Make blocks of events; blocks of a switch keep the order of events, and epochs take their shares."""
+        at = 0
+        while at < len(events):
+            end, relation = at + self.rng.randint(1, 5), events[at][1]
+            rows = [(sign, row) for sign, name, row in events[at:end] if name == relation]
+            rest = [event for event in events[at:end] if event[1] != relation]
+            events[at:end] = [*((sign, relation, row) for sign, row in rows), *rest]
+            switch, epoch = self.rng.randrange(len(numberings)), 1 + at * EPOCHS // len(events)
+            first = numberings[switch].next(epoch, at + self.rng.randint(0, 3), len(rows))
+            self.blocks.append((switch, Block(first, relation, tuple(rows))))
+            at += len(rows)
         self._undispatch(0)
 
     def _undispatch(self, epoch: int) -> None:
@@ -204,9 +206,16 @@ class Cluster:
         self.check(end)
 
 
-def run(program: Program, seed: int, order: VersionOrder = VersionOrder.CLOCK) -> Cluster:
+def run(
+    program: Program,
+    seed: int,
+    order: VersionOrder = VersionOrder.CLOCK,
+    events: list[tuple[int, str, tuple]] | None = None,
+) -> Cluster:
     rng = random.Random(seed)
-    cluster = Cluster(program, rng, rng.randint(1, 4), rng.randint(1, 3), order)
+    if events is None:
+        events = [(sign, block.relation, row) for block in random_blocks(program, rng, 18) for sign, row in block.rows]
+    cluster = Cluster(program, rng, order, events)
     saved: list[dict[str, list]] = []
     for epoch in range(1, EPOCHS + 1):
         for _ in range(rng.randint(0, 25)):
@@ -266,6 +275,16 @@ def test_random_programs():
         corrected += sum(state.shares.deltas_late for state in cluster.states)
     assert ran > 5
     assert corrected > 0
+
+
+@given(random_sql.scripts(), st.integers(0, 10**9))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_views(script, seed):
+    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
+    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
+    relations = {trigger.relation for trigger in program.triggers}
+    events = [event for event in random_tables.walk(random.Random(seed), 60) if event[1] in relations]
+    run(program, seed, events=[(sign, name, row) for sign, name, row in events])
 
 
 def test_two_nodes_as_the_paper_tells():
