@@ -31,10 +31,22 @@ class ClusterRun:
         How long to wait before looking for files again where there were none; None to end then.
     last
         The number of the last epoch to do; 0 for no end.
+    secret
+        What all machines and their clients must know, if it is not enough to be on this computer.
+    on_up
+        Called each time when all processes run.
     """
 
-    def __init__(self, home: Home, every_s: float | None, last: int = 0) -> None:
-        self._home = home
+    def __init__(
+        self,
+        home: Home,
+        every_s: float | None,
+        last: int = 0,
+        *,
+        secret: bytes | None = None,
+        on_up: Callable[[Supervisor], None] | None = None,
+    ) -> None:
+        self._home, self._secret, self._on_up = home, secret, on_up
         self._argument = {
             "home": home.card.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
@@ -56,7 +68,9 @@ class ClusterRun:
         processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
-            with Supervisor(processes, incarnation=self._next_incarnation()) as supervisor:
+            with Supervisor(processes, incarnation=self._next_incarnation(), secret=self._secret) as supervisor:
+                if self._on_up is not None:
+                    self._on_up(supervisor)
                 is_over = yield from self._told(supervisor, is_stopped)
 
     def _told(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
