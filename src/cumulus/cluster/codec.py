@@ -36,6 +36,10 @@ _CLASSES: dict[str, type] = {
         messages.ClientRows,
         messages.RowsAccepted,
         messages.RequestRefused,
+        messages.ReadEntries,
+        messages.EntriesRead,
+        messages.StatusAsked,
+        messages.StatusTold,
         records.LoggedTurn,
         records.LoggedRefusal,
         records.LoggedPayloads,
@@ -43,6 +47,7 @@ _CLASSES: dict[str, type] = {
         records.LoggedEpoch,
         records.NodeState,
         records.SwitchState,
+        records.ViewShare,
         Written,
     )
 }

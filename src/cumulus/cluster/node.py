@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
@@ -18,13 +19,16 @@ from cumulus.cluster.messages import (
     EpochPart,
     EpochReady,
     Events,
+    ReadEntries,
     SaveState,
+    StatusAsked,
+    StatusTold,
     WriteOutputs,
     node_name,
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedEpoch, NodeState
+from cumulus.cluster.records import LoggedEpoch, NodeState, require_epochs
 from cumulus.cluster.spread_part import Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
@@ -32,7 +36,7 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class ClusterNode:
         Which epochs write views.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class ClusterNode:
         gate: Gate | None,
         spread: SpreadPart | None,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = node_name(number)
         self._number = number
@@ -89,6 +96,7 @@ class ClusterNode:
         self._next_record = 1
         self._records: dict[int, int] = {}
         """Epoch → its record in the log."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
@@ -147,9 +155,23 @@ class ClusterNode:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch):
                 self._commit(epoch, effects)
+            case ReadEntries():
+                effects += (Send(sender, each) for each in answers(spread, message))
+            case StatusAsked(number):
+                effects.append(Send(sender, StatusTold(number, self._facts())))
             case _:
                 name = type(message).__name__
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
+
+    def _facts(self) -> dict[str, object]:
+        """Return how this node is."""
+        facts: dict[str, object] = {
+            "committed": self._committed,
+            "epoch": self._done,
+            "log_bytes": self._log_bytes,
+            "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
+        }
+        return facts if self._spread is None else facts | self._spread.facts()
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
         sent = self._payloads.setdefault(epoch, {})
@@ -190,7 +212,7 @@ class ClusterNode:
         self._log_bytes += len(record)
         self._is_writing = True
         effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
-        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             state = b"".join(encode(self._state(epoch)))
             self._log_bytes, self._state_bytes = 0, len(state)
             effects.append(Perform(SaveState(epoch, self._committed, state)))
@@ -213,15 +235,15 @@ class ClusterNode:
     def _recover(self, first: int, records: Sequence[bytes]) -> None:
         """Take in the committed epochs of the log behind the snapshot; what was not committed comes again."""
         self._next_record = first + len(records)
-        done: dict[int, LoggedEpoch] = {}
+        found: dict[int, tuple[int, LoggedEpoch]] = {}
         for number, record in enumerate(records, first):
             logged = decode(record)
             assert isinstance(logged, LoggedEpoch), logged
-            if self._saved < logged.epoch <= self._committed:
-                done[logged.epoch] = logged  # the last one: an epoch that a life has not committed is done again
-                self._records[logged.epoch] = number
-                self._log_bytes += len(record)
-        for epoch, logged in sorted(done.items()):
+            found[logged.epoch] = number, logged  # one that was not committed was done, and logged, in each life
+            self._log_bytes += len(record)
+        require_epochs(self.name, found, self._saved, self._committed)
+        for epoch in range(self._saved + 1, self._committed + 1):
+            self._records[epoch], logged = found[epoch]
             if self._gate is not None:
                 self._gate.apply(epoch, logged.payloads)
             if self._spread is not None:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TypeAlias
 
-from cumulus.catalog.partition import bucket_of
+import numpy as np
+import numpy.typing as npt
+
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import LAST_VERSION, first_version, last_version
+from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.dataflow import depths
-from cumulus.m3.program import Entry, ViewDef
+from cumulus.m3.program import ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
 """Frames with the numbers of their maps in the spread program."""
-Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[Entry]]]
-"""View → map → the entries of a node by which its rows are made, or its share of them."""
+ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
+"""Rows of a map, and rows that are to be taken away from them."""
+Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
+"""View → map → what a node has of it for the view."""
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 class SpreadPart:
@@ -33,14 +39,30 @@ class SpreadPart:
         Of the node.
     engine
         As `EventualState` takes it.
+    order
+        Of versions.
+
+    Attributes
+    ----------
+    names
+        The spread maps, by their numbers.
+    seen
+        Switch → the last version of it that may be in the newest values.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str | Engine = "auto") -> None:
-        self.number = number
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        number: int,
+        engine: str | Engine = "auto",
+        order: VersionOrder = VersionOrder.CLOCK,
+    ) -> None:
+        self.number, self._order = number, order
+        self.seen: dict[int, int] = {}
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
-        self._names = [definition.name for definition in self._program.maps]
-        self._numbers = {name: at for at, name in enumerate(self._names)}
+        self.names = [definition.name for definition in self._program.maps]
+        self._numbers = {name: at for at, name in enumerate(self.names)}
         found = depths(self._program)
         self.depths = 1 + max(found.values(), default=-1)
         """How many depths the map graph has."""
@@ -60,6 +82,8 @@ class SpreadPart:
         if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
             raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
+        if len(offsets):
+            self._see(np.array([block.version + int(offsets[-1])]))
         self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
     def receive(self, deltas: Deltas) -> None:
@@ -70,16 +94,30 @@ class SpreadPart:
         RemoteProtocolError
             If it is not of maps of the program.
         """
-        self.state.receive(dict(self._frames(deltas.frames, with_version=True)))
+        frames = dict(self._frames(deltas.frames, with_version=True))
+        for frame in frames.values():
+            self._see(frame.numbers(len(frame.layout.keys) - 1))
+        self.state.receive(frames)
+
+    def _see(self, versions: npt.NDArray[np.int64]) -> None:
+        switches = switch_of(versions, self._order)
+        for switch in np.unique(switches).tolist():
+            self.seen[switch] = max(self.seen.get(switch, 0), int(versions[switches == switch].max()))
 
     def _frames(self, frames: NumberedFrames, *, with_version: bool) -> Iterator[tuple[str, MapFrame]]:
         """Yield the frames of maps, of deltas with a version behind the keys."""
         for at, data in frames:
-            if not 0 <= at < len(self._names):
-                raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self._names)}")
-            name = self._names[at]
+            if not 0 <= at < len(self.names):
+                raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self.names)}")
+            name = self.names[at]
             held = self.state.made.overlays[name].since if with_version else name
             yield name, MapFrame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
+
+    def owned(self, name: str) -> MapFrame:
+        """Return the newest entries of a map that this node owns."""
+        frame = self.state.newest_values(name)
+        keys = [frame.key(place) for place in range(len(frame.layout.keys))]
+        return frame.filter(self._layout.owners(name, keys, frame.rows) == self.number)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -91,36 +129,56 @@ class SpreadPart:
     def deltas_of(self, epoch: int) -> dict[str, MapFrame]:
         """Return the deltas of an epoch; those of epoch 0 belong to the first one."""
         first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
-        return {name: found for name in self._names if (found := self.state.deltas(name, first, last)).rows}
+        return {name: found for name in self.names if (found := self.state.deltas(name, first, last)).rows}
 
     def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
-        """Return the entries of views after an epoch: of those that it has changed, or of all of them."""
+        """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
         views = [view for view in self._program.views if whole or not changed.keys().isdisjoint(view.reads)]
-        wanted = {name for view in views if self._has_part(view) for name in view.reads}
-        entries = {name: list(self.state.committed(name, last_version(epoch))) for name in sorted(wanted)}
-        return {view.name: self._share(view, entries) for view in views if self._has_part(view)}
+        mine = [view for view in views if self._has_part(view)]
+        end = last_version(epoch)
+        held = {name: self._as_of(name, end) for name in sorted({name for view in mine for name in view.reads})}
+        return {view.name: self._share(view, held) for view in mine}
+
+    def _as_of(self, name: str, end: int) -> ShareOfMap:
+        """Return the newest values of a map, and the deltas beyond a version that are to be taken away."""
+        later = self.state.deltas(name, end + 1, LAST_VERSION)
+        return self.state.newest_values(name), later.without_key(len(self._program.map(name).keys))
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
 
-    def _share(self, view: ViewDef, entries: Mapping[str, Sequence[Entry]]) -> dict[str, Sequence[Entry]]:
-        placement, nodes = self._layout.placement_of_view(view.name), self._layout.nodes
-        found = {name: entries[name] for name in view.reads}
-        if placement.by is FinishedBy.NODES:
-            rows = view.maps[0]
-            mine = [each for each in found[rows] if bucket_of(each[0][placement.axis], nodes) == self.number]
-            return {**found, rows: mine}
+    def _share(self, view: ViewDef, held: Mapping[str, ShareOfMap]) -> dict[str, ShareOfMap]:
+        placement = self._layout.placement_of_view(view.name)
+        found = {name: held[name] for name in view.reads}
+        if placement.by is FinishedBy.NODES:  # what else its rows read may lie on other nodes, too
+            return {**found, view.maps[0]: self._own(found[view.maps[0]], placement.axis)}
         if placement.by is FinishedBy.MERGE:
-            owner_of = self._layout.owner_of
-            return {
-                name: [each for each in those if owner_of(name, each[0]) == self.number]
-                for name, those in found.items()
-            }
+            return {name: self._own(each, self._layout.sets[name][0].axis) for name, each in found.items()}
         return found
+
+    def _own(self, share: ShareOfMap, axis: int) -> ShareOfMap:
+        """Return the rows that are this node's by a key; by none they are node 0's."""
+        newest, later = share
+        if axis < 0:
+            return share if not self.number else (newest.take(_NONE), later.take(_NONE))
+        mine = [each.buckets(axis, self._layout.nodes) == self.number for each in share]
+        return newest.filter(mine[0]), later.filter(mine[1])
 
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""
         self.state.cut(last_version(epoch), last_version(epoch - 1))
+
+    def facts(self) -> dict[str, object]:
+        """Return how much is here, and how much of it came late."""
+        engine, made = self.state.engine, self.state.made
+        return {
+            "engine": engine.name,
+            "rows": sum(engine.size(name) for name in self.names),
+            "overlay_rows": sum(engine.size(overlay.since) for overlay in made.overlays.values()),
+            "history_rows": sum(engine.size(name) for name in made.histories),
+            "bytes": engine.memory(),
+            **asdict(self.state.shares),
+        }
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -135,9 +193,9 @@ class SpreadPart:
 
     def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
-        newest = {name: self.state.newest_values(name) for name in self._names}
+        newest = {name: self.state.newest_values(name) for name in self.names}
         beyond = last_version(epoch) + 1
-        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self._names}
+        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self.names}
         return self.numbered(newest), self.numbered(later)
 
     def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:

@@ -29,19 +29,21 @@ from cumulus.cluster.messages import (
     RequestRefused,
     RowsAccepted,
     SaveState,
+    StatusAsked,
+    StatusTold,
     Unreadable,
     WriteOutputs,
     node_name,
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
+from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState, require_epochs
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 OPEN_BYTES = 64 << 20
@@ -77,6 +79,8 @@ class Switch:
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Switch:
         *,
         static: bool = False,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -115,6 +120,7 @@ class Switch:
         self._next_record = 1
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         if state is not None:
             saved: SwitchState = decode(state)
@@ -136,6 +142,8 @@ class Switch:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
+                case Received(sender, StatusAsked(number)):
+                    effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
@@ -202,6 +210,16 @@ class Switch:
         for logged in self._known.pop(self._ended + 1, ()):
             self._take_in(logged, effects)
 
+    def _facts(self) -> dict[str, object]:
+        """Return how this switch is."""
+        return {
+            "committed": self._committed,
+            "epoch": self._ended,
+            "log_bytes": self._log_bytes,
+            "waiting": len(self._waiting),
+            "open_bytes": sum(self._open_bytes.values()),
+        }
+
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def _take_turn(self, turn: EpochTurn, effects: list[Effect]) -> None:
@@ -240,7 +258,7 @@ class Switch:
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
         self._taken, self._outcomes = [], []
-        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             intake = b"" if self._spread is None else self._spread.intake.save()
             state = b"".join(encode(SwitchState(epoch, intake, self._guests.save())))
             self._log_bytes, self._state_bytes = 0, len(state)
@@ -269,6 +287,7 @@ class Switch:
             else:
                 self._records[logged.epoch] = number
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
+        require_epochs(self.name, self._records, self._saved, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
             done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
             if self._spread is not None and epoch > self._saved:
