@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from cumulus.cluster.codec import encode
+from cumulus.cluster.records import LoggedTurn
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import MismatchError
+from cumulus.transport.log_files import RecordLog
 from support.cluster_world import run_cluster
 from support.equal_outputs import difference
 from support.orders_stream import json_lines
@@ -90,3 +93,41 @@ def test_what_does_not_fit_the_state_that_is_there_is_told(tmp_path: Path) -> No
     with pytest.raises(MismatchError, match="began with --nodes 2 --switches 2 --mode eventual"):
         run(SCRIPT, tmp_path / "in", tmp_path / "out", nodes=3)
     run(SCRIPT, tmp_path / "in", tmp_path / "out")
+
+
+@pytest.mark.parametrize("script", [SCRIPT, SPREAD], ids=["gated", "spread"])
+def test_an_epoch_that_a_node_has_done_twice_counts_once(tmp_path: Path, script: str) -> None:
+    """As if all had died between its log and the manifest, and again after the manifest of the next life."""
+    write(tmp_path / "in", range(1, 4))
+    run(script, tmp_path / "in", tmp_path / "out", last=2)
+    for node in ("node0", "node1"):
+        log = RecordLog(tmp_path / "out" / "checkpoint" / node / "log")
+        _, records = log.recover()
+        assert len(records) == 2
+        log.write(records[-1:])
+        log.close()
+    run(script, tmp_path / "in", tmp_path / "out")
+    run(script, tmp_path / "in", tmp_path / "once")
+    assert difference(tmp_path / "out", tmp_path / "once") == ""
+
+
+def test_a_run_does_no_more_epochs_than_it_was_asked_for(tmp_path: Path) -> None:
+    """A life that had begun two epochs is gone; the next one is to do one of them, as its last, with whole views."""
+    write(tmp_path / "in", range(1, 5))
+    settings = {"snapshot_every": 3}
+    run(SPREAD, tmp_path / "in", tmp_path / "out", last=1, **settings)
+    log = RecordLog(tmp_path / "out" / "checkpoint" / "publisher" / "log")
+    first, records = log.recover()
+    assert (first, len(records)) == (1, 1)
+    for epoch in (2, 3):
+        files = {name: {"last": f"{epoch:03d}.json", "count": epoch} for name in "rs"}
+        turn = LoggedTurn(epoch, {name: [f"{epoch:03d}.json"] for name in "rs"}, files, final=False)
+        log.write([b"".join(encode(turn))])
+    log.close()
+    run(SPREAD, tmp_path / "in", tmp_path / "out", last=2, **settings)
+    assert committed_epochs(tmp_path / "out") == [1, 2]
+    assert read_manifest(tmp_path / "out", 2).snapshot == 2
+    run(SPREAD, tmp_path / "in", tmp_path / "out", **settings)
+    assert committed_epochs(tmp_path / "out") == [1, 2, 3, 4]
+    run(SPREAD, tmp_path / "in", tmp_path / "once")
+    assert query(tmp_path / "out", "FROM joined ORDER BY ALL") == query(tmp_path / "once", "FROM joined ORDER BY ALL")

@@ -115,9 +115,15 @@ class ClusterRun:
         out = Path(self._home.card.out)
         for number in committed_epochs(out):
             if number > self._epoch:
+                try:
+                    manifest = read_manifest(out, number)
+                except StoreError:
+                    if number in committed_epochs(out):
+                        raise
+                    continue  # the publisher has dropped it by now
                 now = time.monotonic()
                 self._epoch, self._deaths = number, 0
-                yield Epoch.of(read_manifest(out, number), now - self._since, {}, files_left, ("kept",), out)
+                yield Epoch.of(manifest, now - self._since, {}, files_left, ("kept",), out)
                 self._since = now
 
     def _mourn(self, ended: ProcessEnded) -> None:
