@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.versions import VersionOrder
 from cumulus.workloads import benchmark, changes, flights, shop
 from support import failing_view, orders_stream, star_stream
 from support.benchmarks import small_stream
@@ -59,7 +60,7 @@ def test_benchmarks(tmp_path: Path, workload: str, query: str) -> None:
 # --- what changes, and what does not fit ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", sampled(range(6), of=3))
+@pytest.mark.parametrize("seed", sampled(range(6), of=6))
 def test_updates_deletions_and_orphans(tmp_path: Path, seed: int) -> None:
     stream = star_stream.Star(tmp_path / "in", seed)
     for _ in range(6):
@@ -67,7 +68,7 @@ def test_updates_deletions_and_orphans(tmp_path: Path, seed: int) -> None:
     compare(star_stream.STAR, tmp_path / "in", tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", sampled(range(6), of=3))
+@pytest.mark.parametrize("seed", sampled(range(6), of=6))
 def test_late_and_refused_rows(tmp_path: Path, seed: int) -> None:
     stream = orders_stream.OrdersStream(tmp_path / "in", seed)
     for _ in range(6):
@@ -158,7 +159,8 @@ def script_of(*names: str) -> str:
     return TABLES + "".join(f'CREATE VIEW "{name}" AS {VIEWS[name]};\n' for name in names)
 
 
-@pytest.mark.parametrize("seed", sampled(range(6), of=6))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
 def test_all_views_together(tmp_path: Path, seed: int) -> None:
     found = compare(script_of(*VIEWS), written(tmp_path / "in", changing(seed)), tmp_path, seed)
     assert WHOLE is False or found.counts["rows_late"]
@@ -188,7 +190,7 @@ def test_programs_that_ask_for_little(tmp_path: Path, script: str, mode: Mode) -
     rows = changing(1, 3)
     rows["r"][1] += [{"id": "x", "op": "i"}, {"id": 1, "op": "?"}]
     found = Compared(script, [str(written(tmp_path / "in", rows))], tmp_path)
-    for shape in ((2, 2), (1, 1)):
+    for shape in ((2, 2), (1, 1)) if WHOLE else ((2, 2),):
         found.check(shape, mode)
 
 
@@ -295,3 +297,36 @@ def test_settings_of_runs(tmp_path: Path, every: int, limit: int, keep: int) -> 
     found = Compared(script_of("sums", "joined", "distinct"), [str(folder)], tmp_path, **settings)
     for shape, mode in (((2, 2), Mode.EVENTUAL), ((1, 1), Mode.GATED)):
         found.check(shape, mode)
+
+
+@pytest.mark.parametrize("order", VersionOrder)
+def test_what_comes_late_is_corrected(tmp_path: Path, order: VersionOrder) -> None:
+    """Small blocks of two switches, with delays: both a delta and a row come when something later is there."""
+    found = Compared(script_of("joined", "itself", "sums"), [str(written(tmp_path / "in", changing(3, 4)))], tmp_path)
+    for seed, nodes in enumerate((2, 3, 4) if WHOLE else (2, 3)):
+        found.check((nodes, 2), order=order, seed=seed, block_rows=1)
+    assert found.counts["rows_late"] > 0
+    assert found.counts["deltas_late"] > 0
+
+
+def test_numbers_that_are_equal_are_one_key(tmp_path: Path) -> None:
+    """By DOUBLE and DECIMAL, of several widths on both sides: 0.0 and -0.0, 1 and 1.0."""
+    script = """
+    CREATE TABLE r (x DOUBLE, k SMALLINT, a BIGINT);
+    CREATE TABLE s (x DOUBLE, k BIGINT, d DECIMAL(9,2), b DOUBLE);
+    CREATE VIEW by_x AS SELECT r.x, SUM(a) AS t, SUM(b) AS u, COUNT(*) AS n FROM r JOIN s USING (x) GROUP BY r.x;
+    CREATE VIEW by_k AS SELECT s.d, SUM(a * b) AS t FROM r JOIN s USING (k) GROUP BY s.d;
+    CREATE VIEW of_d AS SELECT d, AVG(b) AS m, MAX(b) AS most FROM s GROUP BY d;
+    """
+    draw = random.Random(1)
+    xs = [0.0, -0.0, 1, 1.0, 2.5, 1e300, None]
+    ks, ds = [1, -1, 300], ["1.50", 1.5, 0, None]
+    r = [[{"x": draw.choice(xs), "k": draw.choice([*ks, None]), "a": a} for a in range(9)] for _ in range(3)]
+    s = [
+        [{"x": draw.choice(xs), "k": draw.choice(ks), "d": draw.choice(ds), "b": b / 3} for b in range(9)]
+        for _ in range(3)
+    ]
+    rows: Rows = {"r": r, "s": s}
+    found = Compared(script, [str(written(tmp_path / "in", rows))], tmp_path)
+    for shape in ((3, 2), (4, 1)):
+        found.check(shape)

@@ -87,8 +87,8 @@ class ClusterNode:
         """The last epochs that are committed, and of which everything was done here."""
         self._snapshots, self._gate, self._spread = snapshots, gate, spread
         self._marks = EpochMarks(nodes, switches, 0 if spread is None else spread.depths, committed)
-        self._payloads: dict[int, dict[Name, bytes]] = {}
-        """Epoch → what each switch has sent for the gate so far."""
+        self._payloads: dict[int, dict[Name, list[bytes]]] = {}
+        """Epoch → the parts of what each switch has sent for the gate so far."""
         self._final: set[int] = set()
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
@@ -174,8 +174,7 @@ class ClusterNode:
         return facts if self._spread is None else facts | self._spread.facts()
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
-        sent = self._payloads.setdefault(epoch, {})
-        sent[sender] = sent.get(sender, b"") + payload
+        self._payloads.setdefault(epoch, {}).setdefault(sender, []).append(payload)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -198,7 +197,7 @@ class ClusterNode:
         final = epoch in self._final
         self._final.discard(epoch)
         payloads = self._payloads.pop(epoch)
-        ordered = [payloads[each] for each in self._switches]
+        ordered = [b"".join(payloads[each]) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         changed = {} if self._spread is None else self._spread.deltas_of(epoch)
         shares: Shares = {}

@@ -249,10 +249,9 @@ class Switch:
             payload = b"".join(
                 each for gates in all_gates for gate, each in zip(self._gates, gates, strict=True) if gate == node
             )
-            while len(payload) > PART_BYTES:
-                effects.append(Send(node_name(node), EpochPart(epoch, payload[:PART_BYTES])))
-                payload = payload[PART_BYTES:]
-            effects.append(Send(node_name(node), EpochEnd(epoch, final, payload)))
+            parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
+            effects += (Send(node_name(node), EpochPart(epoch, each)) for each in parts[:-1])
+            effects.append(Send(node_name(node), EpochEnd(epoch, final, parts[-1])))
         if self._gates or outcome is None:  # the gate takes the same rows in, and says what has become of them
             effects.append(Send(PUBLISHER, EpochReady(epoch, ())))
         else:
