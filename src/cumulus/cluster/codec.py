@@ -41,6 +41,7 @@ _CLASSES: dict[str, type] = {
         records.LoggedEpoch,
         records.NodeState,
         records.SwitchState,
+        records.ViewShare,
         Written,
     )
 }

@@ -110,6 +110,13 @@ class SwitchState:
     clients: Mapping[str, Sequence[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class ViewShare:
+    """What a node has of the maps of a view: number of the map, rows, and rows to be taken away from them."""
+
+    maps: Sequence[tuple[int, bytes, bytes]]
+
+
 def require_epochs(name: Name, logged: Container[int], saved: int, committed: int) -> None:
     """Raise StoreError unless a machine's log has all epochs behind its snapshot up to the last committed one."""
     missing = [epoch for epoch in range(saved + 1, committed + 1) if epoch not in logged]

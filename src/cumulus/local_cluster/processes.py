@@ -63,11 +63,16 @@ def equip(name: Name, argument: Mapping[str, Any]) -> Equipment:
     card, program = read_card(home), resumed_program(home)
     if card is None or program is None:
         raise StoreError(f"{home}: this is no home of a cluster", hint="Start with new folders.")
+    return equip_by_plan(name, argument, card, plan_of(program, card))
+
+
+def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, plan: ClusterPlan) -> Equipment:
+    """Return the machine that a process is to drive, by what its home says; see `equip`."""
     folder = card.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     epochs = committed_epochs(card.out)
     newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan_of(program, card), StateFiles(name, folder), newest)
+    part = _Parts(card, plan, StateFiles(name, folder), newest)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):

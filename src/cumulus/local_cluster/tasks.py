@@ -35,7 +35,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, files_left, next_files
 from cumulus.errors import StoreError
 from cumulus.local_cluster.card import ClusterCard
-from cumulus.local_cluster.spread_outputs import share_mergers, write_shares
+from cumulus.local_cluster.spread_outputs import SpreadOutputs
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 
@@ -150,8 +150,9 @@ class NodeTasks:
         snapshots: Snapshots,
         states: StateFiles,
     ) -> None:
-        self._out, self._plan, self._number = Path(card.out), plan, number
+        self._out, self._number = Path(card.out), number
         self._gate, self._snapshots, self._states = gate, snapshots, states
+        self._spread = SpreadOutputs(plan, self._out, card.engine)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
@@ -166,7 +167,7 @@ class NodeTasks:
     def _write(self, epoch: int, final: bool, output: NodeOutput) -> list[Written]:
         is_snapshot = self._snapshots.due(epoch, final)
         try:
-            files, errors = write_shares(self._plan, output.shares, self._number, epoch, self._out)
+            files, errors = self._spread.write(output.shares, self._number, epoch)
         except OSError as problem:
             raise output_error(self._out, problem) from None
         written = [Written(self._number, files, {}, errors, is_snapshot)]
@@ -199,7 +200,7 @@ class PublisherTasks:
         self._sources: Sequence[FolderSource] = card.sources
         self._limit, self._keep, self._sink = card.files_per_epoch, card.keep, sink
         out = Path(card.out)
-        self._merge = share_mergers(plan, out)
+        self._merge = SpreadOutputs(plan, out, card.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
         self._is_endless, self._last = is_endless, last
