@@ -71,14 +71,10 @@ class RandomClient(ScriptedClient):
                 if len(sales) > 9:
                     op, rows = DELETE, [sales.pop(0)]
             sent = rows_to_send(PROGRAM.relation(table), op, rows)
-            switches = plan.tables.switches_of(table, sent)
-            for switch in sorted(set(switches.tolist())):
-                name = switch_name(switch)
-                numbers[name] = number = numbers.get(name, 0) + 1
-                mine = [row for row, each in zip(rows, switches, strict=True) if each == switch]
-                self.changes[name, number] = table, op, mine
-                message = ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation(table), op, mine)))
-                self._lines += [(at, name, message)] * draw.choice((1, 1, 2))
+            name = switch_name(plan.tables.switch_of[table])
+            numbers[name] = number = numbers.get(name, 0) + 1
+            self.changes[name, number] = table, op, rows
+            self._lines += [(at, name, ClientRows(number, table, to_ipc(sent)))] * draw.choice((1, 1, 2))
 
     def epochs(self) -> dict[tuple[Name, int], int]:
         """Return the epochs of what was accepted, by switch and number."""

@@ -21,6 +21,13 @@ class LoggedTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedRefusal:
+    """Of the publisher: a file of an epoch could not be read; it and those after it are told anew, with other files."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedPayloads:
     """Of a switch: what it has read in an epoch.
 
@@ -30,11 +37,14 @@ class LoggedPayloads:
         For each bucket of the gate, packed.
     intake
         For its own intake, packed; empty if it has none, or if it is what the only gate gets.
+    turn
+        The publisher's record that has told the epoch.
     """
 
     epoch: int
     gates: Sequence[bytes]
     intake: bytes
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)

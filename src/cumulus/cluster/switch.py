@@ -20,6 +20,7 @@ from cumulus.cluster.messages import (
     EpochEnd,
     EpochPart,
     EpochReady,
+    EpochRefused,
     EpochTurn,
     EpochWanted,
     Events,
@@ -28,6 +29,7 @@ from cumulus.cluster.messages import (
     RequestRefused,
     RowsAccepted,
     SaveState,
+    Unreadable,
     WriteOutputs,
     node_name,
     switch_name,
@@ -99,8 +101,9 @@ class Switch:
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
-        self._final: dict[int, bool] = {}
-        """Epoch that was told and has not ended here → whether nothing is left to read after it."""
+        self._turns: dict[int, EpochTurn] = {}
+        """The epochs that were told and have not ended here."""
+        self._has_refused = False
         self._records: dict[int, int] = {}
         """Epoch that has ended → its last record in the log."""
         self._waiting: deque[tuple[Name, ClientRows]] = deque()
@@ -140,8 +143,12 @@ class Switch:
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
-                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)):
-                    self._end(self._logged(LoggedPayloads(epoch, gates, intake), effects), effects)
+                case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
+                    self._has_refused = True  # the publisher ends the run when all epochs before are committed
+                    effects.append(Send(PUBLISHER, EpochRefused(epoch, message, hint)))
+                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if not self._has_refused:
+                    turn = self._turns[epoch]
+                    self._end(self._logged(LoggedPayloads(epoch, gates, intake, turn.record), effects), effects)
                 case Completed(WriteOutputs(epoch=epoch), written):
                     effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
                 case Completed(SaveState(epoch=epoch), _):
@@ -205,9 +212,9 @@ class Switch:
         if turn.epoch != self._told + 1:
             raise RemoteProtocolError(f"{self.name}: epoch {turn.epoch} is told after {self._told}")
         self._told = turn.epoch
-        self._final[turn.epoch] = turn.final
+        self._turns[turn.epoch] = turn
         known = self._read.pop(turn.epoch, None)
-        if known is not None:
+        if known is not None and known.turn == turn.record:
             self._end(known, effects)
             return
         mine = {table: names for table, names in turn.files.items() if table in self._tables}
@@ -218,7 +225,7 @@ class Switch:
         epoch = read.epoch
         assert epoch == self._ended + 1, f"epoch {epoch} ends after {self._ended}"
         self._ended = epoch
-        final = self._final.pop(epoch)
+        final = self._turns.pop(epoch).final
         outcome = None
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
@@ -262,16 +269,16 @@ class Switch:
             self._log_bytes += len(record)
             if isinstance(logged, LoggedRows):
                 self._guests.note(logged.client, logged.number, logged.epoch)
-            else:
-                self._records[logged.epoch] = number
-            if logged.epoch <= self._committed:
-                if self._spread is not None and logged.epoch > self._saved:
-                    self._spread.intake.apply(logged.epoch, [_for_intake(logged)])
-            elif isinstance(logged, LoggedRows):
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:
-                self._read[logged.epoch] = logged
+                self._records[logged.epoch] = number
+                self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
         require_epochs(self.name, self._records, self._saved, self._committed)
+        for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
+            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
+            if self._spread is not None and epoch > self._saved:
+                for each in done:
+                    self._spread.intake.apply(epoch, [_for_intake(each)])
         self._take_known(effects)
 
     def _logged(self, read: LoggedPayloads, effects: list[Effect]) -> LoggedPayloads:
@@ -294,7 +301,7 @@ class Switch:
     def check(self) -> None:
         """Check what holds between two steps."""
         assert self._committed <= self._ended <= self._told, (self._committed, self._ended, self._told)
-        assert all(self._ended < epoch <= self._told for epoch in self._final), (self._final, self._ended, self._told)
+        assert all(self._ended < epoch <= self._told for epoch in self._turns), (self._turns, self._ended, self._told)
 
 
 def _for_intake(read: LoggedPayloads | LoggedRows) -> bytes:

@@ -17,7 +17,6 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.messages import Deltas, EpochTold, Events, SourcesDone
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
@@ -25,7 +24,6 @@ from cumulus.experiments.cluster_programs import PROGRAMS, program_named, write_
 from cumulus.experiments.equal_outputs import difference
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip_by_plan, machine_names
-from cumulus.m3.program import Program
 from cumulus.machine import Append, Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.simulation import BrokenRule, Choices, Renew, Reports, Scenario, Wire, World
 from cumulus.transport.equipment import SUPERVISOR, Equipment
@@ -137,7 +135,7 @@ class Case:
             None,
             mode=stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED]),
             nodes=1 + stream.below(4),
-            switches=_switches(self._program, 1 + stream.below(3)),
+            switches=1 + stream.below(3),
             order=stream.one(ORDERS),
             block_rows=stream.one([10_000, 1, 2]),
             engine="interpreter",
@@ -178,11 +176,6 @@ class Case:
                 self._reports("epoch")
         found = difference(self._judged, self._out)
         assert not found, found
-
-
-def _switches(program: Program, most: int) -> int:
-    """Return how many switches take whole tables: what reads files does not divide those that several take."""
-    return next(count for count in range(most, 0, -1) if not plan_cluster(program, 1, count).tables.split)
 
 
 def _as_it_is(name: Name, machine: Machine) -> Machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,14 @@ class Home:
         try:
             _wait_for_orphans(place, out)
             before = read_card(place)
-            self.plan = plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
-            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(self.plan))
+
+            @cache
+            def plan() -> ClusterPlan:
+                return plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
+
+            # A program that has changed is told here: the homes of the one before would not fit it.
+            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
+            self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
             self.card = ClusterCard(
                 str(out.absolute()),
@@ -83,7 +90,7 @@ class Home:
                 **settings,
             )
             self.card.write(before)
-            resuming = any((place / "publisher").glob("log/*"))
+            resuming = any((place / "publisher").glob("log/*.log"))
             with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
             newest = with_lock.newest()
             with_lock.close()  # the publisher's process takes it

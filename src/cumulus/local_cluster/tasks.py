@@ -12,11 +12,13 @@ from typing import Any
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.messages import (
     CommitEpoch,
+    GiveUp,
     ListFiles,
     Listing,
     Payloads,
     ReadFiles,
     SaveState,
+    Unreadable,
     WriteOutputs,
     node_name,
 )
@@ -33,7 +35,7 @@ from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, files_left, next_files
-from cumulus.errors import StoreError
+from cumulus.errors import InputError, StoreError
 from cumulus.local_cluster.card import ClusterCard
 from cumulus.local_cluster.spread_outputs import SpreadOutputs
 from cumulus.machine import Name
@@ -114,7 +116,10 @@ class SwitchTasks:
         """Do a task; return its result."""
         match task:
             case ReadFiles(files=files):
-                return self._read({table: list(names) for table, names in files.items()})
+                try:
+                    return self._read({table: list(names) for table, names in files.items()})
+                except InputError as problem:
+                    return Unreadable(problem.message, problem.hint)
             case WriteOutputs(epoch, _, Outcome() as outcome):
                 return [self._write(epoch, outcome)]
             case SaveState():
@@ -205,11 +210,20 @@ class PublisherTasks:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
         self._is_endless, self._last = is_endless, last
 
+    def close(self) -> None:
+        """Give the output folder free."""
+        self._sink.close()
+
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
         match task:
             case ListFiles(epoch, done):
-                return self._list(epoch, done)
+                try:
+                    return self._list(epoch, done)
+                except InputError as problem:
+                    return Unreadable(problem.message, problem.hint)
+            case GiveUp(problem):
+                raise InputError(problem.message, hint=problem.hint)
             case CommitEpoch(epoch, written, progress):
                 self._sink.commit(epoch, written, progress, self._merge, self._keep)
                 return files_left(self._sources, progress)
