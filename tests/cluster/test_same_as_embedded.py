@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cumulus.cluster.mode import Mode
 from cumulus.workloads import benchmark, changes, flights, shop
 from support import failing_view, orders_stream, star_stream
 from support.benchmarks import small_stream
@@ -167,3 +168,35 @@ def test_all_views_together(tmp_path: Path, seed: int) -> None:
 def test_a_view_alone(tmp_path: Path, name: str) -> None:
     turn = list(VIEWS).index(name)
     compare(script_of(name), written(tmp_path / "in", changing(turn)), tmp_path, turn)
+
+
+ALL = "CREATE VIEW n AS SELECT COUNT(*) AS n FROM s;"
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    "script",
+    [
+        TABLES,
+        "CREATE TABLE r (id INT, a BIGINT); CREATE TABLE s (k VARCHAR);",
+        f"{TABLES} CREATE VIEW none AS SELECT COUNT(*) AS n FROM r WHERE FALSE;",
+        f"{TABLES} CREATE VIEW none AS SELECT COUNT(*) AS n FROM r WHERE FALSE; {ALL}",
+    ],
+    ids=["no view", "nothing kept", "no table in a view", "a view of each kind"],
+)
+def test_programs_that_ask_for_little(tmp_path: Path, script: str, mode: Mode) -> None:
+    rows = changing(1, 3)
+    rows["r"][1] += [{"id": "x", "op": "i"}, {"id": 1, "op": "?"}]
+    found = Compared(script, [str(written(tmp_path / "in", rows))], tmp_path)
+    for shape in ((2, 2), (1, 1)):
+        found.check(shape, mode)
+
+
+def test_folders_without_files_and_files_without_rows(tmp_path: Path) -> None:
+    script = script_of("sums", "joined", "distinct")
+    found = Compared(script, [str(written(tmp_path / "none", {"r": [], "s": []}))], tmp_path / "1")
+    found.check((2, 2))
+    assert found.epochs == 0
+    found = Compared(script, [str(written(tmp_path / "empty", {"r": [[], []], "s": [[], [], []]}))], tmp_path / "2")
+    found.check((2, 2))
+    assert found.epochs == 3

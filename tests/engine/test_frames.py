@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.catalog.partition import bucket_of, buckets_of
-from cumulus.catalog.types import EXACT, HUGEINT, Interval
+from cumulus.catalog.types import BIGDECIMAL, EXACT, HUGEINT, Interval
 from cumulus.engine.frames.entries import entries_of, frame_of
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
@@ -146,8 +146,12 @@ def test_what_one_takes_another_adds(writer: str, reader: str, contents: Content
         one, other = engine_with(writer, contents), engine_with(reader, {})
         wanted = all_stored(one)
         for name in NAMES:
-            other.add(name, sent(one.take(name)))
-            assert one.take(name).rows == one.size(name) == 0
+            copied = one.copy(name)
+            assert stored(one, name) == wanted[name]
+            frame = one.take(name)
+            assert repr([*entries_of(copied)]) == repr([*entries_of(frame)])
+            other.add(name, sent(frame))
+            assert one.take(name).rows == one.copy(name).rows == one.size(name) == 0
         assert all_stored(other) == wanted
         check_links(one)
         check_links(other)
@@ -337,6 +341,11 @@ def test_frames_are_divided_and_joined(contents: Contents, data: st.DataObject) 
             less = [((*key[:place], *key[place + 1 :]), values) for key, values in entries]
             shorter = frame.without_key(place)
             assert repr([*entries_of(shorter)]) == repr([*entries_of(frame_of(shorter.layout, less))])
+        for place in range(len(frame.layout.values)):
+            sums = [values[place] for _, values in entries]
+            sums = [each[0] + each[1] if isinstance(each, tuple) else each for each in sums]
+            if all(abs(each) < 10**38 for each in sums) and frame.layout.values[place].type != BIGDECIMAL:
+                assert frame.value(place).to_pylist() == sums
     numbers = frame_of(layout_of(PROGRAM.map("numbers")), contents["numbers"].items()).numbers(1)
     assert numbers.tolist() == [key[1] for key in contents["numbers"]]
 

@@ -42,12 +42,14 @@ class Supervisor(ScriptedClient):
     """Renews when it is told to."""
 
     tasks: list[Renew] = field(default_factory=list)
+    lost: list[Name] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         tasks, self.tasks = self.tasks, []
+        self.lost += [each.peer for each in inputs if isinstance(each, Lost)]
         return [*super().step(inputs), *(Perform(task) for task in tasks)]
 
 
@@ -239,6 +241,10 @@ def test_a_supervisor_may_end_those_that_run() -> None:
     assert group.told("one") == []
     assert group.told("two") == [Recovered(1, ())]
     assert "crash" not in group.world.counts
+    assert group.supervisor.lost == [], "it knows"
+    group.world.crash("two")
+    group.world.run()
+    assert group.supervisor.lost == ["two"]
 
 
 def test_what_waits_for_a_record_belongs_to_the_incarnation_in_which_it_was_asked_for() -> None:

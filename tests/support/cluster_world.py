@@ -9,13 +9,16 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip, machine_names
+from cumulus.local_cluster.tasks import PublisherTasks
 from cumulus.m3.program import Program
-from cumulus.machine import Effect, Input, Machine, Name, Received
+from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
 from cumulus.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.log_files import RecordLog
 
 
 class Watcher:
@@ -43,6 +46,40 @@ class Watcher:
 WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
 
 
+def reopened(equipment: Equipment) -> RecordLog:
+    """Return the log of a machine, which is not synced: nobody pulls a plug here."""
+    assert isinstance(equipment.log, RecordLog)
+    equipment.log.close()
+    return RecordLog(equipment.log.folder, sync="never")
+
+
+class LoggedMachine:
+    """A machine whose log is on the disk, where a later run finds it; the world knows the records of this run alone."""
+
+    def __init__(self, machine: Machine, log: RecordLog) -> None:
+        self._machine, self._log = machine, log
+        first, records = log.recover()
+        self._recovered = Recovered(first, records)
+        self._before = first + len(records) - 1
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        effects: list[Effect] = []
+        for each in self._machine.step([self._recovered if isinstance(told, Recovered) else told for told in inputs]):
+            match each:
+                case Append(number, record):
+                    assert self._log.write([record]) == number
+                    effects.append(Append(number - self._before, record))
+                case Forget(number):
+                    self._log.forget(number)
+                    effects += [Forget(number - self._before)] if number > self._before else []
+                case _:
+                    effects.append(each)
+        return effects
+
+    def check(self) -> None:
+        self._machine.check()
+
+
 def run_cluster(
     program: Program,
     sources: Sequence[FolderSource],
@@ -60,7 +97,8 @@ def run_cluster(
 ) -> SimulatedRun:
     """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses.
 
-    `machines` is filled with them, for those who want to look at what they have become. With `clients` and `every_ms`
+    It goes on where the last run has ended, as that does. `machines` is filled with them, for those who want to look at
+    what they have become. With `clients` and `every_ms`
     it goes on until epoch `last`.
     """
     others = dict(clients or {})
@@ -71,12 +109,14 @@ def run_cluster(
         }
         if machines is not None:
             machines |= {name: each.machine for name, each in equipped.items()}
+        logs = {name: reopened(each) for name, each in equipped.items()}
+        logged = {name: LoggedMachine(each.machine, logs[name]) for name, each in equipped.items()}
         watcher = Watcher()
 
         def machine_of(name: Name, life: int) -> Machine:
             if name == SUPERVISOR:
                 return watcher
-            return others[name] if name in others else equipped[name].machine
+            return others[name] if name in others else logged[name]
 
         scenario = Scenario(
             dict.fromkeys((SUPERVISOR, *names, *others), machine_of),
@@ -87,9 +127,11 @@ def run_cluster(
         try:
             found = simulated(lambda _: scenario, seed, Conditions())
         finally:
-            for each in equipped.values():
-                if each.log is not None:
-                    each.log.close()
+            for log in logs.values():
+                log.close()
+            tasks = getattr(equipped[PUBLISHER].perform, "__self__", None)
+            assert isinstance(tasks, PublisherTasks)
+            tasks.close()
         assert found.failure is None, found.failure
         assert watcher.is_done, "the cluster came to rest before it had read everything"
         return found

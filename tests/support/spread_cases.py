@@ -63,6 +63,17 @@ M3 = {
         ON +s(a, x) { m[a, x] += 1; u[] += x; p[a] += (y := x + 1) * k[y]; z[a] += m[c, c] * m[x, c]; }
         ON -s(a, x) { m[a, x] += -1; u[] += -x; p[a] += -(y := x + 1) * k[y]; z[a] += -m[c, c] * m[x, c]; }
         ON +t(v, w, x) { k[v] += w * x; } ON -t(v, w, x) { k[v] += -w * x; }""",
+    "types_meet": """
+        RELATION r(a BIGINT, b DECIMAL(4,2), c INT); RELATION s(a INT, x SMALLINT NOT NULL); RELATION t(c BIGINT);
+        MAP m[a INT](n BIGINT); MAP k[b BIGINT](n DECIMAL(10,2));
+        MAP q[a BIGINT](n DECIMAL(38,2)); MAP p[c INT](n BIGINT);
+        ON +r(a, b, c) { q[a] += m[a] * k[b] * b; p[c] += m[c] * m[a]; }
+        ON -r(a, b, c) { q[a] += -m[a] * k[b] * b; p[c] += -m[c] * m[a]; }
+        ON +s(a, x) { m[a] += x; } ON -s(a, x) { m[a] += -x; } ON +t(c) { k[c] += 0.5; } ON -t(c) { k[c] += -0.5; }""",
+    "untyped": """
+        ON +R(A, B) { m1 += m2[A]; m2[A] += m3[B]; w[A, C] += m2[A] * m4[C, B] } ON +S(B) { m3[B] += 2; m4[B, B] += 1 }
+        ON -R(A, B) { m1 += -m2[A]; m2[A] += -m3[B]; w[A, C] += -m2[A] * m4[C, B] }
+        ON -S(B) { m3[B] += -2; m4[B, B] += -1 }""",
     "signs_differ": """
         RELATION r(a INT); RELATION s(a INT);
         MAP m[a INT](n BIGINT); MAP q[a INT](n BIGINT); MAP last[](n BIGINT);

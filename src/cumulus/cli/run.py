@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -224,5 +225,6 @@ def _on_cluster(
     with home, Interrupt() as stop:
         note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        for epoch in ClusterRun(home, trigger.every_s, last).epochs(lambda: stop.wished):
+        running = ClusterRun(home, trigger.every_s, last, partial(print, file=sys.stderr, flush=True))
+        for epoch in running.epochs(lambda: stop.wished):
             teller.epoch(epoch)

@@ -25,6 +25,7 @@ _CLASSES: dict[str, type] = {
         messages.Deltas,
         messages.Checkpoint,
         messages.EpochTurn,
+        messages.EpochRefused,
         messages.EpochPart,
         messages.EpochEnd,
         messages.EpochReady,
@@ -40,11 +41,13 @@ _CLASSES: dict[str, type] = {
         messages.StatusAsked,
         messages.StatusTold,
         records.LoggedTurn,
+        records.LoggedRefusal,
         records.LoggedPayloads,
         records.LoggedRows,
         records.LoggedEpoch,
         records.NodeState,
         records.SwitchState,
+        records.ViewShare,
         Written,
     )
 }

@@ -25,6 +25,7 @@ from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.protocol import Engine, Key, Values
 from cumulus.engine.rows_in import arrow_rows
 from cumulus.engine.session import Session
+from cumulus.errors import EvaluationError
 from cumulus.m3.program import MapDef
 
 Signs: TypeAlias = npt.NDArray[np.int8]
@@ -83,9 +84,10 @@ class NodeMaps:
     def _late_columns(self, late: Relation, deltas: MapFrame) -> pa.Table | None:
         """Return deltas as rows of their late relation: keys, values, version; None if Arrow cannot have them so."""
         layout = deltas.layout
-        *keys, version = (deltas.key(place) for place in range(len(layout.keys)))
-        columns = [*keys, *(deltas.value(place) for place in range(len(layout.values))), version]
-        if any(each is None for each in columns):
+        try:
+            *keys, version = (deltas.key(place) for place in range(len(layout.keys)))
+            columns = [*keys, *(deltas.value(place) for place in range(len(layout.values))), version]
+        except EvaluationError:
             return None
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
@@ -112,11 +114,7 @@ class NodeMaps:
 
     def overlay(self, name: str) -> MapFrame:
         """Return the deltas of a map that are not cut."""
-        since = self.made.overlays[name].since
-        with localcontext(EXACT):
-            found = self.engine.take(since)
-            self.engine.add(since, found)
-        return found
+        return self.engine.copy(self.made.overlays[name].since)
 
     def _version_place(self, name: str) -> int:
         return len(self._definitions[name].keys)
@@ -149,10 +147,7 @@ class NodeMaps:
 
     def newest(self, name: str) -> MapFrame:
         """Return the newest values of a map."""
-        with localcontext(EXACT):
-            found = self.engine.take(name)
-            self.engine.add(name, found)
-        return found
+        return self.engine.copy(name)
 
     def load(self, newest: Mapping[str, MapFrame]) -> None:
         """Replace the newest values of all maps."""

@@ -39,11 +39,23 @@ class EpochTurn:
         Table → names of its files, in order; tables without new files are left out.
     final
         Whether nothing is left to read after it.
+    record
+        Of the publisher's log: an epoch that could not be read is told anew, with another one.
     """
 
     epoch: int
     files: Mapping[str, Sequence[str]]
     final: bool
+    record: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRefused:
+    """From a switch to the publisher: a file of the epoch cannot be read."""
+
+    epoch: int
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,8 @@ class Block:
         signs: npt.NDArray[np.int8],
     ) -> Block:
         """Return a block of rows in columns."""
-        rows = columns.append_column(SIGN, pa.array(signs)).append_column(OFFSET, pa.array(offsets))
+        arrays = [*columns.columns, pa.array(signs), pa.array(offsets)]  # there may be no columns
+        rows = pa.table(arrays, names=[*columns.column_names, SIGN, OFFSET])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
@@ -281,6 +294,7 @@ Message: TypeAlias = (
     | Deltas
     | Checkpoint
     | EpochTurn
+    | EpochRefused
     | EpochPart
     | EpochEnd
     | EpochReady
@@ -302,7 +316,7 @@ Message: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ListFiles:
-    """Find the files of an epoch; the result is a `Listing`, None if there are no new ones.
+    """Find the files of an epoch; the result is a `Listing`, None if there are no new ones, or `Unreadable`.
 
     Parameters
     ----------
@@ -331,7 +345,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """Read the files of a switch's tables; the result is `Payloads`."""
+    """Read the files of a switch's tables; the result is `Payloads` or `Unreadable`."""
 
     epoch: int
     files: Mapping[str, Sequence[str]]
@@ -351,6 +365,21 @@ class Payloads:
 
     gates: Sequence[bytes]
     intake: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A source or a file cannot be read: why, and a way out."""
+
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End the run with what is told of a source or a file."""
+
+    problem: Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,4 +429,4 @@ class CommitEpoch:
     progress: Progress
 
 
-Task: TypeAlias = ListFiles | ReadFiles | WriteOutputs | SaveState | CommitEpoch
+Task: TypeAlias = ListFiles | ReadFiles | GiveUp | WriteOutputs | SaveState | CommitEpoch

@@ -28,7 +28,7 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedEpoch, NodeState
+from cumulus.cluster.records import LoggedEpoch, NodeState, require_epochs
 from cumulus.cluster.spread_part import Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
@@ -36,7 +36,7 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class ClusterNode:
         Which epochs write views.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ClusterNode:
         gate: Gate | None,
         spread: SpreadPart | None,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = node_name(number)
         self._number = number
@@ -93,6 +96,7 @@ class ClusterNode:
         self._next_record = 1
         self._records: dict[int, int] = {}
         """Epoch → its record in the log."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
@@ -208,7 +212,7 @@ class ClusterNode:
         self._log_bytes += len(record)
         self._is_writing = True
         effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
-        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             state = b"".join(encode(self._state(epoch)))
             self._log_bytes, self._state_bytes = 0, len(state)
             effects.append(Perform(SaveState(epoch, self._committed, state)))
@@ -231,16 +235,19 @@ class ClusterNode:
     def _recover(self, first: int, records: Sequence[bytes]) -> None:
         """Take in the committed epochs of the log behind the snapshot; what was not committed comes again."""
         self._next_record = first + len(records)
+        found: dict[int, tuple[int, LoggedEpoch]] = {}
         for number, record in enumerate(records, first):
             logged = decode(record)
             assert isinstance(logged, LoggedEpoch), logged
-            if self._saved < logged.epoch <= self._committed:
-                if self._gate is not None:
-                    self._gate.apply(logged.epoch, logged.payloads)
-                if self._spread is not None:
-                    self._spread.restore(logged.deltas)
-                self._records[logged.epoch] = number
-                self._log_bytes += len(record)
+            found[logged.epoch] = number, logged  # one that was not committed was done, and logged, in each life
+            self._log_bytes += len(record)
+        require_epochs(self.name, found, self._saved, self._committed)
+        for epoch in range(self._saved + 1, self._committed + 1):
+            self._records[epoch], logged = found[epoch]
+            if self._gate is not None:
+                self._gate.apply(epoch, logged.payloads)
+            if self._spread is not None:
+                self._spread.restore(logged.deltas)
 
     def _forget(self, effects: list[Effect]) -> None:
         """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""

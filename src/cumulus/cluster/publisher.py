@@ -3,31 +3,34 @@
 It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches. Where
 no files are left, it looks from time to time whether clients have sent rows, and begins an epoch if they have. When
 all nodes have written what the epoch has changed, it writes the manifest, which is the commit. An epoch begins while
-the one before is on its way, not earlier.
+the one before is on its way, not earlier. What cannot be read ends the run, once all epochs before it are committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.messages import (
     CommitEpoch,
     EpochCommit,
     EpochReady,
+    EpochRefused,
     EpochTold,
     EpochTurn,
     EpochWanted,
+    GiveUp,
     ListFiles,
     Listing,
     SourcesDone,
     StatusAsked,
     StatusTold,
+    Unreadable,
     node_name,
     switch_name,
 )
-from cumulus.cluster.records import LoggedTurn
+from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.epochs.output.sink import Written
 from cumulus.epochs.sources import Progress
 from cumulus.errors import RemoteProtocolError
@@ -82,6 +85,8 @@ class Publisher:
         self._progress = progress
         self._every_ms, self._last = every_ms, last
         self._begun: dict[int, _Begun] = {}
+        self._refused: EpochRefused | None = None
+        """The first epoch that cannot be read."""
         self._is_listing = self._is_committing = self._is_done = self._has_told = False
         self._now = self._again_at = 0
         self._pending = 0
@@ -99,6 +104,8 @@ class Publisher:
                     self._recover(first, records, effects)
                 case Received(sender, EpochReady(epoch, written)):
                     self._take_ready(sender, epoch, written)
+                case Received(_, EpochRefused() as refused):
+                    self._take_refusal(refused)
                 case Received(_, EpochWanted(epoch)):
                     self._pending = max(self._pending, epoch)
                     self._since.setdefault(epoch, self._now)
@@ -107,6 +114,9 @@ class Publisher:
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")
+                case Completed(ListFiles(epoch=epoch), Unreadable(message, hint)):
+                    self._is_listing = False
+                    self._take_refusal(EpochRefused(epoch, message, hint))
                 case Completed(ListFiles(), listing):
                     self._is_listing = False
                     self._take_listing(listing, effects)
@@ -120,13 +130,20 @@ class Publisher:
         return effects
 
     def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
-        """Tell again what was told in a life before and is not committed."""
+        """Tell again what was told in a life before and is not committed, as far as this one is to go."""
         self._next_record = first + len(records)
+        turns: dict[int, tuple[LoggedTurn, int]] = {}
         for number, record in enumerate(records, first):
-            logged = decode(record)
-            assert isinstance(logged, LoggedTurn), logged
-            if logged.epoch > self._committed:
-                self._tell(logged, number, effects)
+            match decode(record):
+                case LoggedTurn() as turn:
+                    turns[turn.epoch] = turn, number
+                case LoggedRefusal(epoch):
+                    turns = {each: turn for each, turn in turns.items() if each < epoch}
+                case other:
+                    raise AssertionError(other)
+        for epoch, (turn, number) in sorted(turns.items()):
+            if self._committed < epoch <= (self._last or epoch):
+                self._tell(replace(turn, final=turn.final or epoch == self._last), number, effects)
 
     def _take_listing(self, listing: Listing | None, effects: list[Effect]) -> None:
         if listing is None:
@@ -136,16 +153,25 @@ class Publisher:
                 return
             listing = Listing({}, self._progress, False)
         logged = LoggedTurn(self._newest + 1, listing.files, listing.progress, listing.final)
+        self._tell(logged, self._log(logged, effects), effects)
+
+    def _log(self, logged: LoggedTurn | LoggedRefusal, effects: list[Effect]) -> int:
+        """Append to the log; return the number of the record."""
         effects.append(Append(self._next_record, b"".join(encode(logged))))
-        self._tell(logged, self._next_record, effects)
         self._next_record += 1
+        return self._next_record - 1
 
     def _tell(self, logged: LoggedTurn, record: int, effects: list[Effect]) -> None:
         assert logged.epoch == self._newest + 1, f"epoch {logged.epoch} begins after {self._newest}"
         self._newest, self._progress = logged.epoch, logged.progress
         self._begun[logged.epoch] = _Begun(logged.progress, record)
         self._since.setdefault(logged.epoch, self._now)
-        effects += (Send(each, EpochTurn(logged.epoch, logged.files, logged.final)) for each in self._switches)
+        turn = EpochTurn(logged.epoch, logged.files, logged.final, record)
+        effects += (Send(each, turn) for each in self._switches)
+
+    def _take_refusal(self, refused: EpochRefused) -> None:
+        if self._refused is None or refused.epoch < self._refused.epoch:
+            self._refused = refused
 
     def _take_ready(self, sender: Name, epoch: int, written: Sequence[Written]) -> None:
         begun = self._begun.get(epoch)
@@ -165,7 +191,12 @@ class Publisher:
             written = [each for name in (*self._nodes, *self._switches) for each in oldest.written[name]]
             effects.append(Perform(CommitEpoch(self._committed + 1, written, oldest.progress)))
         self._is_done |= 0 < self._last <= self._newest
-        if self._is_done:
+        if self._refused is not None:
+            if self._refused.epoch == self._committed + 1 and not self._has_told:
+                self._has_told = True
+                self._log(LoggedRefusal(self._refused.epoch), effects)
+                effects.append(Perform(GiveUp(Unreadable(self._refused.message, self._refused.hint))))
+        elif self._is_done:
             if not self._begun and not self._has_told:
                 self._has_told = True
                 effects.append(Send(self._watcher, SourcesDone()))

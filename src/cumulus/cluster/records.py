@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from cumulus.epochs.sources import Progress
+from cumulus.errors import StoreError
+from cumulus.machine import Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,13 @@ class LoggedTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedRefusal:
+    """Of the publisher: a file of an epoch could not be read; it and those after it are told anew, with other files."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedPayloads:
     """Of a switch: what it has read in an epoch.
 
@@ -28,11 +37,14 @@ class LoggedPayloads:
         For each bucket of the gate, packed.
     intake
         For its own intake, packed; empty if it has none, or if it is what the only gate gets.
+    turn
+        The publisher's record that has told the epoch.
     """
 
     epoch: int
     gates: Sequence[bytes]
     intake: bytes
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +118,20 @@ class SwitchState:
     epoch: int
     intake: bytes
     clients: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewShare:
+    """What a node has of the maps of a view: number of the map, rows, and rows to be taken away from them."""
+
+    maps: Sequence[tuple[int, bytes, bytes]]
+
+
+def require_epochs(name: Name, logged: Container[int], saved: int, committed: int) -> None:
+    """Raise StoreError unless a machine's log has all epochs behind its snapshot up to the last committed one."""
+    missing = [epoch for epoch in range(saved + 1, committed + 1) if epoch not in logged]
+    if missing:
+        raise StoreError(
+            f"{name}: epoch {missing[0]} is committed, and not in the log, nor in a snapshot",
+            hint=f"Bring the files of {name} back from a copy, or start with new folders.",
+        )

@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cumulus.catalog.partition import bucket_of
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
@@ -20,12 +19,15 @@ from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.dataflow import depths
-from cumulus.m3.program import Entry, ViewDef
+from cumulus.m3.program import ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
 """Frames with the numbers of their maps in the spread program."""
-Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[Entry]]]
-"""View → map → the entries of a node by which its rows are made, or its share of them."""
+ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
+"""Rows of a map, and rows that are to be taken away from them."""
+Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
+"""View → map → what a node has of it for the view."""
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 class SpreadPart:
@@ -130,29 +132,37 @@ class SpreadPart:
         return {name: found for name in self.names if (found := self.state.deltas(name, first, last)).rows}
 
     def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
-        """Return the entries of views after an epoch: of those that it has changed, or of all of them."""
+        """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
         views = [view for view in self._program.views if whole or not changed.keys().isdisjoint(view.reads)]
-        wanted = {name for view in views if self._has_part(view) for name in view.reads}
-        entries = {name: list(self.state.committed(name, last_version(epoch))) for name in sorted(wanted)}
-        return {view.name: self._share(view, entries) for view in views if self._has_part(view)}
+        mine = [view for view in views if self._has_part(view)]
+        end = last_version(epoch)
+        held = {name: self._as_of(name, end) for name in sorted({name for view in mine for name in view.reads})}
+        return {view.name: self._share(view, held) for view in mine}
+
+    def _as_of(self, name: str, end: int) -> ShareOfMap:
+        """Return the newest values of a map, and the deltas beyond a version that are to be taken away."""
+        later = self.state.deltas(name, end + 1, LAST_VERSION)
+        return self.state.newest_values(name), later.without_key(len(self._program.map(name).keys))
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
 
-    def _share(self, view: ViewDef, entries: Mapping[str, Sequence[Entry]]) -> dict[str, Sequence[Entry]]:
-        placement, nodes = self._layout.placement_of_view(view.name), self._layout.nodes
-        found = {name: entries[name] for name in view.reads}
-        if placement.by is FinishedBy.NODES:
-            rows = view.maps[0]
-            mine = [each for each in found[rows] if bucket_of(each[0][placement.axis], nodes) == self.number]
-            return {**found, rows: mine}
+    def _share(self, view: ViewDef, held: Mapping[str, ShareOfMap]) -> dict[str, ShareOfMap]:
+        placement = self._layout.placement_of_view(view.name)
+        found = {name: held[name] for name in view.reads}
+        if placement.by is FinishedBy.NODES:  # what else its rows read may lie on other nodes, too
+            return {**found, view.maps[0]: self._own(found[view.maps[0]], placement.axis)}
         if placement.by is FinishedBy.MERGE:
-            owner_of = self._layout.owner_of
-            return {
-                name: [each for each in those if owner_of(name, each[0]) == self.number]
-                for name, those in found.items()
-            }
+            return {name: self._own(each, self._layout.sets[name][0].axis) for name, each in found.items()}
         return found
+
+    def _own(self, share: ShareOfMap, axis: int) -> ShareOfMap:
+        """Return the rows that are this node's by a key; by none they are node 0's."""
+        newest, later = share
+        if axis < 0:
+            return share if not self.number else (newest.take(_NONE), later.take(_NONE))
+        mine = [each.buckets(axis, self._layout.nodes) == self.number for each in share]
+        return newest.filter(mine[0]), later.filter(mine[1])
 
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""

@@ -20,6 +20,7 @@ from cumulus.cluster.messages import (
     EpochEnd,
     EpochPart,
     EpochReady,
+    EpochRefused,
     EpochTurn,
     EpochWanted,
     Events,
@@ -30,18 +31,19 @@ from cumulus.cluster.messages import (
     SaveState,
     StatusAsked,
     StatusTold,
+    Unreadable,
     WriteOutputs,
     node_name,
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
+from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState, require_epochs
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
 
 LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot."""
+"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 OPEN_BYTES = 64 << 20
@@ -77,6 +79,8 @@ class Switch:
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
         A snapshot up to a committed epoch, if there is one.
+    least_log_bytes
+        A log that is larger, and larger than the last snapshot, is replaced by a new one.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Switch:
         *,
         static: bool = False,
         state: bytes | None = None,
+        least_log_bytes: int = LEAST_LOG_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -98,10 +103,13 @@ class Switch:
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
-        self._final: dict[int, bool] = {}
-        """Epoch that was told and has not ended here → whether nothing is left to read after it."""
+        self._turns: dict[int, EpochTurn] = {}
+        """The epochs that were told and have not ended here."""
+        self._has_refused = False
         self._records: dict[int, int] = {}
         """Epoch that has ended → its last record in the log."""
+        self._first_rows: dict[int, int] = {}
+        """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting: deque[tuple[Name, ClientRows]] = deque()
         """What clients have sent and nobody has taken in."""
         self._known: dict[int, list[LoggedRows]] = {}
@@ -114,6 +122,7 @@ class Switch:
         self._next_record = 1
         self._saved = 0
         """The epoch of the last snapshot that is on the disk."""
+        self._least_log_bytes = least_log_bytes
         self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
         if state is not None:
             saved: SwitchState = decode(state)
@@ -140,8 +149,12 @@ class Switch:
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
-                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)):
-                    self._end(self._logged(LoggedPayloads(epoch, gates, intake), effects), effects)
+                case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
+                    self._has_refused = True  # the publisher ends the run when all epochs before are committed
+                    effects.append(Send(PUBLISHER, EpochRefused(epoch, message, hint)))
+                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if not self._has_refused:
+                    turn = self._turns[epoch]
+                    self._end(self._logged(LoggedPayloads(epoch, gates, intake, turn.record), effects), effects)
                 case Completed(WriteOutputs(epoch=epoch), written):
                     effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
                 case Completed(SaveState(epoch=epoch), _):
@@ -172,6 +185,7 @@ class Switch:
             except RemoteProtocolError as problem:
                 effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                 return
+            self._first_rows.setdefault(epoch, self._next_record)
             self._append(logged, effects)
             self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
@@ -215,9 +229,9 @@ class Switch:
         if turn.epoch != self._told + 1:
             raise RemoteProtocolError(f"{self.name}: epoch {turn.epoch} is told after {self._told}")
         self._told = turn.epoch
-        self._final[turn.epoch] = turn.final
+        self._turns[turn.epoch] = turn
         known = self._read.pop(turn.epoch, None)
-        if known is not None:
+        if known is not None and known.turn == turn.record:
             self._end(known, effects)
             return
         mine = {table: names for table, names in turn.files.items() if table in self._tables}
@@ -228,7 +242,7 @@ class Switch:
         epoch = read.epoch
         assert epoch == self._ended + 1, f"epoch {epoch} ends after {self._ended}"
         self._ended = epoch
-        final = self._final.pop(epoch)
+        final = self._turns.pop(epoch).final
         outcome = None
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
@@ -247,7 +261,7 @@ class Switch:
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
         self._taken, self._outcomes = [], []
-        if self._log_bytes > max(LEAST_LOG_BYTES, self._state_bytes):
+        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
             intake = b"" if self._spread is None else self._spread.intake.save()
             state = b"".join(encode(SwitchState(epoch, intake, self._guests.save())))
             self._log_bytes, self._state_bytes = 0, len(state)
@@ -272,15 +286,17 @@ class Switch:
             self._log_bytes += len(record)
             if isinstance(logged, LoggedRows):
                 self._guests.note(logged.client, logged.number, logged.epoch)
-            else:
-                self._records[logged.epoch] = number
-            if logged.epoch <= self._committed:
-                if self._spread is not None and logged.epoch > self._saved:
-                    self._spread.intake.apply(logged.epoch, [_for_intake(logged)])
-            elif isinstance(logged, LoggedRows):
+                self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:
-                self._read[logged.epoch] = logged
+                self._records[logged.epoch] = number
+                self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
+        require_epochs(self.name, self._records, self._saved, self._committed)
+        for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
+            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
+            if self._spread is not None and epoch > self._saved:
+                for each in done:
+                    self._spread.intake.apply(epoch, [_for_intake(each)])
         self._take_known(effects)
 
     def _logged(self, read: LoggedPayloads, effects: list[Effect]) -> LoggedPayloads:
@@ -295,15 +311,20 @@ class Switch:
         self._log_bytes += len(record)
 
     def _forget(self, effects: list[Effect]) -> None:
-        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
+        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then.
+
+        An epoch that was read anew has its last record behind what clients have sent for the next one.
+        """
         done = [each for each in self._records if each <= self._saved]
         if done and self._saved <= self._committed:
-            effects.append(Forget(max(self._records.pop(each) for each in done)))
+            self._first_rows = {each: first for each, first in self._first_rows.items() if each > self._saved}
+            last = max(self._records.pop(each) for each in done)
+            effects.append(Forget(min([last, *(first - 1 for first in self._first_rows.values())])))
 
     def check(self) -> None:
         """Check what holds between two steps."""
         assert self._committed <= self._ended <= self._told, (self._committed, self._ended, self._told)
-        assert all(self._ended < epoch <= self._told for epoch in self._final), (self._final, self._ended, self._told)
+        assert all(self._ended < epoch <= self._told for epoch in self._turns), (self._turns, self._ended, self._told)
 
 
 def _for_intake(read: LoggedPayloads | LoggedRows) -> bytes:

@@ -218,17 +218,20 @@ class FrameExchange(Protocol):
 
     In a transaction these are changes like those of events: a rollback takes them back, `commit` reports them of
     watched maps. Outside nobody hears of them, and they are not taken back. Nothing is evaluated: frames go to no
-    trigger, and no view can fail for them.
+    trigger, and no view can fail for them. `copy` changes nothing.
     """
 
-    def take(self, map: str) -> MapFrame:
-        """Return all that is stored in a map, entries that do not exist for readers too; the map is empty then.
+    def copy(self, map: str) -> MapFrame:
+        """Return all that is stored in a map, entries that do not exist for readers too; it stays.
 
         Raises
         ------
         EvaluationError
             In the interpreter, if a number does not fit the words of a frame.
         """
+
+    def take(self, map: str) -> MapFrame:
+        """Return what `copy` does, and leave the map empty."""
 
     def take_all(self, maps: Iterable[str]) -> dict[str, MapFrame]:
         """Return what `take` does of those maps that have something: map → its rows."""

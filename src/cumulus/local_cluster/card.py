@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.node import LEAST_LOG_BYTES
 from cumulus.durable.files import write_durably
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import MismatchError, StoreError
@@ -42,6 +43,8 @@ class ClusterCard:
         Of one block, at most.
     files_per_epoch
         Of one table, at most; 0 for all there are.
+    snapshot_bytes
+        A machine's log that is larger, and larger than its last snapshot, is replaced by a new one.
     engine
         As in `cumulus.engine.engines.make_engine`.
     functions
@@ -63,6 +66,7 @@ class ClusterCard:
     late_epochs: int = 10
     keep: int = 100
     snapshot_every: int = 1
+    snapshot_bytes: int = LEAST_LOG_BYTES
     engine: str = "auto"
     functions: tuple[str, ...] = ()
 

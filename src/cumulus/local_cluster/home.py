@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.durable.folders import check_output
+from cumulus.durable.folders import check_output, lock_file
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
+from cumulus.errors import LockedError
 from cumulus.local_cluster.card import ClusterCard, read_card
 from cumulus.m3.program import Program
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions, runnable
 
 HOST = "cluster"
+_ORPHANS_S = 30.0
+"""How long the processes of a run that was killed may take to take notice, which they do between two steps."""
 
 
 class Home:
@@ -60,9 +65,16 @@ class Home:
         check_apart(sources, out, place)
         self._checkpoint = Checkpoint(place, HOST)
         try:
+            _wait_for_orphans(place, out)
             before = read_card(place)
-            self.plan = plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
-            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(self.plan))
+
+            @cache
+            def plan() -> ClusterPlan:
+                return plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
+
+            # A program that has changed is told here: the homes of the one before would not fit it.
+            identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
+            self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
             self.card = ClusterCard(
                 str(out.absolute()),
@@ -78,7 +90,7 @@ class Home:
                 **settings,
             )
             self.card.write(before)
-            resuming = any((place / "publisher").glob("log/*"))
+            resuming = any((place / "publisher").glob("log/*.log"))
             with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
             newest = with_lock.newest()
             with_lock.close()  # the publisher's process takes it
@@ -103,6 +115,27 @@ def plan_of(program: Program, card: ClusterCard) -> ClusterPlan:
     """Return the plan with which a cluster has begun."""
     homes = {(trigger, statement): column for trigger, statement, column in card.homes}
     return plan_cluster(program, card.nodes, card.switches, Mode(card.mode), homes=homes)
+
+
+def _wait_for_orphans(place: Path, out: Path) -> None:
+    """Wait until those have ended whose run was killed: it had the lock of the home, so nobody else has these.
+
+    Raises
+    ------
+    LockedError
+        If they do not end.
+    """
+    until = time.monotonic() + _ORPHANS_S
+    logs = sorted(place.glob("*/log/lock"))
+    for path in filter(Path.exists, (*logs, out / ".lock") if logs else ()):
+        while (lock := lock_file(path)) is None:
+            if time.monotonic() > until:
+                raise LockedError(
+                    f"{path}: a process of a run that was killed has not ended in {_ORPHANS_S:g} s",
+                    hint="Look for it (`fuser` tells who has the file), and end it.",
+                )
+            time.sleep(0.05)
+        lock.close()
 
 
 def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:

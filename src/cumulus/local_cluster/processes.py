@@ -63,11 +63,16 @@ def equip(name: Name, argument: Mapping[str, Any]) -> Equipment:
     card, program = read_card(home), resumed_program(home)
     if card is None or program is None:
         raise StoreError(f"{home}: this is no home of a cluster", hint="Start with new folders.")
+    return equip_by_plan(name, argument, card, plan_of(program, card))
+
+
+def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, plan: ClusterPlan) -> Equipment:
+    """Return the machine that a process is to drive, by what its home says; see `equip`."""
     folder = card.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     epochs = committed_epochs(card.out)
     newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan_of(program, card), StateFiles(folder), newest)
+    part = _Parts(card, plan, StateFiles(name, folder), newest)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
@@ -118,9 +123,17 @@ class _Parts:
         buckets = None if plan.gate is None else plan.gate.buckets
         guests = Guests(plan.program, tables, buckets, is_spread=spread is not None)
         state = self._states.newest(self._committed)
-        is_static = not static.isdisjoint(tables)
         machine = Switch(
-            number, plan.nodes, tables, gates, self._committed, spread, guests, static=is_static, state=state
+            number,
+            plan.nodes,
+            tables,
+            gates,
+            self._committed,
+            spread,
+            guests,
+            static=not static.isdisjoint(tables),
+            state=state,
+            least_log_bytes=card.snapshot_bytes,
         )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
@@ -140,7 +153,17 @@ class _Parts:
         spread = SpreadPart(plan, number, card.engine, VersionOrder(card.order)) if plan.division.spread.maps else None
         snapshots = Snapshots.after(self._newest, card.snapshot_every)
         state = self._states.newest(self._committed)
-        machine = ClusterNode(number, plan.nodes, plan.tables.switches, self._committed, snapshots, gate, spread, state)
+        machine = ClusterNode(
+            number,
+            plan.nodes,
+            plan.tables.switches,
+            self._committed,
+            snapshots,
+            gate,
+            spread,
+            state,
+            card.snapshot_bytes,
+        )
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 

@@ -11,15 +11,17 @@ from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.durable.files import write_durably
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
-from cumulus.errors import ProcessError
+from cumulus.errors import ProcessError, StoreError
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import machine_names
-from cumulus.transport.supervisor import Process, ProcessEnded, Said, Supervisor
+from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
 _LOOK_S = 0.2
 """How long to wait for something to happen before looking whether to stop."""
+_LINK_S = 2.0
+"""How long after a link was lost the end of one of its two processes may be told."""
 
 
 class ClusterRun:
@@ -31,6 +33,8 @@ class ClusterRun:
         How long to wait before looking for files again where there were none; None to end then.
     last
         The number of the last epoch to do; 0 for no end.
+    note
+        Takes a line to tell when all processes start anew.
     secret
         What all machines and their clients must know, if it is not enough to be on this computer.
     on_up
@@ -42,11 +46,12 @@ class ClusterRun:
         home: Home,
         every_s: float | None,
         last: int = 0,
+        note: Callable[[str], None] = lambda _: None,
         *,
         secret: bytes | None = None,
-        on_up: Callable[[Supervisor], None] | None = None,
+        on_up: Callable[[Supervisor], None] = lambda _: None,
     ) -> None:
-        self._home, self._secret, self._on_up = home, secret, on_up
+        self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
             "home": home.card.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
@@ -63,20 +68,29 @@ class ClusterRun:
         ------
         ProcessError
             If a process cannot go on, or processes die again and again.
+        StoreError
+            If the home cannot be written.
         """
         factory = "cumulus.local_cluster.processes:equip"
         processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
-            with Supervisor(processes, incarnation=self._next_incarnation(), secret=self._secret) as supervisor:
-                if self._on_up is not None:
+            try:
+                with Supervisor(processes, incarnation=self._next_incarnation(), secret=self._secret) as supervisor:
                     self._on_up(supervisor)
-                is_over = yield from self._told(supervisor, is_stopped)
+                    is_over = yield from self._told(supervisor, is_stopped)
+            except StartError as problem:
+                self._mourn(problem.ended)
 
     def _told(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Yield what is told until a process dies; return whether all is over."""
         self._since = time.monotonic()
+        lost: list[tuple[float, LinkLost]] = []  # most often a process has died, which is told soon
         while not is_stopped():
+            if lost and time.monotonic() > lost[0][0] + _LINK_S:
+                each = lost[0][1]
+                self._begin_anew(f"{each.name} has lost its link to {each.peer} ({each.reason})")
+                return False
             match supervisor.wait(_LOOK_S):
                 case Said(_, payload):
                     match codec.decode(payload):
@@ -88,6 +102,8 @@ class ClusterRun:
                 case ProcessEnded() as ended:
                     self._mourn(ended)
                     return False
+                case LinkLost() as found:
+                    lost.append((time.monotonic(), found))
                 case _:
                     pass
         return True
@@ -105,16 +121,32 @@ class ClusterRun:
     def _mourn(self, ended: ProcessEnded) -> None:
         """Say why not to go on after the end of a process; return if it is to be started again."""
         if ended.code >= 0:  # it has said why it cannot go on, and would say it again
-            raise ProcessError(f"{ended.name}: {ended.reason}", hint=f"The epochs up to {self._epoch} are committed.")
+            raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
+        self._begin_anew(f"{ended.name} was {ended.reason}")
+
+    def _begin_anew(self, why: str) -> None:
+        """Note that all processes start anew, unless that was in vain too often."""
         self._deaths += 1
         if self._deaths >= MOST_DEATHS:
             raise ProcessError(
-                f"{ended.name} was {ended.reason}; processes of the cluster have died {self._deaths} times in a row",
-                hint=f"The epochs up to {self._epoch} are committed; the system's log may say who kills them.",
+                f"{why}; processes of the cluster were lost {self._deaths} times without an epoch in between",
+                hint=f"{self._so_far} The system's log may say who kills them.",
             )
+        self._note(f"{why}; all processes of the cluster start anew after epoch {self._epoch}")
+
+    @property
+    def _so_far(self) -> str:
+        return f"The epochs up to {self._epoch} are committed." if self._epoch else "No epoch is committed yet."
 
     def _next_incarnation(self) -> int:
         path = Path(self._home.card.home) / "incarnation"
-        incarnation = int(path.read_text()) + 1 if path.exists() else 1
+        try:
+            incarnation = int(path.read_text()) + 1
+        except FileNotFoundError:
+            incarnation = 1
+        except (OSError, ValueError) as problem:
+            raise StoreError(
+                f"{path} cannot be read: {problem}", hint="Write a larger number than all before."
+            ) from None
         write_durably(path, str(incarnation).encode())
         return incarnation

@@ -4,67 +4,102 @@ from __future__ import annotations
 
 import decimal
 import os
-import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from cumulus.catalog.types import EXACT
+from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.spread_part import Shares
+from cumulus.cluster.records import ViewShare
+from cumulus.cluster.spread_part import ShareOfMap, Shares
 from cumulus.durable.files import write_bytes, write_parquet
+from cumulus.engine.engines import make_engine
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.layout import layout_of
 from cumulus.errors import EvaluationError
-from cumulus.m3.program import Entry
-from cumulus.views import finish
+from cumulus.views import Finisher, MapViewReader
+
+MergeFunction = Callable[[int, list[str]], str]
 
 
-def write_shares(
-    plan: ClusterPlan, shares: Shares, node: int, epoch: int, out: Path
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Write what a node has of views; return view → file, and view → why its rows could not be computed.
+class SpreadOutputs:
+    """Writes spread views.
 
-    Raises
-    ------
-    OSError
-        If they cannot be written.
+    Rows are made from the maps of an engine, which nobody fires: it is given the rows of one view at a time.
+
+    Parameters
+    ----------
+    engine
+        Its name.
     """
-    files, errors, attempt = {}, {}, os.urandom(4).hex()
-    spread = plan.division.spread
-    for name, entries in shares.items():
-        stem = Path("data") / name / f"{epoch}-{node}-{attempt}"
-        if plan.layout.placement_of_view(name).by is FinishedBy.MERGE:
-            write_bytes(out / f"{stem}.share", pickle.dumps(dict(entries), protocol=5))
-            files[name] = f"{stem}.share"
-            continue
-        try:
-            with decimal.localcontext(EXACT):
-                table = finish(spread, spread.view(name), entries.__getitem__)
-        except EvaluationError as problem:
-            errors[name] = problem.message
-            continue
-        write_parquet(out / f"{stem}.parquet", table)
-        files[name] = f"{stem}.parquet"
-    return files, errors
 
+    def __init__(self, plan: ClusterPlan, out: Path, engine: str) -> None:
+        self._plan, self._out, self._program = plan, out, plan.division.spread
+        self._engine = make_engine(engine, replace(self._program, triggers=()))
+        self._numbers = {definition.name: at for at, definition in enumerate(self._program.maps)}
 
-def share_mergers(plan: ClusterPlan, out: Path) -> dict[str, Callable[[int, list[str]], str]]:
-    """Return view → function from an epoch and the nodes' share files to a finished file, for views that need it."""
-    spread = plan.division.spread
+    def write(self, shares: Shares, node: int, epoch: int) -> tuple[dict[str, str], dict[str, str]]:
+        """Write what a node has of views; return view → file, and view → why its rows could not be computed.
 
-    def merger(name: str) -> Callable[[int, list[str]], str]:
+        Raises
+        ------
+        OSError
+            If they cannot be written.
+        """
+        files, errors, attempt = {}, {}, os.urandom(4).hex()
+        for name, share in shares.items():
+            stem = Path("data") / name / f"{epoch}-{node}-{attempt}"
+            if self._plan.layout.placement_of_view(name).by is FinishedBy.MERGE:
+                write_bytes(self._out / f"{stem}.share", b"".join(encode(self._packed(share))))
+                files[name] = f"{stem}.share"
+                continue
+            try:
+                table = self._finished(name, [(each, *frames) for each, frames in share.items()])
+            except EvaluationError as problem:
+                errors[name] = problem.message
+                continue
+            write_parquet(self._out / f"{stem}.parquet", table)
+            files[name] = f"{stem}.parquet"
+        return files, errors
+
+    def mergers(self) -> dict[str, MergeFunction]:
+        """Return view → function from an epoch and share files to a finished file, for views that need it."""
+        placement = self._plan.layout.placement_of_view
+        views = [view.name for view in self._program.views]
+        return {name: self._merger(name) for name in views if placement(name).by is FinishedBy.MERGE}
+
+    def _merger(self, name: str) -> MergeFunction:
         def merge(epoch: int, files: list[str]) -> str:
-            entries: dict[str, list[Entry]] = {each: [] for each in spread.view(name).reads}
-            for file in files:
-                share: Mapping[str, Sequence[Entry]] = pickle.loads(Path(file).read_bytes())
-                for each, found in share.items():
-                    entries[each] += found
-            with decimal.localcontext(EXACT):
-                table = finish(spread, spread.view(name), entries.__getitem__)
+            shares = [each for file in files for each in self._unpacked(Path(file).read_bytes())]
+            table = self._finished(name, shares)
             path = Path("data") / name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
-            write_parquet(out / path, table)
+            write_parquet(self._out / path, table)
             return str(path)
 
         return merge
 
-    views = (view.name for view in spread.views)
-    return {name: merger(name) for name in views if plan.layout.placement_of_view(name).by is FinishedBy.MERGE}
+    def _packed(self, share: Mapping[str, ShareOfMap]) -> ViewShare:
+        return ViewShare(
+            [(self._numbers[name], rows.to_bytes(), gone.to_bytes()) for name, (rows, gone) in share.items()]
+        )
+
+    def _unpacked(self, data: bytes) -> Iterable[tuple[str, MapFrame, MapFrame]]:
+        for at, rows, gone in decode(data).maps:
+            definition = self._program.maps[at]
+            layout = layout_of(definition)
+            yield definition.name, MapFrame.of_bytes(layout, rows), MapFrame.of_bytes(layout, gone)
+
+    def _finished(self, name: str, shares: Iterable[tuple[str, MapFrame, MapFrame]]) -> pa.Table:
+        """Return the rows of a view that some shares of its maps make together."""
+        engine, view = self._engine, self._program.view(name)
+        with decimal.localcontext(EXACT):
+            for each in view.reads:
+                engine.take(each)
+            for each, rows, gone in shares:
+                engine.add(each, rows)
+                engine.add(each, gone, -1)
+            return MapViewReader(Finisher(self._program, view), engine).arrow()

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.gate import Gate
-from cumulus.cluster.messages import CommitEpoch, ListFiles, Listing, Payloads, ReadFiles, SaveState, WriteOutputs
+from cumulus.cluster.messages import (
+    CommitEpoch,
+    GiveUp,
+    ListFiles,
+    Listing,
+    Payloads,
+    ReadFiles,
+    SaveState,
+    Unreadable,
+    WriteOutputs,
+    node_name,
+)
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.durable.files import write_durably
+from cumulus.durable import faults
+from cumulus.durable.files import aside_of, open_durably
+from cumulus.durable.folders import sync_folder
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_files
@@ -20,23 +35,43 @@ from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, files_left, next_files
+from cumulus.errors import InputError, StoreError
 from cumulus.local_cluster.card import ClusterCard
-from cumulus.local_cluster.spread_outputs import share_mergers, write_shares
+from cumulus.local_cluster.spread_outputs import SpreadOutputs
+from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 
 _STATE = ".state"
+_CHECKSUM = struct.Struct("<I")
+_FROM_COPY = "Bring the file back from a copy, or start with new folders."
 
 
 class StateFiles:
-    """The snapshots of a machine, in its folder."""
+    """The snapshots of a machine, in its folder: a checksum, then what the machine has given."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, machine: Name, folder: Path) -> None:
+        self._machine, self._folder = machine, folder
 
     def newest(self, committed: int) -> bytes | None:
-        """Return the last one up to a committed epoch; None if there is none."""
+        """Return the last one up to a committed epoch; None if there is none.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be read, or is not what was written.
+        """
         at = self._newest(committed)
-        return None if at is None else (self._folder / f"{at}{_STATE}").read_bytes()
+        if at is None:
+            return None
+        path = self._folder / f"{at}{_STATE}"
+        try:
+            data = path.read_bytes()
+        except OSError as problem:
+            raise StoreError(f"{path} cannot be read: {problem.strerror}", hint=_FROM_COPY) from None
+        state = data[_CHECKSUM.size :]
+        if data[: _CHECKSUM.size] != _CHECKSUM.pack(zlib.crc32(state)):
+            raise StoreError(f"{path} is damaged: it is not what was written", hint=_FROM_COPY)
+        return state
 
     def _newest(self, committed: int) -> int | None:
         return max((epoch for epoch in self._epochs() if epoch <= committed), default=None)
@@ -45,12 +80,29 @@ class StateFiles:
         return [int(path.stem) for path in self._folder.glob(f"*{_STATE}")]
 
     def save(self, task: SaveState) -> None:
-        """Keep a snapshot, and those that may still be the last up to a committed epoch."""
-        write_durably(self._folder / f"{task.epoch}{_STATE}", task.state)
+        """Keep a snapshot, and those that may still be the last up to a committed epoch.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it.
+        """
+        place = self._folder / f"{task.epoch}{_STATE}"
+        aside = aside_of(place)
+        with open_durably(aside) as file:
+            file.write(_CHECKSUM.pack(zlib.crc32(task.state)))
+            file.write(task.state[: len(task.state) // 2])
+            faults.crash_point("in-snapshot", self._machine)
+            file.write(task.state[len(task.state) // 2 :])
+        aside.rename(place)
+        sync_folder(self._folder)
+        faults.crash_point("after-snapshot", self._machine)
         least = self._newest(task.committed)
         for epoch in self._epochs():
             if least is not None and epoch < least:
                 (self._folder / f"{epoch}{_STATE}").unlink()
+        for leftover in self._folder.glob(f".*{_STATE}-*"):
+            leftover.unlink()  # half of one: the process was killed
 
 
 class SwitchTasks:
@@ -64,7 +116,10 @@ class SwitchTasks:
         """Do a task; return its result."""
         match task:
             case ReadFiles(files=files):
-                return self._read({table: list(names) for table, names in files.items()})
+                try:
+                    return self._read({table: list(names) for table, names in files.items()})
+                except InputError as problem:
+                    return Unreadable(problem.message, problem.hint)
             case WriteOutputs(epoch, _, Outcome() as outcome):
                 return [self._write(epoch, outcome)]
             case SaveState():
@@ -100,8 +155,9 @@ class NodeTasks:
         snapshots: Snapshots,
         states: StateFiles,
     ) -> None:
-        self._out, self._plan, self._number = Path(card.out), plan, number
+        self._out, self._number = Path(card.out), number
         self._gate, self._snapshots, self._states = gate, snapshots, states
+        self._spread = SpreadOutputs(plan, self._out, card.engine)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
@@ -116,7 +172,7 @@ class NodeTasks:
     def _write(self, epoch: int, final: bool, output: NodeOutput) -> list[Written]:
         is_snapshot = self._snapshots.due(epoch, final)
         try:
-            files, errors = write_shares(self._plan, output.shares, self._number, epoch, self._out)
+            files, errors = self._spread.write(output.shares, self._number, epoch)
         except OSError as problem:
             raise output_error(self._out, problem) from None
         written = [Written(self._number, files, {}, errors, is_snapshot)]
@@ -126,6 +182,7 @@ class NodeTasks:
             written.append(
                 write_outputs(bucket, output.outcome, epoch, attempt, self._out, self._snapshots, final=final)
             )
+        faults.crash_point("after-outputs", node_name(self._number))
         return written
 
 
@@ -148,16 +205,25 @@ class PublisherTasks:
         self._sources: Sequence[FolderSource] = card.sources
         self._limit, self._keep, self._sink = card.files_per_epoch, card.keep, sink
         out = Path(card.out)
-        self._merge = share_mergers(plan, out)
+        self._merge = SpreadOutputs(plan, out, card.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
         self._is_endless, self._last = is_endless, last
+
+    def close(self) -> None:
+        """Give the output folder free."""
+        self._sink.close()
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
         match task:
             case ListFiles(epoch, done):
-                return self._list(epoch, done)
+                try:
+                    return self._list(epoch, done)
+                except InputError as problem:
+                    return Unreadable(problem.message, problem.hint)
+            case GiveUp(problem):
+                raise InputError(problem.message, hint=problem.hint)
             case CommitEpoch(epoch, written, progress):
                 self._sink.commit(epoch, written, progress, self._merge, self._keep)
                 return files_left(self._sources, progress)

@@ -146,7 +146,7 @@ class Network:
         """The first message of a link is there, if it still has both ends."""
         sender = link.sender
         receiver = link.peer if link.incarnation is None else self._lives.get(link.to)
-        is_gone = link.is_lost or not sender.is_alive or sender.links[link.to] is not link
+        is_gone = link.is_lost or not sender.is_alive or sender.links.get(link.to) is not link
         if is_gone or receiver is None or not receiver.is_alive or receiver.incarnation > (link.incarnation or NO_END):
             self._counts["message lost"] += 1
         elif link.cuts or receiver.incarnation < (link.incarnation or 0):
@@ -182,7 +182,7 @@ class Network:
 
     def _notice(self, link: VirtualLink) -> None:
         """A machine notices that a link has no other end any more."""
-        if link.sender.is_alive and link.sender.links[link.to] is link:
+        if link.sender.is_alive and link.sender.links.get(link.to) is link:
             if link.cuts:
                 link.is_ending = True
             else:

@@ -212,6 +212,8 @@ class World:
         self._incarnation = task.incarnation
         for name in self.scenario.machines:
             if name in self._members:
+                if task.ends:
+                    supervisor.links.pop(name, None)  # it knows whom it ends
                 if task.ends and name in self.lives:
                     self._end(name)
                 if name not in self.lives:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol, assert_never
 
+from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import (
     Append,
@@ -69,7 +70,7 @@ class Driver:
     def __init__(self, me: Credentials, equipment: Equipment, supervision: Supervision) -> None:
         self.links = Links(me, self, equipment.sources)
         self.steps = 0
-        self._equipment = equipment
+        self._name, self._equipment = me.name, equipment
         self._supervision = supervision
         self._inbox: list[Input] = []
         self._overtaken: list[tuple[int, list[Input]]] = []  # what had come when an incarnation ended, and which
@@ -185,7 +186,10 @@ class Driver:
         for incarnation, inputs in batches:
             if inputs:
                 self.steps += 1
-                for effect in self._equipment.machine.step(inputs):
+                effects = self._equipment.machine.step(inputs)
+                if self.steps == 1:
+                    crash_point("in-recovery", self._name)
+                for effect in effects:
                     self._take(effect, incarnation)
         self._write_group()
         self.links.flush()
@@ -236,6 +240,7 @@ class Driver:
         if self._equipment.log is None:
             return
         first, records = self._equipment.log.recover()
+        crash_point("in-start", self._name)
         self._appended = self._durable = self._equipment.log.last
         self.deliver(Recovered(first, records))
 
@@ -249,6 +254,7 @@ class Driver:
         self._in_thread(self._disk, partial(self._equipment.log.write, group), self._written)
 
     def _written(self, last: int) -> None:
+        crash_point("after-append", self._name)
         self._durable = last
         self._bytes_on_the_way = 0
 

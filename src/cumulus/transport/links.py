@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
@@ -170,6 +171,7 @@ class Links:
             if link.connection is not None:
                 link.connection.write(link.pieces)
                 link.pieces, link.bytes_waiting = [], 0
+                crash_point("between-peers", self.me.name)
                 if link.is_guest and link.connection.bytes_unsent > _GUEST_BYTES:
                     link.connection.abort("it reads too little of what it asks for")
         self._to_write.clear()

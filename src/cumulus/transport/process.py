@@ -141,7 +141,6 @@ async def _run(pair: socket.socket) -> int:
         await driver.run()
     except CumulusError as problem:
         control.tell(FrameKind.FAILED, [problem.message, problem.hint])
-        control.note(str(problem))
         return 1
     return 0
 

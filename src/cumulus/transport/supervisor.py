@@ -70,12 +70,23 @@ class ProcessEnded:
         What it has said itself, or the last line that it has written, or what ended it.
     lines
         The last lines that it has written.
+    hint
+        What to do about it, as it has said itself.
     """
 
     name: Name
     code: int
     reason: str
     lines: tuple[str, ...]
+    hint: str = ""
+
+
+class StartError(ProcessError):
+    """A process has ended before it was ready."""
+
+    def __init__(self, ended: ProcessEnded) -> None:
+        self.ended = ended
+        super().__init__(f"{ended.name} cannot start: {ended.reason}", hint=ended.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,7 @@ class _Running:
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
         self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
-        self._reason = ""
+        self._reason = self._hint = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
         self._on_line = on_line
         self._occurred = occurred
@@ -212,9 +223,9 @@ class _Running:
         self._writer.join(1.0)  # a process that it has started may hold the other end
         lines = tuple(self._lines)
         if code < 0:
-            self._reason = f"ended by signal {-code}, {signal.strsignal(-code)}"
+            self._reason, self._hint = f"ended by signal {-code}, {signal.strsignal(-code)}", ""
         last = lines[-1] if lines else "it has said nothing"
-        self.end = ProcessEnded(self.name, code, self._reason or last, lines)
+        self.end = ProcessEnded(self.name, code, self._reason or last, lines, self._hint)
         self.ready.set()
         self._occurred(self.end)
 
@@ -233,7 +244,7 @@ class _Running:
                 self._occurred(LinkLost(self.name, peer, incarnation, reason))
             case _:
                 assert kind == FrameKind.FAILED, kind
-                self._reason = "\n".join(filter(None, json.loads(payload)))
+                self._reason, self._hint = json.loads(payload)
 
 
 class Supervisor:
@@ -276,7 +287,7 @@ class Supervisor:
         Raises
         ------
         ProcessError
-            If one of them cannot start; none is left then.
+            If one of them cannot start; none is left then. `StartError` if it has ended.
         """
         try:
             self._start(self._processes)
@@ -382,7 +393,7 @@ class Supervisor:
             waiting[0].ready.wait(_LOOK_SECONDS)
             for each in waiting:
                 if each.end is not None:
-                    raise ProcessError(f"{each.name} cannot start: {each.end.reason}")
+                    raise StartError(each.end)
             waiting = [each for each in waiting if each.address is None]
             if waiting and time.monotonic() > until:
                 raise ProcessError(

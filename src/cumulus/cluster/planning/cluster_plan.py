@@ -138,6 +138,8 @@ def plan_cluster(
     """
     known = statistics or Statistics()
     division = divide(program) if mode is Mode.EVENTUAL else gate_all(program)
+    if not division.spread.maps and not division.gated.maps:  # nobody asks for anything, but rows are still checked
+        division = gate_all(program, "There are no views.")
     spread = division.spread
     for table in hints or {}:
         if not any(trigger.relation == table for trigger in spread.triggers):
@@ -153,14 +155,13 @@ def plan_cluster(
         division,
         ClusterLayout(spread, homes, nodes),
         node_program(spread, homes),
-        plan_gate(division.gated, nodes, rows),
+        None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),
     )
 
 
-def gate_all(program: Program) -> Division:
-    """Return the division in which nothing is spread, as asked for."""
-    why = "All is gated, as asked for."
+def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Division:
+    """Return the division in which nothing is spread."""
     return Division(
         replace(program, maps=(), views=(), triggers=(), kept=(), functions=()),
         program,

@@ -32,16 +32,14 @@ class GatePlan:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan | None:
-    """Return where a gated program is computed, None if there is nothing in it.
+def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
+    """Return where a gated program is computed.
 
     Parameters
     ----------
     rows
         Of the tables, that no large one is put on every node (`cumulus.cluster.homes.estimated_rows`).
     """
-    if not gated.maps:
-        return None
     # Node 0 has the maps without keys, and the others have equal shares.
     last = nodes - 1
     if nodes == 1:

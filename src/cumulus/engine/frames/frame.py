@@ -89,22 +89,31 @@ class MapFrame:
             )
         return found
 
-    def value(self, place: int) -> pa.Array | None:
-        """Return a value column as numbers of Arrow; None where it has none for them all."""
+    def value(self, place: int) -> pa.Array:
+        """Return a value column as Arrow has it; of a DOUBLE the sum.
+
+        Raises
+        ------
+        EvaluationError
+            If a sum is beyond what Arrow has, which is 38 digits.
+        """
         column = self.layout.values[place]
-        words = [self.words[:, column.word + part] for part in range(column.form.words)]
+        words = [np.ascontiguousarray(self.words[:, column.word + part]) for part in range(column.form.words)]
         match column.form:
-            case ColumnForm.WORD:
-                return pa.array(np.ascontiguousarray(words[0]))
+            case ColumnForm.CELL:
+                return pa.array(words[0].view(np.float64) + words[1].view(np.float64))
             case ColumnForm.WIDE:
                 scale = 0 if column.type is None else column.type.scale
-                return decimal_array(words[0], words[1], pa.decimal128(38, scale), None)
-            case ColumnForm.CELL:
-                sums, compensations = (np.ascontiguousarray(each).view(np.float64) for each in words[:2])
-                found = sums + compensations
-                return pa.array(found) if np.isfinite(found).all() else None  # others are counted, not added
+                found = decimal_array(words[0], words[1], pa.decimal128(38, scale), None)
+                if found is None:
+                    raise EvaluationError(
+                        f"a sum of {column.type} has more than 38 digits", hint="Divide before adding."
+                    )
+                return found
+            case ColumnForm.OTHER:
+                return pa.array([self.others[at] for at in words[0].tolist()])
             case _:
-                return None
+                return pa.array(words[0])
 
     def buckets(self, place: int, count: int) -> npt.NDArray[np.int64]:
         """Return in which of some buckets the rows are by a key column: `cumulus.catalog.partition` says where."""

@@ -65,7 +65,8 @@ class Interpreter:
         self._meter = MemoryMeter(self._stores)
         self.limit, self.memory, self.take_errors = self._meter.limit, self._meter.used, self._failures.take
         frames = DictMapFrames(self.store, self._meter, self._settle)
-        self.take, self.take_all, self.add, self.cut = frames.take, frames.take_all, frames.add, frames.cut
+        self.copy, self.take, self.take_all = frames.copy, frames.take, frames.take_all
+        self.add, self.cut = frames.add, frames.cut
         self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
         self._reads = sources(program)
         self._stale = set(self._module.assigned)

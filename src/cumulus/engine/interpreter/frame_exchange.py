@@ -25,14 +25,17 @@ class DictMapFrames:
     def __init__(self, store: Callable[[str], DictMap], meter: MemoryMeter, settle: Callable[[str], None]) -> None:
         self._store, self._meter, self._settle = store, meter, settle
 
+    def copy(self, map: str) -> MapFrame:
+        """Return all that is stored; see `Engine.copy`."""
+        store = self._store(map)
+        entries = ((store.unpack_key(key), (entry,) if store.flat else entry) for key, entry in store.entries.items())
+        return frame_of(layout_of(store.definition), entries)
+
     def take(self, map: str) -> MapFrame:
         """Return all that is stored and leave the map empty; see `Engine.take`."""
-        store = self._store(map)
-        layout = layout_of(store.definition)
-        entries = store.entries.items()
-        frame = frame_of(layout, ((store.unpack_key(key), (entry,) if store.flat else entry) for key, entry in entries))
+        frame = self.copy(map)
         if frame.rows:
-            store.remove_all()
+            self._store(map).remove_all()
             self._settle(map)
         return frame
 

@@ -79,7 +79,8 @@ class NativeEngine:
         self.stored_columns, self.restore_columns = maps.stored_columns, maps.restore_columns
         self.save_raw, self.take_raw = maps.save_raw, maps.take_raw
         frames = NativeFrames(self.code, transactions)
-        self.take, self.take_all, self.add, self.cut = frames.take, frames.take_all, frames.add, frames.cut
+        self.copy, self.take, self.take_all = frames.copy, frames.take, frames.take_all
+        self.add, self.cut = frames.add, frames.cut
         for definition in program.maps:
             for key, values in initial_entries(definition):
                 maps.put(definition.name, key, values)

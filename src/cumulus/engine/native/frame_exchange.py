@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.frame import MapFrame, Matrix
 from cumulus.engine.frames.layout import FrameLayout, check_can_be_cut, check_fits, layout_of
 from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.native.code.frame_functions import RowMover
@@ -40,7 +40,7 @@ class _Port:
         mover = _mover(store)
         given = (image.at, store.number, image.at + record)
         head = (PTR, I64, PTR)
-        self.take = partial(function(mover.take.name, I64, *head, PTR, I64), *given)
+        self.take = partial(function(mover.take.name, I64, *head, PTR, I64, I64), *given)
         self.add = partial(function(mover.add.name, I64, *head, PTR, I64, I64), *given)
         self.cut = partial(function(mover.cut.name, I64, *head, *[I64] * 4), *given)
 
@@ -90,6 +90,13 @@ class NativeFrames:
         self._function = self._code.beside([*movers], write).function
         self._written_for = plan
 
+    def copy(self, map: str) -> MapFrame:
+        """Return all that is stored; see `Engine.copy`."""
+        port = self._ports.get(map) or self._port(map)
+        words = np.empty((self._cells[port.live], port.layout.width), dtype=np.int64)
+        port.take(words.ctypes.data, 0, 0)
+        return self._frame(port, words)
+
     def take(self, map: str) -> MapFrame:
         """Return all that is stored and leave the map empty; see `Engine.take`."""
         port = self._ports.get(map) or self._port(map)
@@ -97,7 +104,10 @@ class NativeFrames:
         if not count:
             return port.nothing
         words = np.empty((count, port.layout.width), dtype=np.int64)
-        self._transactions.change(map, partial(port.take, words.ctypes.data, int(self._transactions.is_open)))
+        self._transactions.change(map, partial(port.take, words.ctypes.data, 1, int(self._transactions.is_open)))
+        return self._frame(port, words)
+
+    def _frame(self, port: _Port, words: Matrix) -> MapFrame:
         if port.layout.is_plain:
             return MapFrame(port.layout, words)
         return frame_of_rows(port.layout, words, self._dictionary)

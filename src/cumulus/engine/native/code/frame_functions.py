@@ -51,8 +51,8 @@ class RowMover:
 
     @property
     def take(self) -> Signature:
-        """`(…, to, is journalled)` → 1, or 0 for want of memory: write all rows to an address and empty the map."""
-        return self.shape.function("take", I64, PTR, PTR, I64)
+        """`(…, to, empties, is journalled)` → 1, or 0 for want of memory: write all rows to an address."""
+        return self.shape.function("take", I64, PTR, PTR, I64, I64)
 
     @property
     def add(self) -> Signature:
@@ -75,7 +75,7 @@ def _functions(shape: Shape, values: tuple[ValueLane, ...]) -> tuple[Function, .
     mover = RowMover(shape, values)
     head = ("context", "number", "map")
     return (
-        implement(mover.take, (*head, "to", "journalled"), partial(_take, shape), inline=False),
+        implement(mover.take, (*head, "to", "empties", "journalled"), partial(_take, shape), inline=False),
         implement(mover.add, (*head, "rows", "count", "sign"), partial(_add, shape, values), inline=False),
         implement(mover.cut, (*head, "word", "least", "most", "journalled"), partial(_cut, shape), inline=False),
     )
@@ -85,7 +85,16 @@ def _values_at(shape: Shape, body: Body, place: Expr) -> list[Local]:
     return [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
 
 
-def _take(shape: Shape, body: Body, context: Local, number: Local, map_: Local, to: Local, journalled: Local) -> None:
+def _take(
+    shape: Shape,
+    body: Body,
+    context: Local,
+    number: Local,
+    map_: Local,
+    to: Local,
+    empties: Local,
+    journalled: Local,
+) -> None:
     used = body.load(I64, context, memory_layout.JOURNAL_USED, "used")
     at = body.let(to, "at")
     with body.counting(1, body.load(I64, map_, row_layout.LAST, "last") + 1, "row") as row:
@@ -102,6 +111,7 @@ def _take(shape: Shape, body: Body, context: Local, number: Local, map_: Local, 
             for word, value in enumerate(values):
                 body.store(I64, at, shape.value(word), value)
             body.set(at, at.at(8 * (shape.keys + shape.values)))
+    body.leave_if(empties.eq(0), 1)
     body.leave(body.call(shape.clear, map_))
 
 

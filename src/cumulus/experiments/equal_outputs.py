@@ -1,0 +1,73 @@
+"""Whether two output folders say the same: epochs, counts, views, quarantine, errors of views."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import QUARANTINE, committed_epochs
+
+_SELECTS = {VIEW_ERRORS: f"SELECT * REPLACE (regexp_replace(message, '\\(.*\\)', '') AS message) FROM {VIEW_ERRORS}"}
+"""Where an event meets several rows for which a view fails, the one that is named depends on their order in a map."""
+_SAME = ("counts", "totals", "offsets", "view_error_counts", "view_error_totals", "snapshot")
+
+
+def difference(one: Path, other: Path) -> str:
+    """Return the first difference between two output folders, "" if there is none."""
+    epochs = committed_epochs(one)
+    if epochs != committed_epochs(other):
+        return f"epochs {epochs} and {committed_epochs(other)}"
+    for epoch in epochs:
+        mine, theirs = (json.loads((out / "epochs" / f"{epoch}.json").read_text()) for out in (one, other))
+        for name in _SAME:
+            if mine[name] != theirs[name]:
+                return f"epoch {epoch}: {name} {mine[name]} and {theirs[name]}"
+        if mine["errors"].keys() != theirs["errors"].keys() or mine["views"].keys() != theirs["views"].keys():
+            return f"epoch {epoch}: errors {mine['errors']} and {theirs['errors']}"
+        for view in (*mine["views"], QUARANTINE, VIEW_ERRORS):
+            if view in mine["errors"]:
+                continue
+            found = _table_difference(
+                *(query(out, _SELECTS.get(view, f'FROM "{view}"'), epoch) for out in (one, other))
+            )
+            if found:
+                return f"epoch {epoch}, {view}: {found}"
+    return ""
+
+
+def _table_difference(one: pa.Table, other: pa.Table) -> str:
+    """Return the first difference between two bags of rows; floats may differ by what adding in another order makes."""
+    if one.schema != other.schema:
+        return f"{one.schema} and {other.schema}"
+    floats = [place for place, field in enumerate(one.schema) if pa.types.is_floating(field.type)]
+
+    def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+        listed = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        return sorted(listed, key=lambda row: ([repr(row[at]) for at in exact], [_rounded(row[at]) for at in floats]))
+
+    exact = [place for place in range(one.num_columns) if place not in floats]
+    mine, theirs = rows(one), rows(other)
+    if len(mine) != len(theirs):
+        return f"{len(mine)} and {len(theirs)} rows"
+    unequal = (pair for pair in zip(mine, theirs, strict=True) if not _is_same(*pair))
+    return next((f"{row} and {their}" for row, their in unequal), "")
+
+
+def _rounded(value: float | None) -> str:
+    return repr(None if value is None else float(f"{value:.6g}"))
+
+
+def _is_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(
+        math.isclose(mine, their, rel_tol=1e-9, abs_tol=1e-9) or (mine != mine and their != their)
+        if isinstance(mine, float) and isinstance(their, float)
+        else repr(mine) == repr(their)
+        for mine, their in zip(one, other, strict=True)
+    )
