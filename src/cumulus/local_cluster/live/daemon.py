@@ -71,9 +71,20 @@ class LiveSettings:
 
 
 def serve(
-    live: LiveSettings, is_stopped: Callable[[], bool], on_up: Callable[[], None], on_epoch: Callable[[Epoch], None]
+    live: LiveSettings,
+    is_stopped: Callable[[], bool],
+    on_up: Callable[[], None],
+    on_epoch: Callable[[Epoch], None],
+    note: Callable[[str], None],
 ) -> None:
     """Run a cluster until it is stopped.
+
+    Parameters
+    ----------
+    on_up
+        Called whenever all machines run.
+    note
+        Takes a line to tell when all start anew.
 
     Raises
     ------
@@ -101,7 +112,7 @@ def serve(
             on_up()
 
         try:
-            for epoch in ClusterRun(home, live.every_s, secret=secret, on_up=up).epochs(is_stopped):
+            for epoch in ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up).epochs(is_stopped):
                 on_epoch(epoch)
         finally:
             with suppress(FileNotFoundError):
@@ -198,7 +209,7 @@ def main() -> None:
 
     with Interrupt() as wish:
         try:
-            serve(live, lambda: wish.wished, say, lambda _: None)
+            serve(live, lambda: wish.wished, say, lambda _: None, lambda line: print(line, file=sys.stderr, flush=True))
         except CumulusError as problem:
             print(problem, file=sys.stderr, flush=True)
             say(error=[problem.message, problem.hint])
