@@ -46,10 +46,10 @@ class ClusterRun:
         home: Home,
         every_s: float | None,
         last: int = 0,
-        note: Callable[[str], None] = lambda _: None,
         *,
+        note: Callable[[str], None] = lambda _: None,
         secret: bytes | None = None,
-        on_up: Callable[[Supervisor], None] = lambda _: None,
+        on_up: Callable[[Supervisor], None] | None = None,
     ) -> None:
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
@@ -75,9 +75,11 @@ class ClusterRun:
         processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
+            incarnation = self._next_incarnation()
             try:
-                with Supervisor(processes, incarnation=self._next_incarnation(), secret=self._secret) as supervisor:
-                    self._on_up(supervisor)
+                with Supervisor(processes, incarnation=incarnation, secret=self._secret) as supervisor:
+                    if self._on_up is not None:
+                        self._on_up(supervisor)
                     is_over = yield from self._told(supervisor, is_stopped)
             except StartError as problem:
                 self._mourn(problem.ended)

@@ -111,8 +111,9 @@ def serve(
             ClusterAddress(os.getpid(), supervisor.incarnation, str(secret_file), machines, pids).write(place)
             on_up()
 
+        running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up)
         try:
-            for epoch in ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up).epochs(is_stopped):
+            for epoch in running.epochs(is_stopped):
                 on_epoch(epoch)
         finally:
             with suppress(FileNotFoundError):
